@@ -4,10 +4,10 @@
 //! events are published once per [`DEDUPE`], some reasons have a rate, and the recorder's queue is bounded: while the API
 //! server does not accept events, the oldest are dropped.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use fleetwright_core::model::Pod;
-use k8s_openapi::api::core::v1::ObjectReference;
+pub(crate) use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
 /// How long an equal event is suppressed.
@@ -41,7 +41,7 @@ pub struct Event {
     /// Normal or warning.
     pub event_type: EventType,
     /// The reason in one word.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The reason in a sentence: cause, number, next step.
     pub message: String,
     /// Identifies equal events of one reason.
@@ -55,7 +55,11 @@ pub struct Event {
 impl Event {
     /// A normal event. Two events are equal if reason, object and message are.
     #[must_use]
-    pub fn normal(regarding: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn normal(
+        regarding: ObjectReference,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         let message = message.into();
         let dedupe = vec![
             regarding.uid.clone().or_else(|| regarding.name.clone()).unwrap_or_default(),
@@ -64,7 +68,7 @@ impl Event {
         Self {
             regarding,
             event_type: EventType::Normal,
-            reason,
+            reason: reason.into(),
             message,
             dedupe,
             dedupe_for: DEDUPE,
@@ -74,7 +78,11 @@ impl Event {
 
     /// A warning. Two events are equal if reason, object and message are.
     #[must_use]
-    pub fn warning(regarding: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn warning(
+        regarding: ObjectReference,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self { event_type: EventType::Warning, ..Self::normal(regarding, reason, message) }
     }
 
@@ -98,6 +106,14 @@ impl Event {
         self.rate = Some((per_second, burst));
         self
     }
+}
+
+/// The text of a condition's transition, in Karpenter's words; tools read it.
+#[must_use]
+pub fn transition(type_: &str, was: &str, is: &str, reason: &str, message: &str) -> String {
+    let text =
+        format!("Status condition transitioned, Type: {type_}, Status: {was} -> {is}, Reason: {reason}");
+    if message.is_empty() { text } else { format!("{text}, Message: {message}") }
 }
 
 /// References an object as the API server returned it.

@@ -1,16 +1,19 @@
 //! Every metric family in one list: `docs/metrics.md` documents exactly what the process exposes.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path, sync::Arc};
+
+use fleetwright_core::cloud::{NodeClassKind, ProviderInfo};
 
 use crate::{
     disruption::figures,
-    metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling, status},
+    metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling},
     nodeclaim::families as life,
-    safety,
+    observability, safety,
 };
 
 const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];
-const CLUSTER: &[Family] = &[
+/// With the provider's well-known labels.
+const NODES: &[Family] = &[
     cluster::NODES_ALLOCATABLE,
     cluster::NODES_POD_REQUESTS,
     cluster::NODES_POD_LIMITS,
@@ -18,6 +21,8 @@ const CLUSTER: &[Family] = &[
     cluster::NODES_DAEMON_REQUESTS,
     cluster::NODES_SYSTEM_OVERHEAD,
     cluster::NODES_LIFETIME,
+];
+const CLUSTER: &[Family] = &[
     cluster::UTILIZATION,
     cluster::STATE_NODE_COUNT,
     cluster::STATE_SYNCED,
@@ -25,6 +30,7 @@ const CLUSTER: &[Family] = &[
     cluster::POOL_LIMIT,
     cluster::POOL_USAGE,
     cluster::POOL_COST,
+    cluster::POOL_COST_ERRORS,
     cluster::OFFERING_PRICE,
     cluster::OFFERING_AVAILABLE,
     cluster::TYPE_CPU,
@@ -46,6 +52,9 @@ const RUNTIME: &[Family] = &[
     runtime::RECONCILES,
     runtime::RECONCILE_ERRORS,
     runtime::PANICS,
+    runtime::TERMINAL_ERRORS,
+    runtime::TIMEOUTS,
+    runtime::CONVERSION_PANICS,
     runtime::RECONCILE_TIME,
     runtime::WATCH_ERRORS,
     runtime::QUEUE_DEPTH,
@@ -56,6 +65,7 @@ const RUNTIME: &[Family] = &[
     runtime::QUEUE_UNFINISHED,
     runtime::QUEUE_LONGEST,
     runtime::LEADER,
+    runtime::LEADER_SLOW,
     runtime::ACTIVE,
     runtime::MAX_CONCURRENT,
     runtime::BUILD_INFO,
@@ -76,6 +86,7 @@ const DISRUPTION: &[Family] = &[
     figures::DECISIONS_BY_POOL,
     figures::EVALUATION,
     figures::ELIGIBLE,
+    figures::TIMEOUTS,
     figures::FAILED_VALIDATIONS,
     figures::QUEUE_FAILURES,
     figures::ALLOWED,
@@ -109,21 +120,31 @@ const LIFE: &[Family] = &[
 
 /// Every family, by name.
 fn all() -> Vec<Family> {
-    let kinds = [
-        status::NODE_POOL,
-        status::NODE_CLAIM,
-        status::NODE,
-        status::KWOK_NODE_CLASS,
-        status::EC2_NODE_CLASS,
-        status::ALL_KINDS,
-    ];
-    let of_kinds = kinds
-        .iter()
-        .flat_map(|of| [of.count, of.current, of.transition, of.transitions, of.terminating, of.termination]);
+    let info = provider();
+    let kinds = observability::status::families(&info);
+    let of_kinds = kinds.iter().flat_map(|families| families.all()).cloned();
+    let names: Vec<String> = cluster::well_known_labels(&info.schema).into_keys().collect();
+    let of_nodes = NODES.iter().map(|family| family.with_labels(&names));
     let rest = [CALLS, CLUSTER, PODS, RUNTIME, SCHEDULING, DISRUPTION, LIFE].concat();
-    let mut all: Vec<Family> = of_kinds.chain(rest).collect();
-    all.sort_by_key(|family| family.name);
+    let mut all: Vec<Family> = of_kinds.chain(of_nodes).chain(rest).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The provider whose kinds and labels the table shows.
+fn provider() -> ProviderInfo {
+    ProviderInfo {
+        name: "kwok".into(),
+        node_classes: vec![NodeClassKind::new(
+            "karpenter.kwok.sh",
+            "v1alpha1",
+            "KWOKNodeClass",
+            "kwoknodeclasses",
+        )],
+        schema: Arc::default(),
+        repair_policies: Vec::new(),
+        bootstraps_startup_taints: true,
+    }
 }
 
 fn row(family: &Family) -> String {
@@ -133,7 +154,7 @@ fn row(family: &Family) -> String {
         Shape::Histogram(_) => "histogram",
         Shape::Summary => "summary",
     };
-    let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+    let labels: Vec<String> = family.labels.names().into_iter().map(|label| format!("`{label}`")).collect();
     format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
@@ -202,17 +223,24 @@ fn dashboards_find_their_metrics() {
         ("client_go_request_duration_seconds", "group kind subresource verb version"),
         ("client_go_request_total", "code method"),
         ("controller_runtime_reconcile_errors_total", "controller"),
-        ("operator_nodeclaim_status_condition_transitions_total", "reason status type"),
-        ("operator_node_status_condition_count", "name namespace reason status type"),
+        (
+            "operator_nodeclaim_status_condition_transitions_total",
+            "karpenter_kwok_sh_kwoknodeclass karpenter_sh_nodepool reason status type",
+        ),
+        (
+            "operator_node_status_condition_count",
+            "karpenter_kwok_sh_kwoknodeclass karpenter_sh_initialized karpenter_sh_nodepool name namespace reason \
+             status type",
+        ),
         ("operator_nodepool_status_condition_current_status_seconds", "name namespace reason status type"),
         ("operator_status_condition_transition_seconds", "group kind status type"),
-        ("workqueue_depth", "controller name"),
+        ("workqueue_depth", "controller name priority"),
         ("workqueue_work_duration_seconds", "controller name"),
     ];
     let all = all();
     for (name, labels) in ASKED {
         let family = all.iter().find(|family| family.name == *name);
-        let mut found = family.unwrap_or_else(|| panic!("{name} is missing")).labels.to_vec();
+        let mut found = family.unwrap_or_else(|| panic!("{name} is missing")).labels.names();
         found.sort_unstable();
         assert_eq!(found.join(" "), *labels, "{name}");
     }
@@ -240,7 +268,7 @@ fn the_list_is_complete() {
             })
             .sum()
     }
-    let of_kinds = 6 * 6;
+    let of_kinds = 6 * observability::status::families(&provider()).len();
     // Deleted claims are counted in two places, under one name.
     let twice = 1;
     let declared = declared(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));

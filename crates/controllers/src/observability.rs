@@ -2,12 +2,16 @@
 
 mod offerings;
 mod pods;
-mod status;
+pub(crate) mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use fleetwright_core::model::{ResourceName, Resources, Snapshot, StateNode, labels};
+use fleetwright_core::model::{Pod, Price, ResourceName, Resources, Snapshot, StateNode, Str, labels};
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
@@ -40,11 +44,45 @@ struct NodeMetrics {
     cluster: Cluster,
     clocks: Clocks,
     metrics: Arc<Metrics>,
+    amounts: Vec<(Family, Amounts)>,
+    lifetime: Family,
+    /// Keys of the well-known labels, in the order of the families' labels.
+    well_known: Vec<Str>,
 }
 
 impl NodeMetrics {
     fn new(ctx: &Ctx) -> Self {
-        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), metrics: ctx.metrics.clone() }
+        let well_known = families::well_known_labels(&ctx.cloud.info().schema);
+        let (names, well_known): (Vec<String>, Vec<Str>) = well_known.into_iter().unzip();
+        let amounts = PER_NODE.iter().map(|(family, amounts)| (family.with_labels(&names), *amounts));
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            metrics: ctx.metrics.clone(),
+            amounts: amounts.collect(),
+            lifetime: families::NODES_LIFETIME.with_labels(&names),
+            well_known,
+        }
+    }
+
+    /// The label values of a node's series: its own, `further` ones, and its well-known labels.
+    fn labels(&self, node: &StateNode, further: Option<String>) -> Vec<String> {
+        // Kubernetes no longer sets a node's phase.
+        let own = [node.is_managed().to_string(), node.name().to_owned(), String::new()];
+        let well_known = self.well_known.iter().map(|key| node.label(key).unwrap_or_default().to_owned());
+        own.into_iter().chain(further).chain(well_known).collect()
+    }
+
+    fn series(&self, node: &StateNode, amounts: &Resources) -> Series {
+        let of = |(name, amount): (ResourceName, i64)| {
+            (self.labels(node, Some(snake(&name))), value(&name, amount))
+        };
+        amounts.iter().map(of).collect()
+    }
+
+    fn age(&self, node: &StateNode, now: Timestamp) -> Option<(Vec<String>, f64)> {
+        let created = node.node.as_ref()?.created;
+        Some((self.labels(node, None), now.duration_since(created).as_secs_f64()))
     }
 }
 
@@ -61,12 +99,11 @@ impl Controller for NodeMetrics {
     async fn reconcile(&self, _key: &Key) -> Result<Requeue, ReconcileError> {
         let now = self.clocks.now();
         let snapshot = self.cluster.index().snapshot(now);
-        for (family, amounts) in PER_NODE {
-            self.metrics
-                .replace(family, snapshot.nodes.iter().flat_map(|node| of_node(node, &amounts(node))));
+        for (family, amounts) in &self.amounts {
+            let series = snapshot.nodes.iter().flat_map(|node| self.series(node, &amounts(node)));
+            self.metrics.replace(family, series);
         }
-        self.metrics
-            .replace(&families::NODES_LIFETIME, snapshot.nodes.iter().filter_map(|node| age(node, now)));
+        self.metrics.replace(&self.lifetime, snapshot.nodes.iter().filter_map(|node| self.age(node, now)));
         self.metrics.replace(&families::UTILIZATION, utilization(&snapshot));
         self.metrics.set(&families::STATE_NODE_COUNT, &[], figure(snapshot.nodes.len()));
         Ok(Requeue::After(Duration::from_secs(5)))
@@ -78,48 +115,20 @@ type Amounts = fn(&StateNode) -> Resources;
 /// The gauges of each node.
 const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_ALLOCATABLE, StateNode::allocatable),
-    (&families::NODES_POD_REQUESTS, |node| node.requested.minus(&node.requested_by_daemons)),
+    (&families::NODES_POD_REQUESTS, |node| node.requested.clone()),
     (&families::NODES_DAEMON_REQUESTS, |node| node.requested_by_daemons.clone()),
-    (&families::NODES_POD_LIMITS, |node| limits(node, false)),
-    (&families::NODES_DAEMON_LIMITS, |node| limits(node, true)),
+    (&families::NODES_POD_LIMITS, |node| limits(node, |_| true)),
+    (&families::NODES_DAEMON_LIMITS, |node| limits(node, Pod::is_daemon)),
     (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
 ];
 
-/// Limits of a node's DaemonSet pods, or of its other pods.
-fn limits(node: &StateNode, daemons: bool) -> Resources {
+/// Limits of those pods of a node.
+fn limits(node: &StateNode, of: fn(&Pod) -> bool) -> Resources {
     let mut sum = Resources::new();
-    for pod in node.pods.iter().filter(|pod| pod.is_daemon() == daemons) {
+    for pod in node.pods.iter().filter(|pod| of(pod)) {
         sum.add_assign(&pod.spec.limits);
     }
     sum
-}
-
-fn of_node(node: &StateNode, amounts: &Resources) -> Series {
-    let label = |key: &str| node.label(key).unwrap_or_default().to_owned();
-    let series = |name: &ResourceName, amount: i64| {
-        let values = vec![
-            label(labels::ARCH),
-            label(labels::CAPACITY_TYPE),
-            label(labels::INSTANCE_TYPE),
-            node.is_managed().to_string(),
-            node.name().to_owned(),
-            label(labels::NODEPOOL),
-            label(labels::OS),
-            String::new(),
-            label(labels::REGION),
-            snake(name),
-            label(labels::WINDOWS_BUILD),
-            label(labels::ZONE),
-        ];
-        (values, value(name, amount))
-    };
-    amounts.iter().map(|(name, amount)| series(&name, amount)).collect()
-}
-
-fn age(node: &StateNode, now: Timestamp) -> Option<(Vec<String>, f64)> {
-    let created = node.node.as_ref()?.created;
-    let labels = vec![node.name().to_owned(), node.label(labels::NODEPOOL).unwrap_or_default().to_owned()];
-    Some((labels, now.duration_since(created).as_secs_f64()))
 }
 
 fn utilization(snapshot: &Snapshot) -> Series {
@@ -140,11 +149,37 @@ struct PoolMetrics {
     cluster: Cluster,
     clocks: Clocks,
     metrics: Arc<Metrics>,
+    /// Nodes without a known price that were counted.
+    unpriced: Mutex<BTreeSet<String>>,
 }
 
 impl PoolMetrics {
     fn new(ctx: &Ctx) -> Self {
-        Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), metrics: ctx.metrics.clone() }
+        Self {
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            metrics: ctx.metrics.clone(),
+            unpriced: Mutex::default(),
+        }
+    }
+
+    /// Counts each launched node whose price is not known once.
+    fn count_unpriced(&self, snapshot: &Snapshot) {
+        let mut counted = self.unpriced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = BTreeSet::new();
+        for pool in &snapshot.pools {
+            self.metrics.add(&families::POOL_COST_ERRORS, &[pool.name.as_str()], 0.0);
+            for node in launched(snapshot, &pool.name) {
+                if price(snapshot, &pool.name, node).is_some() {
+                    continue;
+                }
+                if !counted.contains(node.name()) {
+                    self.metrics.inc(&families::POOL_COST_ERRORS, &[pool.name.as_str()]);
+                }
+                now.insert(node.name().to_owned());
+            }
+        }
+        *counted = now;
     }
 }
 
@@ -179,6 +214,7 @@ impl Controller for PoolMetrics {
             }
             add(&mut usages, &nodes, count);
         }
+        self.count_unpriced(&snapshot);
         self.metrics.replace(&families::POOL_LIMIT, limits);
         self.metrics.replace(&families::POOL_USAGE, usages);
         self.metrics.replace(&families::POOL_COST, costs);
@@ -186,19 +222,23 @@ impl Controller for PoolMetrics {
     }
 }
 
+/// The launched nodes of a NodePool.
+fn launched<'s>(snapshot: &'s Snapshot, pool: &str) -> impl Iterator<Item = &'s Arc<StateNode>> {
+    let of_pool = snapshot.nodes.iter().filter(move |node| node.label(labels::NODEPOOL) == Some(pool));
+    of_pool.filter(|node| node.is_launched())
+}
+
+/// The price of a node of a NodePool, where it is known.
+fn price(snapshot: &Snapshot, pool: &str, node: &StateNode) -> Option<Price> {
+    let of = |key| node.label(key).unwrap_or_default();
+    let catalog = snapshot.catalog(pool)?;
+    catalog.price(of(labels::INSTANCE_TYPE), of(labels::ZONE), of(labels::CAPACITY_TYPE))
+}
+
 /// The cost of the launched nodes of a NodePool in dollars per hour; a node without a known price counts as zero.
 fn cost(snapshot: &Snapshot, pool: &str) -> f64 {
-    let Some(catalog) = snapshot.catalog(pool) else { return 0.0 };
-    let of_pool = snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool));
-    let price = |node: &StateNode| {
-        let of = |key| node.label(key).unwrap_or_default();
-        catalog.price(of(labels::INSTANCE_TYPE), of(labels::ZONE), of(labels::CAPACITY_TYPE))
-    };
-    of_pool
-        .filter(|node| node.is_launched())
-        .filter_map(|node| price(node))
-        .map(|price| price.dollars())
-        .sum()
+    let prices = launched(snapshot, pool).filter_map(|node| price(snapshot, pool, node));
+    prices.map(|price| price.dollars()).sum()
 }
 
 /// `ephemeral-storage` is `ephemeral_storage`.

@@ -26,6 +26,13 @@ pub(crate) const ELIGIBLE: Family = Family::gauge(
     &["reason"],
     "Number of nodes eligible for disruption",
 );
+/// Passes that ran out of time.
+pub(crate) const TIMEOUTS: Family = Family::counter(
+    "karpenter_voluntary_disruption_consolidation_timeouts_total",
+    &["consolidation_type"],
+    "Number of consolidation passes that ran out of time; they have a limit of simulations instead, and \
+     fleetwright_disruption_unreached_nodes",
+);
 /// Commands that no longer held after the validation delay.
 pub(crate) const FAILED_VALIDATIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_failed_validations_total",

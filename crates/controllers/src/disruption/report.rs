@@ -1,6 +1,6 @@
 //! The result of a pass, as metrics and events.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_core::{
     disruption::{Allowance, Command, Proposal},
@@ -41,9 +41,7 @@ impl Reporter {
         for allowance in &proposal.allowances {
             self.budget(allowance);
         }
-        for (method, count) in &proposal.eligible {
-            self.metrics.set(&figures::ELIGIBLE, &[method], as_figure(*count));
-        }
+        self.eligible(proposal);
         for usage in &proposal.drift_caps {
             self.metrics.set(&figures::DRIFT_CAP, &[usage.pool.as_str()], as_figure(usage.left()));
             let pool = self.cluster.index().pool(&usage.pool).cloned().filter(|_| usage.left() == 0);
@@ -94,9 +92,24 @@ impl Reporter {
         }
     }
 
+    /// Of the methods of one reason the one with the most nodes counts. No pass runs out of time.
+    fn eligible(&self, proposal: &Proposal) {
+        let mut eligible: BTreeMap<&str, usize> = BTreeMap::new();
+        for (spec, count) in &proposal.eligible {
+            let largest = eligible.entry(reason_label(spec.reason)).or_default();
+            *largest = (*largest).max(*count);
+        }
+        for (reason, count) in eligible {
+            self.metrics.set(&figures::ELIGIBLE, &[reason], as_figure(count));
+        }
+        for consolidation_type in ["multi", "single"] {
+            self.metrics.add(&figures::TIMEOUTS, &[consolidation_type], 0.0);
+        }
+    }
+
     fn budget(&self, allowance: &Allowance) {
         let labels = [allowance.pool.as_str(), allowance.reason.as_str()];
-        self.metrics.set(&figures::ALLOWED, &labels, as_figure(allowance.allowed.min(allowance.total)));
+        self.metrics.set(&figures::ALLOWED, &labels, as_figure(allowance.allowed));
         self.metrics.set(&figures::CONSUMING, &labels, as_figure(allowance.disrupting));
         if allowance.allowed > 0 || allowance.total == 0 {
             return;

@@ -1,22 +1,24 @@
 //! Metrics of nodes, NodePools and cluster state, under Karpenter's names.
 
+use std::collections::BTreeMap;
+
+use fleetwright_core::model::{LabelSchema, Str};
+
 use super::Family;
 
-/// Karpenter's labels of a node's series: its well-known labels in snake case, then the resource type.
-pub const NODE_LABELS: &[&str] = &[
-    "arch",
-    "capacity_type",
-    "instance_type",
-    "managed",
-    "node_name",
-    "nodepool",
-    "os",
-    "phase",
-    "region",
-    "resource_type",
-    "windows_build",
-    "zone",
-];
+/// The labels of a node's series beside the provider's well-known labels.
+const NODE_LABELS: &[&str] = &["managed", "node_name", "phase", "resource_type"];
+
+/// The well-known labels of a provider as labels of its nodes' series: the part of the key behind the slash, in snake
+/// case, and the key.
+#[must_use]
+pub fn well_known_labels(schema: &LabelSchema) -> BTreeMap<String, Str> {
+    let named = schema.well_known.iter().filter_map(|key| {
+        let (_, name) = key.split_once('/')?;
+        Some((name.to_ascii_lowercase().replace('-', "_"), key.clone()))
+    });
+    named.collect()
+}
 
 /// Allocatable resources.
 pub const NODES_ALLOCATABLE: Family =
@@ -25,25 +27,25 @@ pub const NODES_ALLOCATABLE: Family =
 pub const NODES_POD_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_pod_requests",
     NODE_LABELS,
-    "Resources requested by the pods of nodes that are no daemons",
+    "Resources requested by the pods of nodes, those of DaemonSets included",
 );
 /// Limits of pods.
 pub const NODES_POD_LIMITS: Family = Family::gauge(
     "karpenter_nodes_total_pod_limits",
     NODE_LABELS,
-    "Resource limits of the pods of nodes that are no daemons",
+    "Resource limits of the pods of nodes, those of DaemonSets included",
 );
 /// Limits of DaemonSet pods.
 pub const NODES_DAEMON_LIMITS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_limits",
     NODE_LABELS,
-    "Resource limits of the daemon pods of nodes",
+    "Resource limits of the DaemonSet pods of nodes",
 );
 /// Requests of DaemonSet pods.
 pub const NODES_DAEMON_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_requests",
     NODE_LABELS,
-    "Resources requested by the daemon pods of nodes",
+    "Resources requested by the DaemonSet pods of nodes",
 );
 /// System overhead: capacity minus allocatable.
 pub const NODES_SYSTEM_OVERHEAD: Family = Family::gauge(
@@ -54,7 +56,7 @@ pub const NODES_SYSTEM_OVERHEAD: Family = Family::gauge(
 /// Age of nodes.
 pub const NODES_LIFETIME: Family = Family::gauge(
     "karpenter_nodes_current_lifetime_seconds",
-    &["node_name", "nodepool"],
+    &["managed", "node_name", "phase"],
     "Age of nodes in seconds",
 );
 /// Requests as a share of allocatable.
@@ -92,6 +94,12 @@ pub const POOL_COST: Family = Family::gauge(
     "karpenter_nodepools_cost_total",
     &["nodepool"],
     "Price of the nodes of NodePools, in dollars per hour",
+);
+/// Nodes whose price is not known.
+pub const POOL_COST_ERRORS: Family = Family::counter(
+    "karpenter_nodepools_cost_tracker_errors_total",
+    &["nodepool"],
+    "Number of nodes of NodePools whose price was not known, so that the cost of the NodePool lacks it",
 );
 /// Price of an offering.
 pub const OFFERING_PRICE: Family = Family::gauge(

@@ -14,8 +14,9 @@ pub mod status;
 mod summary;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use prometheus::{
@@ -53,36 +54,73 @@ pub enum Shape {
     Summary,
 }
 
+/// The label names of a family.
+#[derive(Clone, Debug)]
+pub enum LabelNames {
+    /// The same with every provider.
+    Fixed(&'static [&'static str]),
+    /// With those that the provider's kinds and well-known labels bring.
+    OfProvider(Arc<[String]>),
+}
+
+impl LabelNames {
+    /// The names, in the order in which values are given.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Fixed(names) => names.to_vec(),
+            Self::OfProvider(names) => names.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
 /// A metric family: one metric with all values of its labels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Family {
     /// The full name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The help text.
     pub help: &'static str,
     /// The type.
     pub shape: Shape,
     /// The label names.
-    pub labels: &'static [&'static str],
+    pub labels: LabelNames,
 }
 
 impl Family {
+    const fn fixed(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+        shape: Shape,
+    ) -> Self {
+        Self { name: Cow::Borrowed(name), help, shape, labels: LabelNames::Fixed(labels) }
+    }
+
+    /// The family with further labels behind its own.
+    #[must_use]
+    pub fn with_labels(&self, further: &[String]) -> Self {
+        let own = self.labels.names().into_iter().map(str::to_owned);
+        let labels = LabelNames::OfProvider(own.chain(further.iter().cloned()).collect());
+        Self { labels, ..self.clone() }
+    }
+
     /// A counter.
     #[must_use]
     pub const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, shape: Shape::Counter, labels }
+        Self::fixed(name, labels, help, Shape::Counter)
     }
 
     /// A gauge.
     #[must_use]
     pub const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, shape: Shape::Gauge, labels }
+        Self::fixed(name, labels, help, Shape::Gauge)
     }
 
     /// A histogram over [`DURATION_BUCKETS`].
     #[must_use]
     pub const fn durations(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, shape: Shape::Histogram(DURATION_BUCKETS), labels }
+        Self::fixed(name, labels, help, Shape::Histogram(DURATION_BUCKETS))
     }
 
     /// A histogram over `buckets`.
@@ -93,13 +131,13 @@ impl Family {
         buckets: &'static [f64],
         help: &'static str,
     ) -> Self {
-        Self { name, help, shape: Shape::Histogram(buckets), labels }
+        Self::fixed(name, labels, help, Shape::Histogram(buckets))
     }
 
     /// A summary.
     #[must_use]
     pub const fn summary(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self { name, help, shape: Shape::Summary, labels }
+        Self::fixed(name, labels, help, Shape::Summary)
     }
 }
 
@@ -107,7 +145,7 @@ impl Family {
 #[derive(Default)]
 pub struct Metrics {
     registry: Registry,
-    families: Mutex<BTreeMap<&'static str, Series>>,
+    families: Mutex<BTreeMap<String, Series>>,
 }
 
 #[derive(Clone)]
@@ -119,7 +157,7 @@ enum Series {
 }
 
 impl Metrics {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Series>> {
         self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +213,7 @@ impl Metrics {
     /// Removes a series, if it exists.
     pub fn remove(&self, family: &Family, labels: &[&str]) {
         // Removing a series that does not exist fails, which is fine.
-        let _ = match self.lock().get(family.name) {
+        let _ = match self.lock().get(&*family.name) {
             Some(Series::Counter(counter)) => counter.remove_label_values(labels),
             Some(Series::Gauge(gauge)) => gauge.remove_label_values(labels),
             Some(Series::Histogram(histogram)) => histogram.remove_label_values(labels),
@@ -208,21 +246,30 @@ impl Metrics {
 
     fn series(&self, family: &Family) -> prometheus::Result<Series> {
         let mut families = self.lock();
-        if let Some(series) = families.get(family.name) {
+        if let Some(series) = families.get(&*family.name) {
             return Ok(series.clone());
         }
-        let options = Opts::new(family.name, family.help);
+        let options = Opts::new(&*family.name, family.help);
+        let labels = &*family.labels.names();
         let series = match family.shape {
-            Shape::Counter => Series::Counter(self.registered(CounterVec::new(options, family.labels)?)?),
-            Shape::Gauge => Series::Gauge(self.registered(GaugeVec::new(options, family.labels)?)?),
+            Shape::Counter => Series::Counter(self.registered(CounterVec::new(options, labels)?)?),
+            Shape::Gauge => Series::Gauge(self.registered(GaugeVec::new(options, labels)?)?),
             Shape::Histogram(buckets) => {
                 let options = HistogramOpts::from(options).buckets(buckets.to_vec());
-                Series::Histogram(self.registered(HistogramVec::new(options, family.labels)?)?)
+                Series::Histogram(self.registered(HistogramVec::new(options, labels)?)?)
             }
             Shape::Summary => Series::Summary(self.registered(SummaryVec::new(family)?)?),
         };
-        families.insert(family.name, series.clone());
+        families.insert(family.name.to_string(), series.clone());
         Ok(series)
+    }
+
+    /// Adds a collector of other figures, such as those of the process.
+    ///
+    /// # Errors
+    /// If a family of one of its names exists.
+    pub fn register(&self, collector: Box<dyn Collector>) -> prometheus::Result<()> {
+        self.registry.register(collector)
     }
 
     fn registered<C: Collector + Clone + 'static>(&self, collector: C) -> prometheus::Result<C> {
@@ -238,7 +285,7 @@ fn wrong_shape() -> prometheus::Error {
 fn complain(family: &Family, labels: &[&str], done: prometheus::Result<()>) {
     if let Err(error) = done {
         debug_assert!(false, "metric {} {labels:?}: {error}", family.name);
-        tracing::error!(metric = family.name, ?labels, %error, "figure is lost");
+        tracing::error!(metric = &*family.name, ?labels, %error, "figure is lost");
     }
 }
 

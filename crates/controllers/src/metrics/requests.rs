@@ -50,10 +50,11 @@ pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock) 
         async move {
             let method = request.method().as_str().to_owned();
             let target = Target::of(request.uri().path());
+            let verb = target.verb(&method, request.uri().query().unwrap_or_default());
             let began = clock.now();
             let answer = client.send(request).await;
             let took = Duration::try_from(clock.now().duration_since(began)).unwrap_or_default();
-            let labels = [&*method, &target.group, &target.version, &target.kind, &target.subresource];
+            let labels = [verb, &target.group, &target.version, &target.kind, &target.subresource];
             metrics.observe(&DURATION, &labels, took.as_secs_f64());
             let code = answer
                 .as_ref()
@@ -72,6 +73,8 @@ struct Target {
     version: String,
     /// The resource as in the path: `nodeclaims`.
     kind: String,
+    /// Whether the path names one object.
+    is_named: bool,
     subresource: String,
 }
 
@@ -99,7 +102,26 @@ impl Target {
             group: text(group),
             version: text(version),
             kind: text(rest.first().copied()),
+            is_named: rest.len() > 1,
             subresource: text(rest.get(2).copied()),
+        }
+    }
+}
+
+impl Target {
+    /// What a request does, as Kubernetes' clients in Go name it.
+    fn verb(&self, method: &str, query: &str) -> &'static str {
+        let watches = || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+        match method {
+            "GET" if watches() => "WATCH",
+            "GET" if self.is_named || self.kind.is_empty() => "GET",
+            "GET" => "LIST",
+            "POST" => "CREATE",
+            "PUT" => "UPDATE",
+            "PATCH" => "PATCH",
+            "DELETE" if self.is_named => "DELETE",
+            "DELETE" => "DELETECOLLECTION",
+            _ => "",
         }
     }
 }
@@ -119,7 +141,22 @@ mod tests {
     #[case("/apis/karpenter.sh/v1/nodeclaims/a/status", "karpenter.sh/v1/nodeclaims/status")]
     #[case("/version", "///")]
     fn paths(#[case] path: &str, #[case] expected: &str) {
-        let Target { group, version, kind, subresource } = Target::of(path);
+        let Target { group, version, kind, subresource, .. } = Target::of(path);
         assert_eq!(format!("{group}/{version}/{kind}/{subresource}"), expected);
+    }
+
+    #[rstest]
+    #[case("GET", "/api/v1/pods", "watch=true&resourceVersion=1", "WATCH")]
+    #[case("GET", "/api/v1/pods", "limit=500", "LIST")]
+    #[case("GET", "/api/v1/namespaces/default/pods", "", "LIST")]
+    #[case("GET", "/api/v1/namespaces/x", "", "GET")]
+    #[case("GET", "/version", "", "GET")]
+    #[case("POST", "/api/v1/namespaces/default/pods/a/eviction", "", "CREATE")]
+    #[case("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", "", "UPDATE")]
+    #[case("PATCH", "/apis/karpenter.sh/v1/nodeclaims/a/status", "", "PATCH")]
+    #[case("DELETE", "/apis/karpenter.sh/v1/nodeclaims/a", "", "DELETE")]
+    #[case("DELETE", "/apis/karpenter.sh/v1/nodeclaims", "", "DELETECOLLECTION")]
+    fn verbs(#[case] method: &str, #[case] path: &str, #[case] query: &str, #[case] expected: &str) {
+        assert_eq!(Target::of(path).verb(method, query), expected);
     }
 }

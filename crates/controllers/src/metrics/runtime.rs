@@ -20,6 +20,24 @@ pub const PANICS: Family = Family::counter(
     &["controller"],
     "Total number of reconciliation panics per controller",
 );
+/// Reconciles that fail for good.
+pub const TERMINAL_ERRORS: Family = Family::counter(
+    "controller_runtime_terminal_reconcile_errors_total",
+    &["controller"],
+    "Total number of reconciliation errors that are not retried per controller; all are retried",
+);
+/// Reconciles that run into a time limit.
+pub const TIMEOUTS: Family = Family::counter(
+    "controller_runtime_reconcile_timeouts_total",
+    &["controller"],
+    "Total number of reconciliations that ran into a time limit per controller; calls have limits, reconciliations none",
+);
+/// Panics of conversion webhooks.
+pub const CONVERSION_PANICS: Family = Family::counter(
+    "controller_runtime_conversion_webhook_panics_total",
+    &[],
+    "Total number of panics of conversion webhooks; there are none",
+);
 /// Duration of reconciles.
 pub const RECONCILE_TIME: Family = Family::histogram(
     "controller_runtime_reconcile_time_seconds",
@@ -39,7 +57,7 @@ pub const WATCH_ERRORS: Family = Family::counter(
 );
 /// Number of due keys.
 pub const QUEUE_DEPTH: Family =
-    Family::gauge("workqueue_depth", &["name", "controller"], "Number of keys that are due");
+    Family::gauge("workqueue_depth", &["name", "controller", "priority"], "Number of keys that are due");
 /// Number of times that keys became due.
 pub const QUEUE_ADDS: Family =
     Family::counter("workqueue_adds_total", &["name", "controller"], "Number of times that keys became due");
@@ -80,6 +98,12 @@ pub const LEADER: Family = Family::gauge(
     "leader_election_master_status",
     &["name"],
     "1 where this process holds the lease, 0 where another one does",
+);
+/// Renewals of the lease that read it first.
+pub const LEADER_SLOW: Family = Family::counter(
+    "leader_election_slowpath_total",
+    &["name"],
+    "Number of renewals of the lease that had to read it first, by name of the lease",
 );
 /// Number of running reconciles.
 pub const ACTIVE: Family = Family::gauge(

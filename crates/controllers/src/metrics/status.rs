@@ -1,6 +1,8 @@
 //! Metrics of status conditions: one set of families per kind, and the older set with the kind as a label.
 
-use super::Family;
+use std::borrow::Cow;
+
+use super::{Family, LabelNames, Shape};
 
 const COUNT: &str = "1 for each condition of an object, by type, status and reason";
 const CURRENT: &str = "How long a condition has had its status";
@@ -9,17 +11,17 @@ const TRANSITIONS: &str = "Number of changes of conditions, by the status that t
 const TERMINATING: &str = "How long an object has been terminating";
 const TERMINATION: &str = "How long objects took to terminate";
 
-const OF_OBJECT: &[&str] = &["namespace", "name", "type", "status", "reason"];
-const OF_OBJECT_AND_KIND: &[&str] = &["namespace", "name", "type", "status", "reason", "group", "kind"];
+const OBJECT: &[&str] = &["namespace", "name"];
+const CONDITION: &[&str] = &["type", "status", "reason"];
 
-/// 0.5 s, doubled 14 times.
-const TERMINATION_BUCKETS: &[f64] =
+/// Karpenter's buckets for its own kinds and nodes: 0.5 s, doubled 14 times.
+pub const WIDE_BUCKETS: &[f64] =
     &[0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
-/// The buckets of a histogram that names none.
-const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// The buckets of a histogram that names none, as those of node classes and of the older set.
+pub const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The families of one kind.
-#[derive(Clone, Copy, Debug)]
+/// The families of one kind, or the older ones of all kinds.
+#[derive(Clone, Debug)]
 pub struct Families {
     /// 1 for each condition.
     pub count: Family,
@@ -35,77 +37,60 @@ pub struct Families {
     pub termination: Family,
 }
 
-macro_rules! of_kind {
-    ($kind:literal) => {
-        Families {
-            count: Family::gauge(concat!("operator_", $kind, "_status_condition_count"), OF_OBJECT, COUNT),
-            current: Family::gauge(
-                concat!("operator_", $kind, "_status_condition_current_status_seconds"),
-                OF_OBJECT,
-                CURRENT,
-            ),
-            transition: Family::histogram(
-                concat!("operator_", $kind, "_status_condition_transition_seconds"),
-                &["type", "status"],
-                DEFAULT_BUCKETS,
+impl Families {
+    /// Of one kind, with further labels behind those of each family.
+    #[must_use]
+    pub fn of_kind(kind: &str, further: &[String], buckets: &'static [f64]) -> Self {
+        Self::new(&format!("operator_{}", kind.to_ascii_lowercase()), further, buckets)
+    }
+
+    /// The older set, for all kinds.
+    #[must_use]
+    pub fn of_all_kinds() -> Self {
+        Self::new("operator", &["group".to_owned(), "kind".to_owned()], DEFAULT_BUCKETS)
+    }
+
+    fn new(prefix: &str, further: &[String], buckets: &'static [f64]) -> Self {
+        let family = |name: &str, shape, own: &[&[&str]], help| {
+            let own = own.iter().copied().flatten().map(|label| (*label).to_owned());
+            Family {
+                name: Cow::Owned(format!("{prefix}_{name}")),
+                help,
+                shape,
+                labels: LabelNames::OfProvider(own.chain(further.iter().cloned()).collect()),
+            }
+        };
+        let (gauge, histogram) = (Shape::Gauge, Shape::Histogram(buckets));
+        Self {
+            count: family("status_condition_count", gauge, &[OBJECT, CONDITION], COUNT),
+            current: family("status_condition_current_status_seconds", gauge, &[OBJECT, CONDITION], CURRENT),
+            transition: family(
+                "status_condition_transition_seconds",
+                histogram,
+                &[&["type", "status"]],
                 TRANSITION,
             ),
-            transitions: Family::counter(
-                concat!("operator_", $kind, "_status_condition_transitions_total"),
-                &["type", "status", "reason"],
+            transitions: family(
+                "status_condition_transitions_total",
+                Shape::Counter,
+                &[CONDITION],
                 TRANSITIONS,
             ),
-            terminating: Family::gauge(
-                concat!("operator_", $kind, "_termination_current_time_seconds"),
-                &["namespace", "name"],
-                TERMINATING,
-            ),
-            termination: Family::histogram(
-                concat!("operator_", $kind, "_termination_duration_seconds"),
-                &[],
-                TERMINATION_BUCKETS,
-                TERMINATION,
-            ),
+            terminating: family("termination_current_time_seconds", gauge, &[OBJECT], TERMINATING),
+            termination: family("termination_duration_seconds", histogram, &[], TERMINATION),
         }
-    };
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> [&Family; 6] {
+        [
+            &self.count,
+            &self.current,
+            &self.transition,
+            &self.transitions,
+            &self.terminating,
+            &self.termination,
+        ]
+    }
 }
-
-/// Of NodePools.
-pub const NODE_POOL: Families = of_kind!("nodepool");
-/// Of NodeClaims.
-pub const NODE_CLAIM: Families = of_kind!("nodeclaim");
-/// Of Nodes.
-pub const NODE: Families = of_kind!("node");
-/// Of KWOKNodeClasses.
-pub const KWOK_NODE_CLASS: Families = of_kind!("kwoknodeclass");
-
-/// Of EC2NodeClasses.
-pub const EC2_NODE_CLASS: Families = of_kind!("ec2nodeclass");
-
-/// The older set, for all kinds.
-pub const ALL_KINDS: Families = Families {
-    count: Family::gauge("operator_status_condition_count", OF_OBJECT_AND_KIND, COUNT),
-    current: Family::gauge("operator_status_condition_current_status_seconds", OF_OBJECT_AND_KIND, CURRENT),
-    transition: Family::histogram(
-        "operator_status_condition_transition_seconds",
-        &["type", "status", "group", "kind"],
-        DEFAULT_BUCKETS,
-        TRANSITION,
-    ),
-    transitions: Family::counter(
-        "operator_status_condition_transitions_total",
-        &["type", "status", "reason", "group", "kind"],
-        TRANSITIONS,
-    ),
-    terminating: Family::gauge(
-        "operator_termination_current_time_seconds",
-        &["namespace", "name", "group", "kind"],
-        TERMINATING,
-    ),
-    termination: Family::histogram(
-        "operator_termination_duration_seconds",
-        &["group", "kind"],
-        TERMINATION_BUCKETS,
-        TERMINATION,
-    ),
-};

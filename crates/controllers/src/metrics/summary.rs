@@ -11,7 +11,7 @@ use prometheus::{
 };
 use sketches_ddsketch::{Config, DDSketch};
 
-use super::Family;
+use super::{Family, LabelNames};
 
 /// The quantiles that Karpenter exposes.
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
@@ -20,15 +20,15 @@ const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
 #[derive(Clone)]
 pub(super) struct SummaryVec {
     desc: Desc,
-    labels: &'static [&'static str],
+    labels: LabelNames,
     sketches: Arc<Mutex<BTreeMap<Vec<String>, DDSketch>>>,
 }
 
 impl SummaryVec {
     pub(super) fn new(family: &Family) -> prometheus::Result<Self> {
-        let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
-        let desc = Desc::new(family.name.to_owned(), family.help.to_owned(), labels, Default::default())?;
-        Ok(Self { desc, labels: family.labels, sketches: Arc::default() })
+        let labels = family.labels.names().into_iter().map(str::to_owned).collect();
+        let desc = Desc::new(family.name.to_string(), family.help.to_owned(), labels, Default::default())?;
+        Ok(Self { desc, labels: family.labels.clone(), sketches: Arc::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, DDSketch>> {
@@ -36,11 +36,9 @@ impl SummaryVec {
     }
 
     pub(super) fn observe(&self, labels: &[&str], value: f64) -> prometheus::Result<()> {
-        if labels.len() != self.labels.len() {
-            return Err(prometheus::Error::InconsistentCardinality {
-                expect: self.labels.len(),
-                got: labels.len(),
-            });
+        let expected = self.labels.names().len();
+        if labels.len() != expected {
+            return Err(prometheus::Error::InconsistentCardinality { expect: expected, got: labels.len() });
         }
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         self.lock().entry(labels).or_insert_with(|| DDSketch::new(Config::defaults())).add(value);
@@ -86,9 +84,9 @@ impl SummaryVec {
             quantile
         });
         summary.set_quantile(quantiles.collect());
-        let labels = self.labels.iter().zip(values).map(|(name, value)| {
+        let labels = self.labels.names().into_iter().zip(values).map(|(name, value)| {
             let mut pair = proto::LabelPair::default();
-            pair.set_name((*name).to_owned());
+            pair.set_name(name.to_owned());
             pair.set_value(value.clone());
             pair
         });

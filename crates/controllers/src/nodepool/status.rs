@@ -16,7 +16,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    events::{Event, regarding},
+    events::{Event, regarding, transition},
     runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
 };
 
@@ -118,14 +118,7 @@ impl PoolStatus {
             if was == now.status.as_str() {
                 continue;
             }
-            let mut text = format!(
-                "Status condition transitioned, Type: {type_}, Status: {was} -> {}, Reason: {}",
-                now.status.as_str(),
-                now.reason
-            );
-            if !now.message.is_empty() {
-                text = format!("{text}, Message: {}", now.message);
-            }
+            let text = transition(type_, was, now.status.as_str(), &now.reason, &now.message);
             self.recorder.publish(Event::normal(regarding(after), type_, text));
         }
     }

@@ -1,23 +1,28 @@
 //! `operatorpkg.<kind>.status`: the conditions of objects, their durations and transitions.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use fleetwright_api::condition::Condition;
-use fleetwright_core::model::NodeClassRef;
+use fleetwright_core::{
+    cloud::{NodeClassKind, ProviderInfo},
+    model::{NamespacedName, labels},
+};
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
+    events::{Event, ObjectReference, regarding, transition},
     metrics::{
         Family, Metrics,
-        status::{ALL_KINDS, EC2_NODE_CLASS, Families, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL},
+        status::{DEFAULT_BUCKETS, Families, WIDE_BUCKETS},
     },
-    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue},
     settings::Settings,
 };
 
@@ -26,132 +31,174 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// One controller per kind.
 pub(super) fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
+    let buffers = ctx.settings.gates.capacity_buffer;
+    let kinds = kinds(ctx.cloud.info()).into_iter();
+    let kinds = kinds.filter(|about| about.kind != Kind::CapacityBuffer || buffers);
     let of = |about| Status {
         about,
         known: Mutex::default(),
         cluster: ctx.cluster.clone(),
         clocks: ctx.clocks.clone(),
+        recorder: ctx.recorder.clone(),
         metrics: ctx.metrics.clone(),
     };
-    KINDS.iter().map(|about| Arc::new(of(about)) as Arc<dyn Controller>).collect()
+    kinds.map(|about| Arc::new(of(about)) as Arc<dyn Controller>).collect()
 }
 
-/// The metrics of a kind.
-struct About {
-    name: &'static str,
-    kind: Kind,
-    group: &'static str,
-    /// The kind name.
-    object: &'static str,
-    families: Families,
-    /// The object of this name, if it exists.
-    look: fn(&Index, &str) -> Option<Object>,
+fn kinds(provider: &ProviderInfo) -> Vec<About> {
+    let mut kinds = vec![node_pools(), node_claims(provider), nodes(provider), capacity_buffers()];
+    kinds.extend(provider.node_classes.iter().cloned().map(node_classes));
+    kinds
 }
 
-const KINDS: [About; 5] = [
-    About {
-        name: "operatorpkg.nodepool.status",
-        kind: Kind::NodePool,
-        group: "karpenter.sh",
-        object: "NodePool",
-        families: NODE_POOL,
-        look: |index, name| {
-            let pool = index.pool(name)?;
-            let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
-            Some(Object::new(conditions, pool.metadata.deletion_timestamp.as_ref().map(|time| time.0)))
-        },
-    },
-    About {
-        name: "operatorpkg.nodeclaim.status",
-        kind: Kind::NodeClaim,
-        group: "karpenter.sh",
-        object: "NodeClaim",
-        families: NODE_CLAIM,
-        look: |index, name| {
-            let claim = index.claim(name)?;
-            let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
-            Some(Object::new(conditions, claim.metadata.deletion_timestamp.as_ref().map(|time| time.0)))
-        },
-    },
-    About {
-        name: "operatorpkg.node.status",
-        kind: Kind::Node,
-        group: "",
-        object: "Node",
-        families: NODE,
-        look: |index, name| {
-            let node = index.node(name)?;
-            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            let conditions = conditions.map(|condition| {
-                let shown = Shown {
-                    status: condition.status.clone(),
-                    reason: condition.reason.clone().unwrap_or_default(),
-                    since: condition.last_transition_time.as_ref().map(|time| time.0),
-                };
-                (condition.type_.clone(), shown)
-            });
-            let deleting = node.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-            Some(Object { conditions: conditions.collect(), deleting })
-        },
-    },
-    About {
-        name: "operatorpkg.kwoknodeclass.status",
-        kind: Kind::NodeClass,
-        group: "karpenter.kwok.sh",
-        object: "KWOKNodeClass",
-        families: KWOK_NODE_CLASS,
-        look: |index, name| class(index, "karpenter.kwok.sh", "KWOKNodeClass", name),
-    },
-    About {
-        name: "operatorpkg.ec2nodeclass.status",
-        kind: Kind::NodeClass,
-        group: "karpenter.k8s.aws",
-        object: "EC2NodeClass",
-        families: EC2_NODE_CLASS,
-        look: |index, name| class(index, "karpenter.k8s.aws", "EC2NodeClass", name),
-    },
-];
-
-fn class(index: &Index, group: &str, kind: &str, name: &str) -> Option<Object> {
-    let id = NodeClassRef { group: group.into(), kind: kind.into(), name: name.into() };
-    let class = index.node_class(&id)?;
-    Some(Object::new(&class.conditions, class.deleting))
+/// The families of all kinds, for their documentation.
+#[cfg(test)]
+pub(crate) fn families(provider: &ProviderInfo) -> Vec<Families> {
+    let of_kinds = kinds(provider).into_iter().map(|kind| kind.families);
+    of_kinds.chain([Families::of_all_kinds()]).collect()
 }
 
-/// The exposed series of an object.
+/// The labels of NodeClaims and Nodes that are labels of their series, as Karpenter has them: the NodeClass by the key
+/// of its kind, and the NodePool.
+fn owner_labels(provider: &ProviderInfo) -> Vec<String> {
+    let class = |kind: &NodeClassKind| format!("{}/{}", kind.group, kind.kind.to_ascii_lowercase());
+    let classes = provider.node_classes.iter().map(class);
+    classes.chain([labels::NODEPOOL.to_owned()]).collect()
+}
+
+/// A label key as the name of a label in Prometheus: `karpenter.sh/nodepool` is `karpenter_sh_nodepool`.
+fn label_name(key: &str) -> String {
+    key.replace(|c: char| !c.is_ascii_alphanumeric(), "_").to_ascii_lowercase()
+}
+
+fn node_pools() -> About {
+    About::new("karpenter.sh", "NodePool", Kind::NodePool, &[], WIDE_BUCKETS, |index, key| {
+        let pool = index.pool(&key.name)?;
+        let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        // The controllers of its status publish its transitions.
+        Some(Object::new(&pool.metadata, conditions, None))
+    })
+}
+
+fn node_claims(provider: &ProviderInfo) -> About {
+    let further = owner_labels(provider);
+    About::new("karpenter.sh", "NodeClaim", Kind::NodeClaim, &further, WIDE_BUCKETS, |index, key| {
+        let claim = index.claim(&key.name)?;
+        let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        Some(Object::new(&claim.metadata, conditions, Some(regarding(&**claim))))
+    })
+}
+
+fn nodes(provider: &ProviderInfo) -> About {
+    let mut further = owner_labels(provider);
+    further.push(labels::INITIALIZED.to_owned());
+    let look = |index: &Index, key: &Key| {
+        let node = index.node(&key.name)?;
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let conditions = conditions.map(|condition| {
+            let shown = Shown {
+                status: condition.status.clone(),
+                reason: condition.reason.clone().unwrap_or_default(),
+                message: condition.message.clone().unwrap_or_default(),
+                since: condition.last_transition_time.as_ref().map(|time| time.0),
+            };
+            (condition.type_.clone(), shown)
+        });
+        Some(Object {
+            conditions: conditions.collect(),
+            ..Object::new(&node.metadata, &[], Some(regarding(&**node)))
+        })
+    };
+    About { has_older: false, ..About::new("", "Node", Kind::Node, &further, WIDE_BUCKETS, look) }
+}
+
+fn capacity_buffers() -> About {
+    let group = "autoscaling.x-k8s.io";
+    About::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], DEFAULT_BUCKETS, |index, key| {
+        let (buffer, ..) = index.buffer(&NamespacedName::from(key))?;
+        let conditions = buffer.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        Some(Object::new(&buffer.metadata, conditions, Some(regarding(&**buffer))))
+    })
+}
+
+fn node_classes(kind: NodeClassKind) -> About {
+    let (group, name) = (kind.group.to_string(), kind.kind.to_string());
+    About::new(&group, &name, Kind::NodeClass, &[], DEFAULT_BUCKETS, move |index, key| {
+        let class = index.node_class(&kind.named(&key.name))?;
+        // Providers publish the transitions of their classes.
+        Some(Object {
+            deleting: class.deleting,
+            ..Object::new(&ObjectMeta::default(), &class.conditions, None)
+        })
+    })
+}
+
+/// The state of an object that series and events show.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Object {
     conditions: BTreeMap<String, Shown>,
     deleting: Option<Timestamp>,
+    labels: BTreeMap<String, String>,
+    finalizers: BTreeSet<String>,
+    /// Where its transitions are published.
+    reference: Option<ObjectReference>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Shown {
     status: String,
     reason: String,
+    message: String,
     since: Option<Timestamp>,
 }
 
 impl Object {
-    fn new(conditions: &[Condition], deleting: Option<Timestamp>) -> Self {
+    fn new(metadata: &ObjectMeta, conditions: &[Condition], reference: Option<ObjectReference>) -> Self {
         let of = |condition: &Condition| {
             let shown = Shown {
                 status: condition.status.as_str().to_owned(),
                 reason: condition.reason.clone(),
+                message: condition.message.clone(),
                 since: condition.last_transition_time.as_ref().map(|time| time.0),
             };
             (condition.type_.clone(), shown)
         };
-        Self { conditions: conditions.iter().map(of).collect(), deleting }
+        Self {
+            conditions: conditions.iter().map(of).collect(),
+            deleting: metadata.deletion_timestamp.as_ref().map(|time| time.0),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.iter().flatten().cloned().collect(),
+            reference,
+        }
     }
+}
+
+/// Reads an object of a kind.
+type Look = dyn Fn(&Index, &Key) -> Option<Object> + Send + Sync;
+
+/// One kind of object and its families.
+struct About {
+    name: &'static str,
+    kind: Kind,
+    group: String,
+    /// The kind's name.
+    object: String,
+    /// Keys of the objects' labels that are labels of their series.
+    further: Vec<String>,
+    families: Families,
+    older: Families,
+    /// Whether the older set has its series too.
+    has_older: bool,
+    look: Box<Look>,
 }
 
 /// The conditions of one kind of object.
 struct Status {
     cluster: Cluster,
     clocks: Clocks,
+    recorder: Recorder,
     metrics: Arc<Metrics>,
-    about: &'static About,
+    about: About,
     known: Mutex<BTreeMap<Key, Object>>,
 }
 
@@ -180,22 +227,28 @@ impl Controller for Status {
             }
             return Ok(Requeue::After(INTERVAL));
         }
-        let now = (self.about.look)(&self.cluster.index(), &key.name);
+        let now = (self.about.look)(&self.cluster.index(), key);
         let mut known = self.lock();
-        let before = known.remove(key).unwrap_or_default();
+        let before = known.remove(key);
+        if let Some(before) = &before {
+            self.publish(before, now.as_ref());
+        }
+        let before = before.unwrap_or_default();
         let after = now.clone().unwrap_or_default();
         for (type_, was) in &before.conditions {
             let is = after.conditions.get(type_);
-            if is.is_none_or(|is| (&is.status, &is.reason) != (&was.status, &was.reason)) {
-                let labels = self.labels(key, type_, was);
-                self.both(&labels, |family, labels| self.metrics.remove(family, labels), |f| &f.count);
-                self.both(&labels, |family, labels| self.metrics.remove(family, labels), |f| &f.current);
+            let same = is.is_some_and(|is| (&is.status, &is.reason) == (&was.status, &was.reason));
+            if !same || before.labels != after.labels {
+                let labels = condition_labels(key, type_, was);
+                let remove = |family: &Family, labels: &[&str]| self.metrics.remove(family, labels);
+                self.each(&before, &labels, remove, |f| &f.count);
+                self.each(&before, &labels, remove, |f| &f.current);
             }
         }
         for (type_, is) in &after.conditions {
-            let labels = self.labels(key, type_, is);
-            self.both(&labels, |family, labels| self.metrics.set(family, labels, 1.0), |f| &f.count);
-            self.changed(type_, before.conditions.get(type_), is);
+            let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, 1.0);
+            self.each(&after, &condition_labels(key, type_, is), set, |f| &f.count);
+            self.changed(&after, type_, before.conditions.get(type_), is);
         }
         match now {
             Some(object) => {
@@ -208,34 +261,63 @@ impl Controller for Status {
     }
 }
 
+fn condition_labels<'a>(key: &'a Key, type_: &'a str, shown: &'a Shown) -> Vec<&'a str> {
+    vec![&key.namespace, &key.name, type_, &shown.status, &shown.reason]
+}
+
 impl Status {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Object>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn labels<'a>(&self, key: &'a Key, type_: &'a str, shown: &'a Shown) -> Vec<&'a str> {
-        vec![&key.namespace, &key.name, type_, &shown.status, &shown.reason]
+    /// Updates the kind's own family and the one of all kinds.
+    fn each(
+        &self,
+        object: &Object,
+        labels: &[&str],
+        act: impl Fn(&Family, &[&str]),
+        of: fn(&Families) -> &Family,
+    ) {
+        let value = |key: &String| object.labels.get(key).map_or("", String::as_str);
+        let own: Vec<&str> = labels.iter().copied().chain(self.about.further.iter().map(value)).collect();
+        act(of(&self.about.families), &own);
+        if self.about.has_older {
+            act(of(&self.about.older), &[labels, &[&self.about.group, &self.about.object]].concat());
+        }
     }
 
-    /// Updates the kind's own family and the one of all kinds.
-    fn both(&self, labels: &[&str], act: impl Fn(&Family, &[&str]), of: fn(&Families) -> &Family) {
-        act(of(&self.about.families), labels);
-        let with_kind = [labels, &[self.about.group, self.about.object]].concat();
-        act(of(&ALL_KINDS), &with_kind);
+    /// Publishes transitions of conditions, and finalizers that were removed.
+    fn publish(&self, before: &Object, after: Option<&Object>) {
+        let Some(reference) = after.map_or(&before.reference, |after| &after.reference) else { return };
+        let finalizers = after.map(|after| &after.finalizers);
+        for finalizer in &before.finalizers {
+            if finalizers.is_none_or(|left| !left.contains(finalizer)) {
+                let text = format!("Finalized {finalizer}");
+                self.recorder.publish(Event::normal(reference.clone(), "Finalized", text));
+            }
+        }
+        for (type_, is) in after.iter().flat_map(|after| &after.conditions) {
+            // A condition that was not there yet was not known.
+            let was = before.conditions.get(type_).map_or("Unknown", |was| &was.status);
+            if was != is.status {
+                let text = transition(type_, was, &is.status, &is.reason, &is.message);
+                self.recorder.publish(Event::normal(reference.clone(), type_.clone(), text));
+            }
+        }
     }
 
     /// Records a transition and the duration of the previous status.
-    fn changed(&self, type_: &str, was: Option<&Shown>, is: &Shown) {
+    fn changed(&self, object: &Object, type_: &str, was: Option<&Shown>, is: &Shown) {
         if was.is_some_and(|was| was.status == is.status) {
             return;
         }
         let labels = [type_, &is.status, &is.reason];
-        self.both(&labels, |family, labels| self.metrics.inc(family, labels), |f| &f.transitions);
+        self.each(object, &labels, |family, labels| self.metrics.inc(family, labels), |f| &f.transitions);
         let Some(was) = was else { return };
         if let (Some(from), Some(to)) = (was.since, is.since) {
             let seconds = to.duration_since(from).as_secs_f64().max(0.0);
             let observe = |family: &Family, labels: &[&str]| self.metrics.observe(family, labels, seconds);
-            self.both(&[type_, &was.status], observe, |f| &f.transition);
+            self.each(object, &[type_, &was.status], observe, |f| &f.transition);
         }
     }
 
@@ -246,12 +328,12 @@ impl Status {
         for (type_, shown) in &object.conditions {
             if let Some(from) = shown.since {
                 let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, since(from));
-                self.both(&self.labels(key, type_, shown), set, |f| &f.current);
+                self.each(object, &condition_labels(key, type_, shown), set, |f| &f.current);
             }
         }
         if let Some(deleting) = object.deleting {
             let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, since(deleting));
-            self.both(&[&key.namespace, &key.name], set, |f| &f.terminating);
+            self.each(object, &[&key.namespace, &key.name], set, |f| &f.terminating);
         }
     }
 
@@ -259,11 +341,47 @@ impl Status {
     fn gone(&self, key: &Key, before: &Object) {
         let Some(deleting) = before.deleting else { return };
         let remove = |family: &Family, labels: &[&str]| self.metrics.remove(family, labels);
-        self.both(&[&key.namespace, &key.name], remove, |f| &f.terminating);
+        self.each(before, &[&key.namespace, &key.name], remove, |f| &f.terminating);
         let seconds = self.clocks.now().duration_since(deleting).as_secs_f64().max(0.0);
         let observe = |family: &Family, labels: &[&str]| self.metrics.observe(family, labels, seconds);
-        self.both(&[], observe, |f| &f.termination);
+        self.each(before, &[], observe, |f| &f.termination);
     }
+}
+
+impl About {
+    fn new(
+        group: &str,
+        object: &str,
+        kind: Kind,
+        further: &[String],
+        buckets: &'static [f64],
+        look: impl Fn(&Index, &Key) -> Option<Object> + Send + Sync + 'static,
+    ) -> Self {
+        let names: Vec<String> = further.iter().map(|key| label_name(key)).collect();
+        Self {
+            name: interned(format!("operatorpkg.{}.status", object.to_ascii_lowercase())),
+            kind,
+            group: group.to_owned(),
+            object: object.to_owned(),
+            further: further.to_vec(),
+            families: Families::of_kind(object, &names, buckets),
+            older: Families::of_all_kinds(),
+            has_older: true,
+            look: Box::new(look),
+        }
+    }
+}
+
+/// The name for the life of the process: controllers are as many as the provider has kinds.
+fn interned(name: String) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(&*name) {
+        return known;
+    }
+    let name: &'static str = name.leak();
+    names.insert(name);
+    name
 }
 
 #[cfg(test)]
@@ -275,7 +393,7 @@ mod tests {
     use crate::testing::World;
 
     fn claim(status: &str, at: &str) -> Value {
-        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "p"}},
             "spec": {"requirements": [], "nodeClassRef":
                 {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
             "status": {"conditions": [{"type": "Launched", "status": status, "reason": "R", "message": "",
@@ -289,16 +407,16 @@ mod tests {
         let (_trigger, _task) = world.run(controllers(&world.ctx));
         world.pass(60).await;
         let text = world.ctx.metrics.encode().unwrap();
-        let series = "operator_nodeclaim_status_condition_count{name=\"c\",namespace=\"\",reason=\"R\",status=\"Unknown\",type=\"Launched\"} 1\n";
+        let series = "operator_nodeclaim_status_condition_count{karpenter_kwok_sh_kwoknodeclass=\"\",karpenter_sh_nodepool=\"p\",name=\"c\",namespace=\"\",reason=\"R\",status=\"Unknown\",type=\"Launched\"} 1\n";
         assert!(text.contains(series), "{text}");
         world.server.apply(claim("True", "2025-06-15T15:07:10Z")).unwrap();
         world.pass(60).await;
         let text = world.ctx.metrics.encode().unwrap();
         assert!(!text.contains("status=\"Unknown\",type=\"Launched\"} 1\n\n"), "{text}");
         for expected in [
-            "operator_nodeclaim_status_condition_transition_seconds_sum{status=\"Unknown\",type=\"Launched\"} 30\n",
+            "operator_nodeclaim_status_condition_transition_seconds_sum{karpenter_kwok_sh_kwoknodeclass=\"\",karpenter_sh_nodepool=\"p\",status=\"Unknown\",type=\"Launched\"} 30\n",
             "operator_status_condition_transitions_total{group=\"karpenter.sh\",kind=\"NodeClaim\",reason=\"R\",status=\"True\",type=\"Launched\"} 1\n",
-            "operator_nodeclaim_status_condition_count{name=\"c\",namespace=\"\",reason=\"R\",status=\"True\",type=\"Launched\"} 1\n",
+            "operator_nodeclaim_status_condition_count{karpenter_kwok_sh_kwoknodeclass=\"\",karpenter_sh_nodepool=\"p\",name=\"c\",namespace=\"\",reason=\"R\",status=\"True\",type=\"Launched\"} 1\n",
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
@@ -307,5 +425,28 @@ mod tests {
         world.pass(60).await;
         let text = world.ctx.metrics.encode().unwrap();
         assert!(!text.contains("name=\"c\""), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn transitions_and_removed_finalizers_are_events() {
+        let world = World::new();
+        let finalized = |mut claim: Value, finalizers: &[&str]| {
+            claim["metadata"]["finalizers"] = json!(finalizers);
+            claim
+        };
+        world.server.apply(finalized(claim("Unknown", "2025-06-15T15:06:40Z"), &["a/b", "c/d"])).unwrap();
+        let (_trigger, _task) = world.run(controllers(&world.ctx));
+        world.pass(60).await;
+        assert_eq!(world.events(), Vec::<String>::new(), "nothing has changed");
+        world.server.apply(finalized(claim("True", "2025-06-15T15:07:10Z"), &["a/b"])).unwrap();
+        world.pass(60).await;
+        let events = world.events();
+        for expected in [
+            "NodeClaim/c Launched: Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: R",
+            "NodeClaim/c Finalized: Finalized c/d",
+        ] {
+            assert!(events.iter().any(|event| event.contains(expected)), "{expected} in {events:?}");
+        }
+        assert_eq!(events.len(), 2, "{events:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The event recorder: deduplicates events and writes them in order in the background.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -45,7 +46,7 @@ struct Shared {
 }
 
 /// Identifies equal events: reason and dedupe values.
-type Identity = (&'static str, Vec<String>);
+type Identity = (Cow<'static, str>, Vec<String>);
 
 #[derive(Default)]
 struct Backlog {
@@ -53,7 +54,7 @@ struct Backlog {
     published: BTreeMap<Identity, PublishedEvent>,
     /// The keys of `published`, oldest first, for the bound.
     order: VecDeque<Identity>,
-    buckets: BTreeMap<&'static str, TokenBucket>,
+    buckets: BTreeMap<Cow<'static, str>, TokenBucket>,
     dropped: u64,
 }
 
@@ -114,7 +115,9 @@ impl Recorder {
                         published.name = Some(name);
                     }
                 }
-                Err(error) => tracing::debug!(reason = queued.event.reason, %error, "cannot write an event"),
+                Err(error) => {
+                    tracing::debug!(reason = &*queued.event.reason, %error, "cannot write an event")
+                }
             }
         }
     }
@@ -123,13 +126,15 @@ impl Recorder {
 impl Backlog {
     /// Queues an event. `now` is written into the object; quiet times and rates use `steady`.
     fn publish(&mut self, event: Event, now: Timestamp, steady: Timestamp) -> bool {
-        let identity = (event.reason, event.dedupe.clone());
+        let identity = (event.reason.clone(), event.dedupe.clone());
         if self.published.get(&identity).is_some_and(|published| steady < published.quiet_until) {
             return false;
         }
         if let Some((per_second, burst)) = event.rate {
-            let bucket =
-                self.buckets.entry(event.reason).or_insert_with(|| TokenBucket::new(burst, per_second));
+            let bucket = self
+                .buckets
+                .entry(event.reason.clone())
+                .or_insert_with(|| TokenBucket::new(burst, per_second));
             if bucket.take(steady, 1).is_err() {
                 return false;
             }
@@ -199,7 +204,7 @@ fn object(queued: &QueuedEvent, namespace: &str, names: &Names) -> CoreEvent {
         },
         involved_object: regarding,
         type_: Some(event.event_type.as_str().to_owned()),
-        reason: Some(event.reason.to_owned()),
+        reason: Some(event.reason.to_string()),
         message: Some(message(queued)),
         count: Some(queued.count),
         first_timestamp: Some(Time(queued.first)),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::metrics::{
     cluster as families,
-    runtime::{BUILD_INFO, LEADER},
+    runtime::{BUILD_INFO, CONVERSION_PANICS, LEADER, LEADER_SLOW},
 };
 
 /// Why the controllers ended without a shutdown.
@@ -62,7 +62,9 @@ pub async fn run(
     if !ctx.cluster.hub().open(routes.collect()) {
         return Err(RunError::AlreadyRunning);
     }
-    ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", std::env::consts::ARCH, ""], 1.0);
+    let commit = option_env!("FLEETWRIGHT_COMMIT").unwrap_or_default();
+    ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", architecture(), commit], 1.0);
+    ctx.metrics.add(&CONVERSION_PANICS, &[], 0.0);
     let mut tasks = JoinSet::new();
     for watch in watches(&ctx, &stop) {
         tasks.spawn(watch);
@@ -130,6 +132,15 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     tasks
 }
 
+/// The architecture as Go names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 /// Updates the gauges of the cluster state, also while controllers are passive because it is not fresh.
 async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
     const EVERY: Duration = Duration::from_secs(5);
@@ -147,6 +158,7 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
         ctx.metrics.set(&families::STATE_UNSYNCED_TIME, &[], unsynced.as_secs_f64());
         if let Some((lease, held)) = ctx.gate.leadership().lease() {
             ctx.metrics.set(&LEADER, &[lease], if held { 1.0 } else { 0.0 });
+            ctx.metrics.add(&LEADER_SLOW, &[lease], 0.0);
         }
         if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
             tracing::error!(%why, ?unsynced, "waiting for cluster state; controllers are passive");

@@ -21,6 +21,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Interval at which a passive controller checks whether it may act.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
+/// The queues have no priorities: all keys are of the one that controller-runtime gives to changes.
+const PRIORITY: &str = "0";
 /// Interval at which the gauges of running reconciles are updated.
 const SHOW: Duration = Duration::from_secs(10);
 
@@ -65,6 +67,7 @@ impl Worker {
         }
         let concurrency = self.controller.concurrency(&self.ctx.settings).max(1);
         self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
+        self.begin_series();
         let mut told = None;
         loop {
             let now = self.ctx.clocks.steady();
@@ -125,9 +128,22 @@ impl Worker {
             }
         };
         set(&families::ACTIVE, &[name], |shown| figure(shown.active));
-        set(&families::QUEUE_DEPTH, &[name, name], |shown| figure(shown.depth));
+        set(&families::QUEUE_DEPTH, &[name, name, PRIORITY], |shown| figure(shown.depth));
         set(&families::QUEUE_UNFINISHED, &[name, name], |shown| shown.unfinished);
         set(&families::QUEUE_LONGEST, &[name, name], |shown| shown.longest);
+    }
+
+    /// Begins the counters at zero, so that the first error is an increase.
+    fn begin_series(&self) {
+        let (metrics, name) = (&self.ctx.metrics, self.controller.name());
+        for result in ["success", "requeue", "requeue_after", "error"] {
+            metrics.add(&families::RECONCILES, &[name, result], 0.0);
+        }
+        for family in
+            [&families::RECONCILE_ERRORS, &families::PANICS, &families::TERMINAL_ERRORS, &families::TIMEOUTS]
+        {
+            metrics.add(family, &[name], 0.0);
+        }
     }
 
     /// How long until a delayed key is due; `None` if no key is delayed.

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::{
     Allowance, BalancedScore, Blocked, Budgets, Candidate, Command, Context, DriftCapUsage, METHODS, Method,
-    Rules, SimulationSolver, Unconsolidatable, Verdict, budget, candidates,
+    MethodSpec, Rules, SimulationSolver, Unconsolidatable, Verdict, budget, candidates,
     drift_cap::{apply_drift_caps, drift_cap_usage},
     gates::Refused,
     leads::Leads,
@@ -52,7 +52,7 @@ pub struct Proposal {
     /// The budgets per pool and reason.
     pub allowances: Vec<Allowance>,
     /// How many nodes each method considered.
-    pub eligible: Vec<(&'static str, usize)>,
+    pub eligible: Vec<(&'static MethodSpec, usize)>,
     /// How many simulations the pass ran.
     pub simulations: u32,
     /// Whether a budget held back a candidate.
@@ -172,7 +172,7 @@ impl Pass {
                 Err(reason) => self.report(method, candidate.clone(), reason),
             }
         }
-        self.proposal.eligible.push((method.spec().name, cases.len()));
+        self.proposal.eligible.push((method.spec(), cases.len()));
         cases
     }
 
