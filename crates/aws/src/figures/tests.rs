@@ -18,7 +18,7 @@ fn row(family: &FigureFamily) -> String {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the table")]
 fn the_documented_table_matches_the_exposed_metrics() {
-    const HEAD: &str = "| Name, on AWS | Type | Labels | What it says |\n|---|---|---|---|\n";
+    const HEAD: &str = "| Name, on AWS | Type | Labels | Description |\n|---|---|---|---|\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let text = fs::read_to_string(&path).unwrap();
     let start = text.find(HEAD).expect("the table's head") + HEAD.len();

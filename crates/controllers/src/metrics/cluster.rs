@@ -27,13 +27,13 @@ pub const NODES_ALLOCATABLE: Family =
 pub const NODES_POD_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_pod_requests",
     NODE_LABELS,
-    "Resources requested by the pods of nodes, those of DaemonSets included",
+    "Resource requests of the pods of nodes, DaemonSet pods included",
 );
 /// Limits of pods.
 pub const NODES_POD_LIMITS: Family = Family::gauge(
     "karpenter_nodes_total_pod_limits",
     NODE_LABELS,
-    "Resource limits of the pods of nodes, those of DaemonSets included",
+    "Resource limits of the pods of nodes, DaemonSet pods included",
 );
 /// Limits of DaemonSet pods.
 pub const NODES_DAEMON_LIMITS: Family = Family::gauge(
@@ -45,7 +45,7 @@ pub const NODES_DAEMON_LIMITS: Family = Family::gauge(
 pub const NODES_DAEMON_REQUESTS: Family = Family::gauge(
     "karpenter_nodes_total_daemon_requests",
     NODE_LABELS,
-    "Resources requested by the DaemonSet pods of nodes",
+    "Resource requests of the DaemonSet pods of nodes",
 );
 /// System overhead: capacity minus allocatable.
 pub const NODES_SYSTEM_OVERHEAD: Family = Family::gauge(
@@ -67,7 +67,7 @@ pub const UTILIZATION: Family = Family::gauge(
 );
 /// Number of nodes in the cluster state.
 pub const STATE_NODE_COUNT: Family =
-    Family::gauge("karpenter_cluster_state_node_count", &[], "Number of nodes in the state of the cluster");
+    Family::gauge("karpenter_cluster_state_node_count", &[], "Number of nodes in cluster state");
 /// Whether every kind was listed and no watch is silent.
 pub const STATE_SYNCED: Family =
     Family::gauge("karpenter_cluster_state_synced", &[], "1 if the state of the cluster is current, else 0");
@@ -75,7 +75,7 @@ pub const STATE_SYNCED: Family =
 pub const STATE_UNSYNCED_TIME: Family = Family::gauge(
     "karpenter_cluster_state_unsynced_time_seconds",
     &[],
-    "How long the state of the cluster has not been current",
+    "Time since cluster state was last current",
 );
 /// Limits of NodePools.
 pub const POOL_LIMIT: Family = Family::gauge(

@@ -65,33 +65,33 @@ pub const QUEUE_ADDS: Family =
 pub const QUEUE_RETRIES: Family = Family::counter(
     "workqueue_retries_total",
     &["name", "controller"],
-    "Number of times that keys were put off after a failure",
+    "Number of retries of keys after a failure",
 );
 /// Duration from taking a key to returning it.
 pub const QUEUE_WORK: Family = Family::histogram(
     "workqueue_work_duration_seconds",
     &["name", "controller"],
     &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
-    "How long the work on a key takes",
+    "Processing time of a key",
 );
 /// Queue wait of keys.
 pub const QUEUE_WAIT: Family = Family::histogram(
     "workqueue_queue_duration_seconds",
     &["name", "controller"],
     &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0],
-    "How long a key that is due waits for its turn",
+    "Time that a due key waits in the queue",
 );
 /// Running reconciles: sum of their durations.
 pub const QUEUE_UNFINISHED: Family = Family::gauge(
     "workqueue_unfinished_work_seconds",
     &["name", "controller"],
-    "How long the keys that are being worked on have been so, in sum",
+    "Sum of the processing times so far of the keys in progress",
 );
 /// Duration of the longest running reconcile.
 pub const QUEUE_LONGEST: Family = Family::gauge(
     "workqueue_longest_running_processor_seconds",
     &["name", "controller"],
-    "How long the key has been worked on that takes the longest",
+    "Longest processing time so far of the keys in progress",
 );
 /// Whether this process is the leader.
 pub const LEADER: Family = Family::gauge(
@@ -109,23 +109,23 @@ pub const LEADER_SLOW: Family = Family::counter(
 pub const ACTIVE: Family = Family::gauge(
     "controller_runtime_active_workers",
     &["controller"],
-    "Number of reconciliations under way per controller",
+    "Number of reconciliations in progress per controller",
 );
 /// Maximum number of concurrent reconciles.
 pub const MAX_CONCURRENT: Family = Family::gauge(
     "controller_runtime_max_concurrent_reconciles",
     &["controller"],
-    "Number of reconciliations that may be under way at once per controller",
+    "Maximum number of concurrent reconciliations per controller",
 );
 /// Build information.
 pub const BUILD_INFO: Family = Family::gauge(
     "karpenter_build_info",
     &["version", "goversion", "goarch", "commit"],
-    "Always 1; the labels say what runs",
+    "Always 1; the labels have the version",
 );
 /// Jumps of the wall clock.
 pub const CLOCK_JUMPS: Family = Family::counter(
     "fleetwright_clock_jumps_total",
     &[],
-    "How often the wall clock jumped by more than 30 s against the monotonic one: expiration and disruption rest for a minute",
+    "Number of jumps of the wall clock by more than 30 s against the monotonic clock; each suspends expiration and disruption for a minute",
 );

@@ -18,19 +18,19 @@ pub const SCHEDULING_DURATION: Family = Family::durations(
 pub const QUEUE_DEPTH: Family = Family::gauge(
     "karpenter_scheduler_queue_depth",
     &["controller", "scheduling_id"],
-    "Number of pods that wait in the scheduling pass at hand",
+    "Number of pods waiting in the current scheduling pass",
 );
 /// Duration of the current pass.
 pub const UNFINISHED_WORK: Family = Family::gauge(
     "karpenter_scheduler_unfinished_work_seconds",
     &["controller", "scheduling_id"],
-    "How long the scheduling pass at hand has run",
+    "Time since the current scheduling pass started",
 );
 /// Pods that scheduling ignores.
 pub const IGNORED_PODS: Family = Family::gauge(
     "karpenter_scheduler_ignored_pods_count",
     &[],
-    "Number of pods that scheduling leaves out, because something about them is invalid or awaited",
+    "Number of pods that scheduling ignores, because they are invalid or wait for another object",
 );
 /// Unschedulable pods.
 pub const UNSCHEDULABLE_PODS: Family = Family::gauge(
@@ -42,7 +42,7 @@ pub const UNSCHEDULABLE_PODS: Family = Family::gauge(
 pub const DECISION_DURATION: Family = Family::durations(
     "karpenter_pods_scheduling_decision_duration_seconds",
     &[],
-    "Time from when a pod was first seen to its first scheduling decision",
+    "Time from the first sight of a pod to its first scheduling decision",
 );
 /// Pods of the last pass by the placements that are open to them.
 pub const ZONE_PODS: Family = Family::gauge(

@@ -7,7 +7,7 @@ use super::{Family, LabelNames, Shape};
 const COUNT: &str = "1 for each condition of an object, by type, status and reason";
 const CURRENT: &str = "How long a condition has had its status";
 const TRANSITION: &str = "How long a condition had a status before it changed";
-const TRANSITIONS: &str = "Number of changes of conditions, by the status that they changed to";
+const TRANSITIONS: &str = "Number of transitions of conditions, by the new status";
 const TERMINATING: &str = "How long an object has been terminating";
 const TERMINATION: &str = "How long objects took to terminate";
 
