@@ -1,7 +1,7 @@
-//! Plays every scenario of `tests/scenarios/` and compares the report with the one that stands beside it.
+//! Runs every scenario of `tests/scenarios/` and compares the report with the stored one.
 //!
-//! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports again; what a scenario expects
-//! in its own words must hold all the same. `ONLY_SCENARIOS=drift` plays those whose file has that in its name.
+//! `UPDATE_SCENARIOS=1 cargo test -p fleetwright-tests --test scenarios` writes the reports; a scenario's own expectations must still
+//! hold. `ONLY_SCENARIOS=drift` runs those with that text in their file name.
 
 use std::{
     fs,
@@ -9,12 +9,12 @@ use std::{
 };
 
 use fleetwright_scenarios::scenario::{Scenario, play};
-use fleetwright_sim::world::virtual_runtime;
+use fleetwright_sim::simulator::virtual_runtime;
 
-/// Folders of `tests/scenarios/` whose files are played.
+/// Folders of `tests/scenarios/` with these scenarios.
 const FOLDERS: [&str; 4] = ["", "aws", "life", "seeds"];
 
-/// Plays one scenario; what is wrong, if anything.
+/// Runs one scenario; returns the error, if any.
 fn check(path: &Path, update: bool) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let scenario = Scenario::parse(&text)?;
@@ -39,9 +39,9 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "switches for people: what is played, and whether reports are written again"
+    reason = "test options: the selection of scenarios, and whether reports are written"
 )]
-fn every_scenario_tells_its_story() {
+fn every_scenario_matches_its_report() {
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut files: Vec<PathBuf> = FOLDERS

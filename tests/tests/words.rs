@@ -1,7 +1,7 @@
-//! Every word that the product says of its nodes, in an event or as a reason of a condition, is asserted by a scenario.
+//! Every reason of an event or a condition is asserted by a scenario.
 //!
-//! The words are read off the sources: what stands there by itself in quotes and begins with a capital. A new reason that no
-//! scenario tells turns this red; so does an exception that is none any more.
+//! The words are parsed from the sources: capitalized words in quotes. A new reason without a scenario fails this test, and so does an
+//! obsolete exception.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ const SOURCES: [&str; 5] = [
     "crates/core/src/nodeclaim",
     "crates/controllers/src",
 ];
-/// Parts of these that say nothing to people but figures and logs.
+/// Paths whose words are for metrics and logs only.
 const ASIDE: [&str; 6] = ["metrics", "observability", "testing.rs", "tests", "tests.rs", "families.rs"];
 
-/// Words that are no reasons, or that no condition and no event says, each with what it is.
+/// Words that are not reasons of conditions or events, each with its meaning.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("Expired", "the API server's reason for a watch that is too old"),
     ("Gone", "the same"),
@@ -115,7 +115,7 @@ fn words_of_the_product() -> io::Result<BTreeSet<String>> {
     Ok(words)
 }
 
-/// What a scenario expects to be told, in its own words.
+/// The words that a scenario expects.
 fn expected(steps: &[Step], words: &mut String) {
     for step in steps {
         match step {
@@ -129,7 +129,7 @@ fn expected(steps: &[Step], words: &mut String) {
     }
 }
 
-/// All that reports of scenarios say, and all that scenarios expect.
+/// The words of all reports and expectations.
 fn words_of_the_scenarios() -> Result<BTreeSet<String>, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut reports = Vec::new();

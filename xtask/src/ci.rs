@@ -43,7 +43,7 @@ enum Step {
     Aws,
 }
 
-/// Runs the chosen steps, stops at the first failure, and says how long each one took.
+/// Runs the selected steps, stops at the first failure, and prints the duration of each.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for step in chosen(&args.only, &args.skip) {
         anstream::println!("==> {}", step.name());

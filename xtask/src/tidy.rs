@@ -48,7 +48,7 @@ const PURE: [&str; 2] = ["core", "state"];
 /// A rule that is broken, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Violation {
-    /// A file, with a line where one is known, or a crate.
+    /// A file, with the line if known, or a crate.
     place: String,
     message: String,
 }

@@ -96,7 +96,7 @@ pub struct ScalableRef {
     pub name: String,
 }
 
-/// What the buffer came to.
+/// The observed state of a CapacityBuffer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityBufferStatus {

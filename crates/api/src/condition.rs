@@ -16,7 +16,7 @@ words! {
         True = "True",
         /// It does not hold.
         False = "False",
-        /// Nobody knows yet.
+        /// The state is not known.
         #[default]
         Unknown = "Unknown",
     }
@@ -30,7 +30,7 @@ pub struct Condition {
     /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Details for people; may be empty.
+    /// A message for users; may be empty.
     #[schemars(extend("maxLength" = 32768))]
     pub message: String,
     /// The generation of the object that the condition was computed from.

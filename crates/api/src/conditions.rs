@@ -10,7 +10,7 @@ use crate::condition::{Condition, ConditionStatus, find};
 use crate::labels::condition as names;
 use crate::{CapacityBuffer, KwokNodeClass, NodeClaim, NodeOverlay, NodePool};
 
-/// Reason of a condition that nobody has looked at yet.
+/// Reason of a condition that has not been reconciled yet.
 pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
 /// Reason of a root condition of which a dependent is False.
 pub const UNHEALTHY_DEPENDENTS: &str = "UnhealthyDependents";

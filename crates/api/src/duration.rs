@@ -15,7 +15,7 @@ pub const NEVER: &str = "Never";
 /// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// The text is empty, or lacks a number where one must be.
+    /// The text is empty or lacks a number.
     #[error("duration lacks a number: write it as 1h30m")]
     NoNumber,
     /// A number is not followed by a unit.
@@ -37,7 +37,7 @@ pub struct NillableDuration {
 }
 
 impl NillableDuration {
-    /// Reads any text; what is wrong with it is told by [`Self::get`].
+    /// Stores any text; [`Self::get`] reports an invalid one.
     pub fn new(raw: impl Into<String>) -> Self {
         let raw = raw.into();
         let value = if raw == NEVER { Ok(None) } else { parse(&raw).map(Some) };
@@ -49,7 +49,7 @@ impl NillableDuration {
         Self::new(NEVER)
     }
 
-    /// The text as it stands in the object.
+    /// The text as written in the object.
     pub fn raw(&self) -> &str {
         &self.raw
     }

@@ -65,7 +65,7 @@ impl StructHash {
         Self(text(type_name))
     }
 
-    /// Adds a field by its Go name and the hash of its value; `None` stands for a zero or nil value, which is skipped.
+    /// Adds a field by its Go name and the hash of its value; `None` is a zero or nil value, which is skipped.
     pub fn field(self, name: &str, value: Option<u64>) -> Self {
         match value {
             Some(value) => Self(finish(self.0 ^ ordered(text(name), value))),
@@ -88,7 +88,7 @@ impl StructHash {
 mod tests {
     use super::*;
 
-    /// Published FNV-1 test values, and the order of multiplication and exclusive or that tells FNV-1 from FNV-1a.
+    /// Published test values of FNV-1; the order of multiplication and exclusive or distinguishes FNV-1 from FNV-1a.
     #[test]
     fn fnv_1() {
         assert_eq!(text(""), 0xcbf2_9ce4_8422_2325);

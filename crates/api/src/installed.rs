@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The document of the group: path below an API server.
 pub const DOCUMENT: &str = "/openapi/v3/apis/karpenter.sh/v1";
 
-/// By kind, the fields without which nothing may be done. `[]` stands for the items of a list.
+/// The fields that the controller requires, by kind. `[]` stands for the items of a list.
 const NEEDED: [(&str, &[&str]); 2] = [
     (
         "NodePool",
@@ -82,7 +82,7 @@ fn is_of(schema: &Value, kind: &str) -> bool {
     kinds.into_iter().flatten().any(|known| known["kind"] == kind && known["version"] == "v1")
 }
 
-/// Whether a field is known, or may have any content where one above it does.
+/// Whether a schema has a field, or allows any content above it.
 fn holds(schema: &Value, field: &str) -> bool {
     let mut at = schema;
     for part in field.split('.') {

@@ -49,7 +49,7 @@ impl From<Option<Fields>> for KwokNodeClassSpec {
     }
 }
 
-/// What the node class came to: ready from birth.
+/// The observed state of a KWOKNodeClass: ready from its creation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-crd-default" = ready_from_birth()))]

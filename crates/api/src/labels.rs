@@ -8,7 +8,7 @@ pub const KWOK_GROUP: &str = "karpenter.kwok.sh";
 /// API group of CapacityBuffer.
 pub const BUFFER_GROUP: &str = "autoscaling.x-k8s.io";
 
-/// Finalizer on Nodes and NodeClaims: nothing goes away before its instance does.
+/// Finalizer on Nodes and NodeClaims: objects are deleted only after their instance is terminated.
 pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";
 
 /// Drift hash of the NodePool's template, on NodePools and on the NodeClaims made from them.
@@ -39,7 +39,7 @@ pub const BUFFER_NAMESPACE: &str = "karpenter.sh/capacity-buffer-namespace";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// Label of a Node whose NodeClaim has initialized.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// Label by which a Node tells that its taints are its own business.
+/// Label of Nodes that manage their own taints.
 pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 
 /// Our annotation: NodeClaims of one plan with equal launch requirements share this id; it is a part of the launch token.
@@ -54,19 +54,19 @@ pub const ATTEMPT: &str = "fleetwright.dev/attempt";
 pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Our annotation: the pods that a NodeClaim was opened for, as `namespace/name:uid` joined by commas.
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
-/// Our annotation: what those pods asked for when the NodeClaim was decided, for people.
+/// Annotation of Fleetwright: the constraints of those pods at the time of the decision, for users.
 pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
 /// Our annotation on NodePools: what their nodes taught, as JSON.
 pub const OBSERVED: &str = "fleetwright.dev/observed";
-/// Our annotation on NodePools: how long a node may take from joining to being initialized, as a Go duration; `Never` or
-/// zero is no deadline.
+/// Annotation of Fleetwright on NodePools: the maximum time from joining to initialization, as a Go duration; `Never` or zero disables
+/// it.
 pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout";
 /// Our annotation on NodePools: `generation/claim/time` of the NodeClaim that was replaced because its node was not
 /// initialized in time.
 pub const INITIALIZATION_FAILURES: &str = "fleetwright.dev/initialization-failures";
 /// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
 pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
-/// Our annotation on NodePools: the IANA time zone that the schedules of their budgets are read in; UTC where it is missing.
+/// Annotation of Fleetwright on NodePools: the IANA time zone of budget schedules; UTC by default.
 pub const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
 /// Our annotation on NodePools: for so long after `expireAfter` nodes are replaced within budgets, before they are deleted
 /// by force. A Go duration.
@@ -76,11 +76,11 @@ pub const DRIFT_CAP: &str = "fleetwright.dev/drift-cap";
 /// Our annotation on NodePools: nodes count against `spec.limits` until they are gone, also while they are deleted; all but
 /// `false` is on.
 pub const HARD_LIMITS: &str = "fleetwright.dev/hard-limits";
-/// Our annotation on NodePools, and our finalizer where it is there: a NodePool that is deleted stays while it has
-/// NodeClaims; all but `false` is on.
+/// Annotation of Fleetwright on NodePools, and the finalizer that it adds: a deleted NodePool stays while it has NodeClaims; any value
+/// except `false` enables it.
 pub const DELETE_PROTECTION: &str = "fleetwright.dev/delete-protection";
-/// Our annotation: the [`TERMINATION_TIMESTAMP`] that a repair wrote. Where the NodeClaim is not deleted after all, both are
-/// taken off again.
+/// Annotation of Fleetwright: the [`TERMINATION_TIMESTAMP`] that node repair set. If the NodeClaim is not deleted after all, both are
+/// removed.
 pub const REPAIR_DEADLINE: &str = "fleetwright.dev/repair-deadline";
 
 /// Condition types, by the kind that carries them.
@@ -92,7 +92,7 @@ pub mod condition {
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// NodePool: its node class exists and is ready.
     pub const NODE_CLASS_READY: &str = "NodeClassReady";
-    /// NodePool: recent launches became nodes.
+    /// NodePool: nodes of recent launches have registered.
     pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
 
     /// Our condition on NodePools: their nodes are what was promised.
@@ -118,7 +118,7 @@ pub mod condition {
     pub const DRAINED: &str = "Drained";
     /// NodeClaim: its volumes are detached.
     pub const VOLUMES_DETACHED: &str = "VolumesDetached";
-    /// NodeClaim: the cloud was told to terminate the instance.
+    /// NodeClaim: the termination of the instance was requested.
     pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
     /// NodeClaim: the Node agrees with what was launched.
     pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";

@@ -88,7 +88,7 @@ impl ResourceRequirements {
     }
 }
 
-/// What became of the claim.
+/// The observed state of a NodeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeClaimStatus {
@@ -110,7 +110,7 @@ pub struct NodeClaimStatus {
     /// The image that the node runs.
     #[serde(rename = "imageID", skip_serializing_if = "String::is_empty")]
     pub image_id: String,
-    /// When a pod last came to the node or left it; one that ends or begins to end has left.
+    /// When a pod was last bound to the node or left it; a completed or terminating pod has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_pod_event_time: Option<Time>,
     /// Name of the Node.

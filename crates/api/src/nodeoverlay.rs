@@ -88,7 +88,7 @@ pub struct OverlayRequirement {
     pub values: Vec<String>,
 }
 
-/// What became of the overlay.
+/// The observed state of a NodeOverlay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeOverlayStatus {

@@ -2,7 +2,7 @@
 
 /// Defines an enum whose values are words in JSON.
 ///
-/// Reading never fails: a word that is not listed becomes `Other`. The CRD schema lists the known words only.
+/// Deserialization never fails: an unknown word becomes `Other`. The CRD schema lists the known words only.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*

@@ -16,7 +16,7 @@ use std::path::Path;
 use fleetwright_api::crd;
 use serde_json::Value;
 
-/// The files under `deploy/fake-cloud/crds` say what the types say.
+/// The files under `deploy/fake-cloud/crds` match the types.
 #[test]
 fn committed_files_are_current() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/fake-cloud/crds");

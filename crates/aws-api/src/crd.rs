@@ -46,7 +46,7 @@ fn allowed(but: &[&str]) -> Vec<&'static str> {
     std::iter::once(NODE_CLASS).chain(own).collect()
 }
 
-/// That a key is one of `allowed`, or of another domain. The domain is tested by its ending, as Karpenter does.
+/// Whether a key is one of `allowed`, or of another domain. The domain is matched by its suffix, as in Karpenter.
 fn rule(key: &str, allowed: &[&str]) -> String {
     let quoted: Vec<String> = allowed.iter().map(|name| format!("\"{name}\"")).collect();
     format!("{key} in [{}] || !{key}.find(\"^([^/]+)\").endsWith(\"{GROUP}\")", quoted.join(", "))

@@ -35,7 +35,7 @@ use crate::kubelet::KubeletConfig;
 /// Key-value pairs of EC2 resources.
 pub type Tags = BTreeMap<String, String>;
 
-/// What the user asks of a node class.
+/// The desired configuration of an EC2NodeClass.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "karpenter.k8s.aws",
@@ -61,8 +61,8 @@ pub type Tags = BTreeMap<String, String>;
     "x-kubernetes-validations" = rules(SPEC_RULES)
 ))]
 pub struct Ec2NodeClassSpec {
-    /// Family of the images: it decides the form of the user data and the default volumes. Optional beside an alias, whose
-    /// family it must be, or Custom.
+    /// Family of the images: it determines the format of the user data and the default volumes. Optional if an alias is set; it must then
+    /// be the alias's family, or Custom.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = Family::NAMES))]
     pub ami_family: Option<String>,
@@ -72,11 +72,11 @@ pub struct Ec2NodeClassSpec {
     /// Whether instances get a public address; unset leaves it to the subnet.
     #[serde(rename = "associatePublicIPAddress", skip_serializing_if = "Option::is_none")]
     pub associate_public_ip_address: Option<bool>,
-    /// Volumes of the instances. They replace the family's defaults altogether.
+    /// Volumes of the instances. They replace all defaults of the family.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = 50, "x-kubernetes-validations" = rules(devices::MAPPINGS_RULES)))]
     pub block_device_mappings: Option<Vec<BlockDeviceMapping>>,
-    /// Which capacity reservations may be drawn on; one is selected if it meets any term.
+    /// Which capacity reservations may be used; one is selected if it meets any term.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 30, "x-kubernetes-validations" = rules(selectors::RESERVATION_RULES)))]
     pub capacity_reservation_selector_terms: Vec<CapacityReservationSelectorTerm>,
@@ -95,24 +95,24 @@ pub struct Ec2NodeClassSpec {
     /// Whether the instances can host Nitro enclaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enclave_options: Option<EnclaveOptions>,
-    /// Instance profile of the instances, made by the user; excludes role.
+    /// Instance profile of the instances, managed by the user; excludes role.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = rules(&[("self != ''", "instanceProfile cannot be empty")])))]
     pub instance_profile: Option<String>,
-    /// What is done with the disks of the instance itself.
+    /// How the local disks of the instance are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["RAID0"]))]
     pub instance_store_policy: Option<String>,
-    /// How many address prefixes the primary network interface is born with.
+    /// How many address prefixes the primary network interface gets at launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub ip_prefix_count: Option<i32>,
-    /// Configuration of the kubelet: any field of Kubernetes' KubeletConfiguration. It is checked by the controller, which
-    /// reports what it refuses in the condition ValidationSucceeded.
+    /// Configuration of the kubelet: any field of Kubernetes' KubeletConfiguration. The controller validates it and reports problems in
+    /// the condition ValidationSucceeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "kubelet_schema")]
     pub kubelet: Option<KubeletConfig>,
-    /// How the instances see their metadata service.
+    /// Options of the instance metadata service.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-crd-default" = json!({
         "httpEndpoint": "enabled",
@@ -121,28 +121,28 @@ pub struct Ec2NodeClassSpec {
         "httpTokens": "required",
     })))]
     pub metadata_options: Option<MetadataOptions>,
-    /// Network interfaces of the instances, where one is not what is wanted.
+    /// Network interfaces of the instances, if one default interface is not enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxItems" = 150, "x-kubernetes-validations" = rules(network::INTERFACES_RULES)))]
     pub network_interfaces: Option<Vec<NetworkInterface>>,
     /// The placement group that instances are launched into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_group_selector: Option<PlacementGroupSelector>,
-    /// IAM role of the instances, for which a profile is made; excludes instanceProfile.
+    /// IAM role of the instances, for which a profile is created; excludes instanceProfile.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = rules(&[("self != ''", "role cannot be empty")])))]
     pub role: Option<String>,
-    /// Which security groups the instances have: all that meet any term.
+    /// Security groups of the instances: all that meet any term.
     #[schemars(extend("maxItems" = 30, "x-kubernetes-validations" = rules(selectors::SECURITY_GROUP_RULES)))]
     pub security_group_selector_terms: Vec<SecurityGroupSelectorTerm>,
     /// Which subnets instances are launched in; one is selected if it meets any term.
     #[schemars(extend("maxItems" = 30, "x-kubernetes-validations" = rules(selectors::SUBNET_RULES)))]
     pub subnet_selector_terms: Vec<SubnetSelectorTerm>,
-    /// Tags of what is made on EC2.
+    /// Tags of the resources that are created on EC2.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = rules(TAGS_RULES)))]
     pub tags: Option<Tags>,
-    /// User data in the family's form; what Fleetwright needs is merged into it.
+    /// User data in the family's format; Fleetwright merges its own settings into it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
 }
@@ -171,7 +171,7 @@ const TAGS_RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// An alias' family must be the one named beside it, or Custom.
+/// The family of an alias must be the one in amiFamily, or that is Custom.
 macro_rules! alias_rule {
     ($alias:literal, $article:literal, $family:literal) => {
         (
@@ -212,7 +212,7 @@ const SPEC_RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Any object: the API server checks nothing of it.
+/// Any object: the API server does not validate it.
 fn kubelet_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
@@ -222,14 +222,14 @@ fn kubelet_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl Ec2NodeClassSpec {
-    /// The alias among the selector terms, if there is one that can be read.
+    /// The alias among the selector terms, if there is a valid one.
     #[must_use]
     pub fn alias(&self) -> Option<Alias> {
         let text = self.ami_selector_terms.iter().find_map(|term| term.alias.as_deref())?;
         text.parse().ok()
     }
 
-    /// The family of the images: as named, else the alias', else Custom (which the CRD's rules keep from happening).
+    /// The family of the images: amiFamily, else the alias's, else Custom (which the CRD's rules prevent).
     #[must_use]
     pub fn family(&self) -> Family {
         let named = self.ami_family.as_deref().and_then(|name| Family::from_name(name).ok());
@@ -249,7 +249,7 @@ impl HasConditions for Ec2NodeClass {
     }
 }
 
-/// The structural schema of the spec, for those who check objects without an API server.
+/// The structural schema of the spec, to validate objects without an API server.
 #[must_use]
 pub fn spec_schema() -> serde_json::Value {
     schema::of::<Ec2NodeClassSpec>()

@@ -1,4 +1,4 @@
-//! The kubelet block of a node class: an open object of which some fields are read, and all are checked.
+//! The kubelet block of an EC2NodeClass: an open object; some fields are parsed, all are validated.
 
 mod fields;
 mod validation;
@@ -36,9 +36,9 @@ pub struct ParsedKubelet {
     pub max_pods: Option<MaxPods>,
     /// Most pods per core.
     pub pods_per_core: Option<i32>,
-    /// Held back for the system; values may be expressions.
+    /// Resources reserved for the system; values may be expressions.
     pub system_reserved: Option<BTreeMap<String, String>>,
-    /// Held back for Kubernetes; values may be expressions.
+    /// Resources reserved for Kubernetes; values may be expressions.
     pub kube_reserved: Option<BTreeMap<String, String>>,
     /// Thresholds of hard eviction.
     pub eviction_hard: Option<BTreeMap<String, String>>,
@@ -46,20 +46,20 @@ pub struct ParsedKubelet {
     pub eviction_soft: Option<BTreeMap<String, String>>,
     /// How long a soft threshold is tolerated.
     pub eviction_soft_grace_period: Option<BTreeMap<String, String>>,
-    /// How long pods may take to end on soft eviction, in seconds.
+    /// Longest termination grace period on soft eviction, in seconds.
     pub eviction_max_pod_grace_period: Option<i32>,
-    /// Above this share of the disk, images are collected.
+    /// Disk usage in percent above which images are garbage-collected.
     #[serde(rename = "imageGCHighThresholdPercent")]
     pub image_gc_high_threshold_percent: Option<i32>,
-    /// Down to this share of the disk.
+    /// Disk usage in percent down to which images are garbage-collected.
     #[serde(rename = "imageGCLowThresholdPercent")]
     pub image_gc_low_threshold_percent: Option<i32>,
-    /// Whether CPU limits are enforced by quota.
+    /// Whether CPU limits are enforced by CFS quota.
     #[serde(rename = "cpuCFSQuota")]
     pub cpu_cfs_quota: Option<bool>,
 }
 
-/// The fields of [`ParsedKubelet`]: what every family that takes a kubelet configuration applies.
+/// The fields of [`ParsedKubelet`]: applied by every family with a kubelet configuration.
 pub const MANAGED_FIELDS: [&str; 12] = [
     "clusterDNS",
     "cpuCFSQuota",
@@ -75,28 +75,28 @@ pub const MANAGED_FIELDS: [&str; 12] = [
     "systemReserved",
 ];
 
-/// Why the kubelet block cannot be read.
+/// Why the kubelet block cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("spec.kubelet: {0}")]
 pub struct KubeletError(String);
 
 impl KubeletConfig {
-    /// The fields that decisions read.
+    /// Parses the fields that decisions depend on.
     ///
     /// # Errors
-    /// Where one of them has another type.
+    /// If one of them has another type.
     pub fn parse(&self) -> Result<ParsedKubelet, KubeletError> {
         let known = self.0.iter().filter(|(key, _)| MANAGED_FIELDS.contains(&key.as_str()));
         let object: Value = known.map(|(key, value)| (key.clone(), value.clone())).collect();
         serde_json::from_value(object).map_err(|error| KubeletError(error.to_string()))
     }
 
-    /// Fields that only families with a full kubelet configuration apply, by name.
+    /// Names of fields that only families with a full kubelet configuration apply.
     pub fn unmanaged_fields(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str).filter(|key| !MANAGED_FIELDS.contains(key))
     }
 
-    /// The block as Go's encoder writes it: keys sorted, HTML escaped. It is hashed in this form.
+    /// The block as Go's encoder writes it: keys sorted, HTML escaped. This form is hashed.
     #[must_use]
     pub fn go_json(&self) -> String {
         let mut text = String::new();
@@ -133,7 +133,7 @@ fn write_value(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::String(text) => write_text(text, out),
-        // A whole number that was written with a decimal point has none once the API server has stored it.
+        // The API server stores a whole number without its decimal point.
         Value::Number(number) => {
             let text = number.to_string();
             out.push_str(text.strip_suffix(".0").unwrap_or(&text));
@@ -155,14 +155,14 @@ fn write_text(text: &str, out: &mut String) {
     }
 }
 
-/// A duration as Go writes it (`90s` is `1m30s`), which is how nodes are told; text that is no duration stays as it is.
+/// A duration in Go's format (`90s` becomes `1m30s`), as nodes are configured; other text is returned unchanged.
 #[must_use]
 pub fn go_duration(text: &str) -> String {
     fleetwright_api::duration::parse(text).map_or_else(|_| text.to_owned(), fleetwright_api::duration::format)
 }
 
 impl ParsedKubelet {
-    /// The number of pods, where it is a number.
+    /// The number of pods, if it is a number.
     #[must_use]
     pub fn max_pods_count(&self) -> Option<i32> {
         match self.max_pods {

@@ -1,4 +1,4 @@
-//! Labels, annotations, tags and resources of the AWS provider, as they stand on nodes, objects and EC2 resources.
+//! Labels, annotations, tags and resources of the AWS provider, on nodes, objects and EC2 resources.
 
 /// API group and label domain.
 pub const GROUP: &str = "karpenter.k8s.aws";
@@ -9,11 +9,11 @@ pub const TERMINATION_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
 /// The node class of a node; also the tag key on EC2 resources.
 pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
-/// Id of the capacity reservation that a node draws on.
+/// Id of the capacity reservation of a node.
 pub const CAPACITY_RESERVATION_ID: &str = "karpenter.k8s.aws/capacity-reservation-id";
 /// `default` or `capacity-block`.
 pub const CAPACITY_RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
-/// Whether the reservation's capacity may be taken back.
+/// Whether the reservation's owner may reclaim the capacity.
 pub const CAPACITY_RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-interruptible";
 /// `nitro`, `xen`; empty on bare metal.
 pub const INSTANCE_HYPERVISOR: &str = "karpenter.k8s.aws/instance-hypervisor";
@@ -21,7 +21,7 @@ pub const INSTANCE_HYPERVISOR: &str = "karpenter.k8s.aws/instance-hypervisor";
 pub const INSTANCE_ENCRYPTION_IN_TRANSIT: &str = "karpenter.k8s.aws/instance-encryption-in-transit-supported";
 /// The letters of the type's name: `m`, `c`, `inf`.
 pub const INSTANCE_CATEGORY: &str = "karpenter.k8s.aws/instance-category";
-/// Whether the type is a flex one.
+/// Whether it is a flex instance type.
 pub const INSTANCE_CAPABILITY_FLEX: &str = "karpenter.k8s.aws/instance-capability-flex";
 /// The part of the type's name before the dot.
 pub const INSTANCE_FAMILY: &str = "karpenter.k8s.aws/instance-family";
@@ -39,13 +39,13 @@ pub const INSTANCE_CPU_MANUFACTURER: &str = "karpenter.k8s.aws/instance-cpu-manu
 pub const INSTANCE_CPU_CLOCK: &str = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz";
 /// Memory in MiB, as EC2 advertises it.
 pub const INSTANCE_MEMORY: &str = "karpenter.k8s.aws/instance-memory";
-/// Most EBS bandwidth in Mbit/s.
+/// Maximum EBS bandwidth in Mbit/s.
 pub const INSTANCE_EBS_BANDWIDTH: &str = "karpenter.k8s.aws/instance-ebs-bandwidth";
 /// Baseline network bandwidth in Mbit/s.
 pub const INSTANCE_NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
 /// The GPU's name, lower case with dashes.
 pub const INSTANCE_GPU_NAME: &str = "karpenter.k8s.aws/instance-gpu-name";
-/// The GPU's maker.
+/// The GPU's manufacturer.
 pub const INSTANCE_GPU_MANUFACTURER: &str = "karpenter.k8s.aws/instance-gpu-manufacturer";
 /// Number of GPUs.
 pub const INSTANCE_GPU_COUNT: &str = "karpenter.k8s.aws/instance-gpu-count";
@@ -53,7 +53,7 @@ pub const INSTANCE_GPU_COUNT: &str = "karpenter.k8s.aws/instance-gpu-count";
 pub const INSTANCE_GPU_MEMORY: &str = "karpenter.k8s.aws/instance-gpu-memory";
 /// The accelerator's name.
 pub const INSTANCE_ACCELERATOR_NAME: &str = "karpenter.k8s.aws/instance-accelerator-name";
-/// The accelerator's maker.
+/// The accelerator's manufacturer.
 pub const INSTANCE_ACCELERATOR_MANUFACTURER: &str = "karpenter.k8s.aws/instance-accelerator-manufacturer";
 /// Number of accelerators.
 pub const INSTANCE_ACCELERATOR_COUNT: &str = "karpenter.k8s.aws/instance-accelerator-count";
@@ -67,7 +67,7 @@ pub const PLACEMENT_GROUP_PARTITION: &str = "karpenter.k8s.aws/placement-group-p
 pub const ZONE_ID: &str = "topology.k8s.aws/zone-id";
 /// The Windows build of a node.
 pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
-/// The zone label of the EBS CSI driver, read as the common one.
+/// The zone label of the EBS CSI driver, an alias of the well-known label.
 pub const EBS_CSI_ZONE: &str = "topology.ebs.csi.aws.com/zone";
 
 /// Every label that the provider sets on its nodes beside Karpenter's own.
@@ -103,7 +103,7 @@ pub const WELL_KNOWN: &[&str] = &[
     PLACEMENT_GROUP_PARTITION,
 ];
 
-/// What only reservations, placement groups and tenancy have; NodeOverlays cannot select by it.
+/// Labels that only reservations, placement groups and tenancy have; NodeOverlays cannot select by them.
 pub const NOT_FOR_OVERLAYS: &[&str] = &[
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_TYPE,
@@ -119,7 +119,7 @@ pub const HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
 pub const HASH_VERSION: &str = "karpenter.k8s.aws/ec2nodeclass-hash-version";
 /// The version that this crate computes.
 pub const CURRENT_HASH_VERSION: &str = "v6";
-/// Set on a NodeClaim once its instance carries its late tags.
+/// Set on a NodeClaim once its instance has the tags of its node.
 pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 /// Set on a NodeClaim once its instance carries the tag [`TAG_CLUSTER_NAME`].
 pub const CLUSTER_NAME_TAGGED: &str = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
@@ -128,7 +128,7 @@ pub const INSTANCE_PROFILE_NAME: &str = "karpenter.k8s.aws/instance-profile-name
 
 /// Tag: the cluster's name.
 pub const TAG_CLUSTER_NAME: &str = "eks:eks-cluster-name";
-/// Tag: prefix of the key that says `owned` for the cluster.
+/// Tag: prefix of the key whose value `owned` marks the cluster's resources.
 pub const TAG_CLUSTER_PREFIX: &str = "kubernetes.io/cluster/";
 /// Tag: the NodePool.
 pub const TAG_NODEPOOL: &str = "karpenter.sh/nodepool";
@@ -136,20 +136,20 @@ pub const TAG_NODEPOOL: &str = "karpenter.sh/nodepool";
 pub const TAG_NODECLAIM: &str = "karpenter.sh/nodeclaim";
 /// Tag: the node's name, as the console shows it.
 pub const TAG_NAME: &str = "Name";
-/// Tag of ours: UID of the owning cluster, set at birth.
+/// Tag of Fleetwright: UID of the owning cluster, set at creation.
 pub const TAG_CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
-/// Tag of ours: the batch that launched an instance.
+/// Tag of Fleetwright: the batch that launched an instance.
 pub const TAG_BATCH: &str = "fleetwright.dev/batch-id";
-/// Tag of ours: the attempt of the batch.
+/// Tag of Fleetwright: the attempt of the batch.
 pub const TAG_ATTEMPT: &str = "fleetwright.dev/attempt";
-/// Tag of ours: the drift hash of the class that an instance was launched by.
+/// Tag of Fleetwright: the drift hash of the EC2NodeClass that an instance was launched with.
 pub const TAG_CLASS_HASH: &str = "fleetwright.dev/nodeclass-hash";
 /// Tag of instance profiles: the region.
 pub const TAG_REGION: &str = "topology.kubernetes.io/region";
 
-/// Annotation of ours on node classes: the capacity that nodes report, one line for each instance type and image.
+/// Annotation of Fleetwright on EC2NodeClasses: the capacity that nodes report, one line per instance type and image.
 pub const OBSERVED: &str = "fleetwright.dev/observed-capacity";
-/// Annotation of ours on the first node class: the prices that AWS told last.
+/// Annotation of Fleetwright on the first EC2NodeClass: AWS' last answers about prices.
 pub const PRICES: &str = "fleetwright.dev/prices";
 
 /// NVIDIA GPUs.
@@ -166,21 +166,22 @@ pub const RESOURCE_GAUDI: &str = "habana.ai/gaudi";
 pub const RESOURCE_POD_ENI: &str = "vpc.amazonaws.com/pod-eni";
 /// Addresses of Windows pods.
 pub const RESOURCE_PRIVATE_IPV4: &str = "vpc.amazonaws.com/PrivateIPv4Address";
-/// A sandbox of EKS' own in a Nitro enclave; asked for, never advertised by a type.
+/// A sandbox of EKS in a Nitro enclave; requested by pods, never advertised by an instance type.
 pub const RESOURCE_NITRO_SANDBOX: &str = "eks.amazonaws.com/nitro-sandbox";
 /// EFA interfaces.
 pub const RESOURCE_EFA: &str = "vpc.amazonaws.com/efa";
-/// Devices that a launch avoids unless they are asked for.
+/// Devices that a launch avoids unless pods request them.
 pub const EXOTIC_RESOURCES: [&str; 5] =
     [RESOURCE_NEURON, RESOURCE_NEURON_CORE, RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU, RESOURCE_GAUDI];
 
-/// The name of the instance profile that releases before paths made for a class: the same for two clusters of one name.
+/// The name of the instance profile that Karpenter's releases before profile paths created for an EC2NodeClass: equal for two clusters
+/// with the same name.
 #[must_use]
 pub fn legacy_profile_name(cluster: &str, region: &str, class: &str) -> String {
     format!("{cluster}_{}", fleetwright_api::hash::text(&format!("{region}{class}")))
 }
 
-/// Tag keys that a node class may not set, for they say who owns a resource.
+/// Tag keys that an EC2NodeClass may not set, because they identify the owner of a resource.
 #[must_use]
 pub fn is_restricted_tag(key: &str) -> bool {
     let ours = [TAG_CLUSTER_UID, TAG_BATCH, TAG_ATTEMPT, TAG_CLASS_HASH];
@@ -196,14 +197,14 @@ mod tests {
 
     /// FNV-1 with 64 bits of "us-west-2default", in decimal.
     #[test]
-    fn old_profiles_have_one_name() {
+    fn legacy_profile_names_equal_karpenters() {
         let name = legacy_profile_name("prod", "us-west-2", "default");
         let digits = name.strip_prefix("prod_").unwrap();
         assert_eq!(digits.parse::<u64>().unwrap(), fnv1_64("us-west-2default".bytes()));
     }
 
     #[test]
-    fn tags_of_ownership_are_not_the_users() {
+    fn ownership_tags_are_restricted() {
         for (key, restricted) in [
             ("kubernetes.io/cluster/prod", true),
             ("kubernetes.io/clusterfoo", true),

@@ -1,9 +1,9 @@
 //! The Kubernetes API of the AWS provider: EC2NodeClass of `karpenter.k8s.aws/v1`, its kubelet block, conditions, drift
 //! hash, labels, and the rules that AWS adds to the common custom resources.
 //!
-//! What the provider needs of the common API stands here under its own name, for it sees this crate alone.
+//! Re-exports the items of the common API that the provider needs; the provider depends on this crate alone.
 //!
-//! Types and pure functions only; no client and no AWS SDK. Reading is lenient, writing skips what is unset.
+//! Types and pure functions only; no client and no AWS SDK. Deserialization is lenient; serialization skips unset fields.
 
 pub mod crd;
 pub mod ec2nodeclass;

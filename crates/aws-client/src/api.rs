@@ -1,4 +1,4 @@
-//! Each call, with all its pages.
+//! Every call of the API, with all its pages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use fleetwright_aws::calls::{
 use crate::convert::{filters, iam_tags, tagged, text, time};
 use crate::{SdkClient, error, fleet, instance, instance_types, network, prices, queues, template};
 
-/// The states of instances that are not gone.
+/// The states of instances that exist.
 const ALIVE: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
-/// Scheduled events that end or interrupt an instance.
+/// Scheduled events that terminate or interrupt an instance.
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
 
 /// Longest wait for a message, in seconds.
 const WAIT_MAX: i32 = 20;
 
-/// What `convert` makes of all items of all pages.
+/// Collects the items of all pages, each converted by `convert`.
 fn gather<T, U, E>(
     items: Result<Vec<T>, SdkError<E>>,
     convert: impl Fn(&T) -> Option<U>,
@@ -36,7 +36,7 @@ where
     Ok(items.map_err(error::of)?.iter().filter_map(convert).collect())
 }
 
-/// What a dry run says: AWS refuses what it would have done in a code of its own.
+/// The result of a dry run: AWS returns a special error code if the call is permitted.
 fn allowed<T, E>(answer: Result<T, SdkError<E>>) -> Result<(), AwsError>
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Worse of the two reports of one instance: each query tells its own part.
+/// The more severe of two reports about an instance: each query returns a part.
 fn merge(into: &mut BTreeMap<String, InstanceStatus>, status: InstanceStatus) {
     let known = into.entry(status.id.clone()).or_insert_with(|| status.clone());
     known.instance_impaired_since = known.instance_impaired_since.or(status.instance_impaired_since);
@@ -112,8 +112,9 @@ impl AwsApi for SdkClient {
         let available = filters(&[Filter::new("state", ["available"])]);
         let one = |wanted: Option<&str>| wanted.map(|wanted| vec![wanted.to_owned()]);
         let asked = self.ec2.describe_placement_groups().set_filters(available);
-        let told = asked.set_group_ids(one(id)).set_group_names(one(name)).send().await.map_err(error::of)?;
-        Ok(told.placement_groups().iter().filter_map(network::placement_group).collect())
+        let with_causes =
+            asked.set_group_ids(one(id)).set_group_names(one(name)).send().await.map_err(error::of)?;
+        Ok(with_causes.placement_groups().iter().filter_map(network::placement_group).collect())
     }
 
     async fn images(&self, owners: &[String], wanted: &[Filter]) -> Result<Vec<Image>, AwsError> {
@@ -134,7 +135,7 @@ impl AwsApi for SdkClient {
         wanted.push(Filter::new("state", ["active"]));
         let asked = self.ec2.describe_capacity_reservations().set_filters(filters(&wanted));
         let found = match id {
-            // A page size beside ids is refused.
+            // EC2 rejects a page size beside ids.
             Some(id) => {
                 asked.capacity_reservation_ids(id).into_paginator().items().send().try_collect().await
             }
@@ -144,14 +145,14 @@ impl AwsApi for SdkClient {
     }
 
     async fn parameter(&self, name: &str) -> Result<String, AwsError> {
-        let told = self.ssm.get_parameter().name(name).send().await.map_err(error::of)?;
-        let value = told.parameter.and_then(|parameter| parameter.value);
+        let with_causes = self.ssm.get_parameter().name(name).send().await.map_err(error::of)?;
+        let value = with_causes.parameter.and_then(|parameter| parameter.value);
         value.ok_or_else(|| AwsError::new("ParameterNotFound", &format!("{name} has no value")))
     }
 
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        let told = fleet::input(request).send_with(&self.ec2).await.map_err(error::of)?;
-        Ok(fleet::answer(&told))
+        let with_causes = fleet::input(request).send_with(&self.ec2).await.map_err(error::of)?;
+        Ok(fleet::answer(&with_causes))
     }
 
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
@@ -173,10 +174,10 @@ impl AwsApi for SdkClient {
         let asked = self.ec2.run_instances().dry_run(true).min_count(1).max_count(1);
         let asked =
             asked.launch_template(specification).instance_type(sdk::InstanceType::from(instance_type));
-        // Network interfaces get theirs from the template.
+        // Network interfaces are tagged by the template.
         let kinds = [ResourceType::Instance, ResourceType::Volume];
         let asked = asked.set_tag_specifications(tagged(&kinds, tags));
-        // The template names interfaces, so the subnet goes with the first of them, and so do its groups.
+        // The template defines interfaces, so the subnet and the security groups are set on the first of them.
         let interface = sdk::InstanceNetworkInterfaceSpecification::builder()
             .device_index(0)
             .subnet_id(subnet)
@@ -252,7 +253,7 @@ impl AwsApi for SdkClient {
     async fn on_demand_prices(&self, region: &str) -> Result<Vec<(String, Price)>, AwsError> {
         use aws_sdk_pricing::types::{Filter as Field, FilterType};
         let Some(client) = &self.prices else {
-            return Err(AwsError::new("EndpointNotFound", "no endpoint tells the prices of this region"));
+            return Err(AwsError::new("EndpointNotFound", "no endpoint has the prices of this region"));
         };
         let mut found = Vec::new();
         for kind in prices::KINDS {
@@ -287,9 +288,10 @@ impl AwsApi for SdkClient {
     }
 
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
-        let told = self.eks.describe_cluster().name(name).send().await.map_err(error::of)?;
-        let missing = || AwsError::new("ResourceNotFoundException", &format!("EKS tells nothing of {name}"));
-        let cluster = told.cluster.ok_or_else(missing)?;
+        let with_causes = self.eks.describe_cluster().name(name).send().await.map_err(error::of)?;
+        let missing =
+            || AwsError::new("ResourceNotFoundException", &format!("EKS returned no cluster {name}"));
+        let cluster = with_causes.cluster.ok_or_else(missing)?;
         let network = cluster.kubernetes_network_config();
         Ok(ClusterInfo {
             arn: text(cluster.arn()),
@@ -303,13 +305,13 @@ impl AwsApi for SdkClient {
 
     async fn zonal_shifts(&self, cluster_arn: &str) -> Result<Vec<ZonalShift>, AwsError> {
         let asked = self.shifts.get_managed_resource().resource_identifier(cluster_arn);
-        let told = asked.send().await.map_err(error::of)?;
+        let with_causes = asked.send().await.map_err(error::of)?;
         let shift = |shift: &aws_sdk_arczonalshift::types::ZonalShiftInResource| ZonalShift {
             zone_id: shift.away_from().to_owned(),
             status: shift.applied_status().as_str().to_owned(),
             expires: time(shift.expiry_time()),
         };
-        Ok(told.zonal_shifts().iter().map(shift).collect())
+        Ok(with_causes.zonal_shifts().iter().map(shift).collect())
     }
 
     async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError> {
@@ -318,7 +320,7 @@ impl AwsApi for SdkClient {
         let seconds = i32::try_from(wait.as_secs()).map_or(WAIT_MAX, |seconds| seconds.min(WAIT_MAX));
         let asked = self.sqs.receive_message().queue_url(url).max_number_of_messages(10);
         let asked = asked.message_system_attribute_names(DELIVERIES);
-        let told =
+        let with_causes =
             asked.visibility_timeout(20).wait_time_seconds(seconds).send().await.map_err(|refused| {
                 let error = error::of(refused);
                 if error.is_not_found() {
@@ -334,7 +336,7 @@ impl AwsApi for SdkClient {
                 received: received.unwrap_or_default(),
             })
         };
-        Ok(told.messages().iter().filter_map(message).collect())
+        Ok(with_causes.messages().iter().filter_map(message).collect())
     }
 
     async fn delete_messages(
@@ -345,15 +347,15 @@ impl AwsApi for SdkClient {
         let url = self.queues.url(&self.sqs, queue).await?;
         let entries = queues::entries(receipts)?;
         let asked = self.sqs.delete_message_batch().queue_url(url).set_entries(Some(entries));
-        let told = asked.send().await.map_err(error::of)?;
-        Ok(queues::outcomes(receipts.len(), told.successful(), told.failed()))
+        let with_causes = asked.send().await.map_err(error::of)?;
+        Ok(queues::outcomes(receipts.len(), with_causes.successful(), with_causes.failed()))
     }
 
     async fn profile(&self, name: &str) -> Result<ProfileInfo, AwsError> {
         let asked = self.iam.get_instance_profile().instance_profile_name(name);
-        let told = asked.send().await.map_err(error::of)?;
-        let missing = || AwsError::new("NoSuchEntity", &format!("IAM tells nothing of {name}"));
-        told.instance_profile().map(profile).ok_or_else(missing)
+        let with_causes = asked.send().await.map_err(error::of)?;
+        let missing = || AwsError::new("NoSuchEntity", &format!("IAM returned no instance profile {name}"));
+        with_causes.instance_profile().map(profile).ok_or_else(missing)
     }
 
     async fn profiles(&self, path: &str) -> Result<Vec<ProfileInfo>, AwsError> {
@@ -389,11 +391,11 @@ impl AwsApi for SdkClient {
 
 #[cfg(test)]
 mod tests {
-    //! One instance that several queries tell of.
+    //! An instance that several queries report.
     use super::*;
 
     #[test]
-    fn each_query_adds_its_part() {
+    fn reports_of_queries_are_merged() {
         let status = |events: &[&str], instance: Option<i64>| InstanceStatus {
             id: "i-1".to_owned(),
             instance_impaired_since: instance.and_then(|second| jiff::Timestamp::from_second(second).ok()),

@@ -1,4 +1,4 @@
-//! Clients with credentials and a region, as the environment of the process gives them.
+//! Clients with credentials and a region from the environment of the process.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use fleetwright_aws::SharedClock;
 
 use crate::requests::Requests;
 
-/// Why there is no client.
+/// Why no client could be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing tells the region.
-    #[error("no AWS region: set AWS_REGION, or let the instance metadata service be reached")]
+    /// No region is configured.
+    #[error("no AWS region: set AWS_REGION, or make the instance metadata service reachable")]
     NoRegion,
 }
 
-/// A server that stands in for AWS, and who asks it.
+/// An emulator of AWS, and the credentials to use.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// `http://host:port`, for every service.
     pub url: String,
-    /// The region that it plays.
+    /// The region that it emulates.
     pub region: String,
-    /// The access key, which stands in every signature.
+    /// The access key, which is part of every signature.
     pub access_key: String,
-    /// The secret that goes with it.
+    /// The secret key.
     pub secret_key: String,
 }
 
-/// The services that are called, in one region.
+/// The clients of all services, in one region.
 #[derive(Clone)]
 pub struct SdkClient {
     pub(crate) clock: SharedClock,
@@ -40,7 +40,7 @@ pub struct SdkClient {
     pub(crate) iam: aws_sdk_iam::Client,
     pub(crate) eks: aws_sdk_eks::Client,
     pub(crate) shifts: aws_sdk_arczonalshift::Client,
-    /// The price list has endpoints in a few regions only.
+    /// Only a few regions have an endpoint for the price list.
     pub(crate) prices: Option<aws_sdk_pricing::Client>,
     pub(crate) queues: crate::queues::Queues,
     pub(crate) requests: Requests,
@@ -48,19 +48,19 @@ pub struct SdkClient {
 }
 
 impl SdkClient {
-    /// Clients as the environment says: region and credentials by the SDK's default chain, endpoints by
-    /// `AWS_ENDPOINT_URL`. A wrong or missing credential shows in the first call, not here.
+    /// Creates clients from the environment: region and credentials by the SDK's default chain, endpoints by `AWS_ENDPOINT_URL`. Wrong or
+    /// missing credentials show in the first call, not here.
     ///
     /// # Errors
-    /// Where no region is configured.
+    /// If no region is configured.
     pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         Self::of(&loader().load().await, isolated_vpc, clock)
     }
 
-    /// Clients of a server that stands in for AWS; the environment has no say.
+    /// Creates clients of an emulator of AWS; the environment is ignored.
     ///
     /// # Errors
-    /// Where the endpoint names no region.
+    /// If the endpoint has no region.
     pub async fn at(endpoint: &Endpoint, clock: SharedClock) -> Result<Self, ConnectError> {
         use aws_sdk_ec2::config::Credentials;
         let Endpoint { url, region, access_key, secret_key } = endpoint;
@@ -71,14 +71,14 @@ impl SdkClient {
         Self::of(&loader.load().await, false, clock)
     }
 
-    /// Clients of a configuration.
+    /// Creates clients from a configuration.
     ///
     /// # Errors
-    /// Where it names no region.
+    /// If it has no region.
     pub fn of(config: &SdkConfig, isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         let region = config.region().ok_or(ConnectError::NoRegion)?.to_string();
         let requests = Requests::new(clock.clone());
-        // Each service has a builder of its own; they only look alike.
+        // Each service has its own builder type; the types share no trait.
         macro_rules! builder {
             ($service:ident) => {
                 $service::config::Builder::from(config).interceptor(requests.clone())
@@ -115,9 +115,9 @@ impl SdkClient {
     }
 }
 
-/// What every client is made with.
+/// The configuration of every client.
 fn loader() -> ConfigLoader {
-    // The SDK repeats what was throttled or not answered; beyond that, our own backoff decides.
+    // The SDK retries throttled and unanswered calls; beyond that, our own backoff applies.
     let retries = RetryConfig::standard().with_max_attempts(3);
     // Long polling of a queue takes 20 seconds.
     let timeouts = TimeoutConfig::builder()
@@ -149,10 +149,10 @@ mod tests {
             .build()
     }
 
-    /// Time stands still.
-    struct Stopped;
+    /// A clock that does not advance.
+    struct StoppedClock;
 
-    impl Clock for Stopped {
+    impl Clock for StoppedClock {
         fn now(&self) -> jiff::Timestamp {
             jiff::Timestamp::UNIX_EPOCH
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn client(region: Option<&'static str>, isolated: bool) -> Result<SdkClient, ConnectError> {
-        SdkClient::of(&config(region), isolated, std::sync::Arc::new(Stopped))
+        SdkClient::of(&config(region), isolated, std::sync::Arc::new(StoppedClock))
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_asked_for_where_there_is_an_endpoint() {
+    fn prices_have_an_endpoint_outside_isolated_vpcs() {
         for (region, isolated, there) in
             [("eu-west-1", false, true), ("eu-west-1", true, false), ("us-gov-east-1", false, false)]
         {

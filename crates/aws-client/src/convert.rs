@@ -7,7 +7,7 @@ use aws_sdk_ec2::types::{Filter as Ec2Filter, ResourceType, Tag, TagSpecificatio
 use fleetwright_aws::calls::{Filter, TagSet};
 use jiff::Timestamp;
 
-/// A point in time; `None` where it lies beyond what a timestamp can hold.
+/// A point in time; `None` if a timestamp cannot represent it.
 pub(crate) fn time(at: &DateTime) -> Option<Timestamp> {
     Timestamp::new(at.secs(), i32::try_from(at.subsec_nanos()).ok()?).ok()
 }
@@ -19,7 +19,7 @@ pub(crate) fn tags(tags: &[Tag]) -> TagSet {
         .collect()
 }
 
-/// Filters as EC2 takes them; `None` asks for all.
+/// Filters as EC2 takes them; `None` matches all.
 pub(crate) fn filters(filters: &[Filter]) -> Option<Vec<Ec2Filter>> {
     let filter = |filter: &Filter| {
         Ec2Filter::builder().name(&filter.name).set_values(Some(filter.values.clone())).build()
@@ -27,12 +27,12 @@ pub(crate) fn filters(filters: &[Filter]) -> Option<Vec<Ec2Filter>> {
     (!filters.is_empty()).then(|| filters.iter().map(filter).collect())
 }
 
-/// Tags as EC2 takes them.
+/// Tags in EC2's type.
 pub(crate) fn ec2_tags(tags: &TagSet) -> Vec<Tag> {
     tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
-/// The same tags for resources of several kinds; none where there are no tags, as EC2 refuses an empty list.
+/// Tag specifications for several resource types; `None` without tags, because EC2 rejects an empty list.
 pub(crate) fn tagged(kinds: &[ResourceType], tags: &TagSet) -> Option<Vec<TagSpecification>> {
     let one = |kind: &ResourceType| {
         TagSpecification::builder().resource_type(kind.clone()).set_tags(Some(ec2_tags(tags))).build()
@@ -40,12 +40,12 @@ pub(crate) fn tagged(kinds: &[ResourceType], tags: &TagSet) -> Option<Vec<TagSpe
     (!tags.is_empty()).then(|| kinds.iter().map(one).collect())
 }
 
-/// Text that may be missing.
+/// Optional text; empty if absent.
 pub(crate) fn text(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// A count that may be missing, or negative by mistake.
+/// An optional count; zero if absent or negative.
 pub(crate) fn count(count: Option<i32>) -> i64 {
     count.map_or(0, |count| i64::from(count.max(0)))
 }
@@ -57,11 +57,11 @@ pub(crate) fn iam_tags(tags: &[aws_sdk_iam::types::Tag]) -> BTreeMap<String, Str
 
 #[cfg(test)]
 mod tests {
-    //! What becomes of times, tags and filters.
+    //! Conversion of times, tags and filters.
     use super::*;
 
     #[test]
-    fn times_keep_their_fractions_and_nonsense_is_none() {
+    fn times_keep_their_fractions_and_invalid_times_are_none() {
         let at = DateTime::from_secs_and_nanos(1_700_000_000, 5_000_000);
         assert_eq!(time(&at).map(|at| at.to_string()).as_deref(), Some("2023-11-14T22:13:20.005Z"));
         assert_eq!(time(&DateTime::from_secs(i64::MAX)), None);

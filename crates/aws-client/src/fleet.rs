@@ -1,4 +1,4 @@
-//! `CreateFleet`: our request as the SDK's input, its output as our answer.
+//! `CreateFleet`: converts requests to the SDK's input, and its output to answers.
 
 use aws_sdk_ec2::operation::create_fleet::{CreateFleetOutput, builders::CreateFleetInputBuilder};
 use aws_sdk_ec2::types as sdk;
@@ -58,7 +58,7 @@ fn strategy(input: CreateFleetInputBuilder, request: &FleetRequest) -> CreateFle
     }
 }
 
-/// Overrides by launch template, in the order in which the templates are first named.
+/// Overrides by launch template, in the order in which the templates first occur.
 fn configurations(overrides: &[Override]) -> Vec<sdk::FleetLaunchTemplateConfigRequest> {
     let mut templates: Vec<&str> = Vec::new();
     for wanted in overrides {
@@ -90,7 +90,7 @@ fn one(wanted: &Override) -> sdk::FleetLaunchTemplateOverridesRequest {
         .build()
 }
 
-/// What came of it. EC2 names the image and the subnet in the override that it chose.
+/// The answer of a call. EC2 returns the image and the subnet in the override that it chose.
 pub(crate) fn answer(output: &CreateFleetOutput) -> FleetAnswer {
     let chosen = |found: Option<&sdk::LaunchTemplateAndOverridesResponse>| {
         found

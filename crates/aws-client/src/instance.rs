@@ -1,11 +1,11 @@
-//! Instances and launch templates that exist, in our own types.
+//! Instances and launch templates in our own types.
 
 use aws_sdk_ec2::types as sdk;
 use fleetwright_aws::calls::{InstanceInfo, LaunchTemplate};
 
 use crate::convert::{tags, text, time};
 
-/// An instance; `None` where it has no id.
+/// An instance; `None` if it has no id.
 pub(crate) fn instance(instance: &sdk::Instance) -> Option<InstanceInfo> {
     let place = instance.placement();
     let group = |place: &sdk::Placement| {
@@ -49,12 +49,12 @@ pub(crate) fn instance(instance: &sdk::Instance) -> Option<InstanceInfo> {
     })
 }
 
-/// The last part of an instance profile's ARN: its path stands before its name.
+/// The last part of an instance profile's ARN: the name follows the path.
 fn profile_name(arn: &str) -> &str {
     arn.rsplit('/').next().unwrap_or_default()
 }
 
-/// A launch template; `None` where it has no name.
+/// A launch template; `None` if it has no name.
 pub(crate) fn launch_template(template: &sdk::LaunchTemplate) -> Option<LaunchTemplate> {
     Some(LaunchTemplate {
         name: template.launch_template_name()?.to_owned(),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_arrives_whole() {
+    fn an_instance_is_converted_completely() {
         let interface = |kind: &str| sdk::InstanceNetworkInterface::builder().interface_type(kind).build();
         let described = sdk::Instance::builder()
             .instance_id("i-1")
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_known_by_its_name() {
+    fn a_profile_arn_is_reduced_to_its_name() {
         assert_eq!(
             profile_name("arn:aws:iam::1:instance-profile/karpenter/eu-west-1/prod/uid/prod_7"),
             "prod_7"

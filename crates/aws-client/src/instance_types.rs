@@ -1,4 +1,4 @@
-//! `DescribeInstanceTypes` in our own type. Values that the SDK does not know yet pass through as text.
+//! `DescribeInstanceTypes` in our own type. Values that the SDK does not know pass through as text.
 
 use aws_sdk_ec2::types::{
     EbsOptimizedSupport, EphemeralNvmeSupport, InstanceTypeInfo, NetworkInfo, NeuronInfo,
@@ -108,7 +108,7 @@ fn accelerators(info: &InstanceTypeInfo) -> Vec<Accelerator> {
 
 #[cfg(test)]
 mod tests {
-    //! An instance type from the SDK's types, one without anything, and values that the SDK does not know.
+    //! A complete instance type, an empty one, and values that the SDK does not know.
     use aws_sdk_ec2::types::{
         EbsInfo, EbsOptimizedInfo, InstanceType, MemoryInfo, NetworkCardInfo, ProcessorInfo, UsageClassType,
         VCpuInfo,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_described_arrives() {
+    fn a_description_is_converted_completely() {
         let optimized = EbsOptimizedInfo::builder().maximum_bandwidth_in_mbps(4750).build();
         let cards = [(0, 3), (1, 4)].map(|(index, most)| {
             NetworkCardInfo::builder().network_card_index(index).maximum_network_interfaces(most).build()
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_described_is_no_instance_type() {
+    fn an_empty_description_is_no_instance_type() {
         assert_eq!(instance_type(&InstanceTypeInfo::builder().build()), None);
         let bare =
             instance_type(&InstanceTypeInfo::builder().instance_type(InstanceType::M5Large).build()).unwrap();

@@ -1,7 +1,7 @@
 //! The official AWS SDK behind [`fleetwright_aws::calls::AwsApi`]: the only crate that names it.
 //!
-//! It decides nothing. [`SdkClient`] sends each call with all its pages and gives the answer back in the types of
-//! `aws::calls`; what the SDK does not know yet passes through as text, and what lacks an identity is left out.
+//! It makes no decisions. [`SdkClient`] sends each call with all its pages and returns the answer in the types of `aws::calls`; values
+//! that the SDK does not know pass through as text, and items without an identity are left out.
 
 mod api;
 mod connect;

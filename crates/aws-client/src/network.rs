@@ -62,7 +62,7 @@ pub(crate) fn reservation(reservation: &sdk::CapacityReservation) -> Option<Rese
     })
 }
 
-/// What is wrong with an instance. Events that are over stay listed for a while, marked in their description.
+/// The problems of an instance. Completed events stay listed for a while, marked in their description.
 pub(crate) fn status(status: &sdk::InstanceStatus) -> Option<InstanceStatus> {
     let impaired_since = |summary: Option<&sdk::InstanceStatusSummary>| {
         let failed =
@@ -85,7 +85,7 @@ pub(crate) fn status(status: &sdk::InstanceStatus) -> Option<InstanceStatus> {
 
 #[cfg(test)]
 mod tests {
-    //! What identifies a resource must be there; what is over does not count.
+    //! Items without an id are left out, and completed events are ignored.
     use aws_sdk_ec2::primitives::DateTime;
 
     use super::*;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_count_is_none_left() {
+    fn a_negative_count_is_zero() {
         let overdrawn =
             sdk::CapacityReservation::builder().capacity_reservation_id("cr-1").available_instance_count(-1);
         assert_eq!(reservation(&overdrawn.build()).unwrap().available, 0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn images_tell_when_they_were_made() {
+    fn images_have_their_creation_time() {
         let made = sdk::Image::builder().image_id("ami-1").creation_date("2026-01-02T03:04:05.000Z").build();
         assert_eq!(image(&made).unwrap().created.unwrap().to_string(), "2026-01-02T03:04:05Z");
         let garbled = sdk::Image::builder().image_id("ami-1").creation_date("yesterday").build();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_over_do_not_count() {
+    fn completed_events_are_ignored() {
         let event =
             |code, text: &str| sdk::InstanceStatusEvent::builder().code(code).description(text).build();
         let failed = sdk::InstanceStatusDetails::builder()

@@ -1,5 +1,5 @@
-//! The policies of a role, for `fleetwright iam check`. The controller itself never calls these: they are asked for with the
-//! rights of whoever checks.
+//! The policies of a role, for `fleetwright iam check`. The controller never calls these: they use the permissions of the person who runs
+//! the check.
 
 use fleetwright_aws::calls::AwsError;
 
@@ -9,7 +9,7 @@ impl SdkClient {
     /// The documents of all policies of a role, inline ones and attached ones, as JSON.
     ///
     /// # Errors
-    /// Where IAM does not tell them.
+    /// If IAM does not return them.
     pub async fn role_policies(&self, role: &str) -> Result<Vec<String>, AwsError> {
         let mut documents = Vec::new();
         let names = self.iam.list_role_policies().role_name(role).into_paginator().items();
@@ -20,19 +20,20 @@ impl SdkClient {
         let attached = self.iam.list_attached_role_policies().role_name(role).into_paginator().items();
         for policy in attached.send().try_collect().await.map_err(error::of)? {
             let Some(arn) = policy.policy_arn() else { continue };
-            let told = self.iam.get_policy().policy_arn(arn).send().await.map_err(error::of)?;
-            let Some(version) = told.policy().and_then(|policy| policy.default_version_id()) else {
+            let with_causes = self.iam.get_policy().policy_arn(arn).send().await.map_err(error::of)?;
+            let Some(version) = with_causes.policy().and_then(|policy| policy.default_version_id()) else {
                 continue;
             };
             let asked = self.iam.get_policy_version().policy_arn(arn).version_id(version);
-            let told = asked.send().await.map_err(error::of)?;
-            documents.extend(told.policy_version().and_then(|version| version.document()).map(decoded));
+            let with_causes = asked.send().await.map_err(error::of)?;
+            documents
+                .extend(with_causes.policy_version().and_then(|version| version.document()).map(decoded));
         }
         Ok(documents)
     }
 }
 
-/// A document as IAM gives it: percent-encoded, or plain.
+/// A document as IAM returns it: percent-encoded, or plain.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -52,18 +53,18 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! What IAM encodes.
+    //! Percent-encoded documents.
     use super::*;
 
     #[test]
     fn documents_are_decoded() {
-        for (told, expected) in [
+        for (with_causes, expected) in [
             ("%7B%22Version%22%3A%222012-10-17%22%7D", r#"{"Version":"2012-10-17"}"#),
             (r#"{"Action": "*"}"#, r#"{"Action": "*"}"#),
             ("100%", "100%"),
             ("%zz%4", "%zz%4"),
         ] {
-            assert_eq!(decoded(told), expected);
+            assert_eq!(decoded(with_causes), expected);
         }
     }
 }

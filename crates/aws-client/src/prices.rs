@@ -1,9 +1,9 @@
-//! The price list's documents: one product with its terms each.
+//! The documents of the price list: one product with its terms each.
 
 use fleetwright_aws::calls::Price;
 use serde_json::Value;
 
-/// The instance type and hourly on-demand price of a product; `None` for what has no price, or is not for an instance type.
+/// The instance type and hourly on-demand price of a product; `None` if it has no price or is not an instance type.
 pub(crate) fn product(document: &str) -> Option<(String, Price)> {
     let product: Value = serde_json::from_str(document).ok()?;
     let name = product.pointer("/product/attributes/instanceType")?.as_str()?;
@@ -19,11 +19,11 @@ pub(crate) fn product(document: &str) -> Option<(String, Price)> {
     (price > Price::ZERO).then(|| (name.to_owned(), price))
 }
 
-/// What the price list is asked for: shared instances, and bare metal, which is sold as dedicated.
+/// The queries of the price list: shared instances, and bare metal, which is listed as dedicated.
 pub(crate) const KINDS: [(&str, &str); 2] =
     [("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)")];
 
-/// The filters of one kind in a region: field and value.
+/// The filters of one query in a region: field and value.
 pub(crate) fn filters<'a>(
     region: &'a str,
     (tenancy, family): (&'a str, &'a str),
@@ -42,7 +42,7 @@ pub(crate) fn filters<'a>(
 
 #[cfg(test)]
 mod tests {
-    //! Documents with a price and without.
+    //! Documents with and without a price.
     use super::*;
 
     fn document(currency: &str, amount: &str) -> String {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_above_zero_counts() {
+    fn only_prices_above_zero_are_used() {
         for (currency, amount, nanos) in [
             ("USD", "0.0960000000", Some(96_000_000)),
             ("CNY", "0.7", Some(700_000_000)),

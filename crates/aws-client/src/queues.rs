@@ -1,4 +1,4 @@
-//! Addresses of queues by name, asked for once, and batches of messages.
+//! URLs of queues by name, looked up once, and batches of messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use fleetwright_aws::calls::AwsError;
 
 use crate::error;
 
-/// Addresses that are known.
+/// The known URLs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl Queues {
-    /// The queue's address: what is known, or what SQS says. An address stands for itself.
+    /// The queue's URL, from the cache or from SQS. A URL is returned unchanged.
     pub(crate) async fn url(&self, sqs: &aws_sdk_sqs::Client, name: &str) -> Result<String, AwsError> {
         if name.starts_with("https://") || name.starts_with("http://") {
             return Ok(name.to_owned());
@@ -24,21 +24,21 @@ impl Queues {
         if let Some(url) = known {
             return Ok(url);
         }
-        let told = sqs.get_queue_url().queue_name(name).send().await.map_err(error::of)?;
-        let url = told
+        let with_causes = sqs.get_queue_url().queue_name(name).send().await.map_err(error::of)?;
+        let url = with_causes
             .queue_url
-            .ok_or_else(|| AwsError::new("QueueDoesNotExist", "SQS answered without an address"))?;
+            .ok_or_else(|| AwsError::new("QueueDoesNotExist", "SQS answered without a URL"))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), url.clone());
         Ok(url)
     }
 
-    /// Asks again next time: a queue that was made again may have another address.
+    /// Looks the URL up again next time: a queue that was recreated may have another one.
     pub(crate) fn forget(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 
-/// The entries of a batch of deletions, each named by its place.
+/// The entries of a batch of deletions, each identified by its index.
 pub(crate) fn entries(receipts: &[String]) -> Result<Vec<DeleteMessageBatchRequestEntry>, AwsError> {
     let entry = |(at, receipt): (usize, &String)| {
         DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(receipt).build()
@@ -47,7 +47,7 @@ pub(crate) fn entries(receipts: &[String]) -> Result<Vec<DeleteMessageBatchReque
     entries.map_err(|error| AwsError::new("InvalidRequest", &error.to_string()))
 }
 
-/// What came of each entry of a batch; one that the answer says nothing of may still be there.
+/// The result of each entry of a batch; a message that the answer does not contain may still exist.
 pub(crate) fn outcomes(
     count: usize,
     deleted: &[DeleteMessageBatchResultEntry],
@@ -59,7 +59,7 @@ pub(crate) fn outcomes(
             return Ok(());
         }
         let refusal = failed.iter().find(|entry| entry.id() == id);
-        let silent = || AwsError::new(AwsError::NO_ANSWER, "SQS says nothing of this message");
+        let silent = || AwsError::new(AwsError::NO_ANSWER, "SQS did not report this message");
         let of =
             |entry: &BatchResultErrorEntry| AwsError::new(entry.code(), entry.message().unwrap_or_default());
         Err(refusal.map_or_else(silent, of))
@@ -69,11 +69,11 @@ pub(crate) fn outcomes(
 
 #[cfg(test)]
 mod tests {
-    //! What SQS says of the entries of a batch.
+    //! Results of the entries of a batch.
     use super::*;
 
     #[test]
-    fn each_entry_has_what_the_answer_says_of_it() {
+    fn each_entry_has_its_result() {
         let receipts = ["a", "b", "c"].map(str::to_owned);
         let asked = entries(&receipts).unwrap();
         let asked: Vec<_> = asked.iter().map(|entry| (entry.id(), entry.receipt_handle())).collect();
@@ -81,9 +81,9 @@ mod tests {
         let deleted = [DeleteMessageBatchResultEntry::builder().id("2").build().unwrap()];
         let failed =
             BatchResultErrorEntry::builder().id("0").sender_fault(true).code("ReceiptHandleIsInvalid");
-        let told = outcomes(3, &deleted, &[failed.message("why").build().unwrap()]);
-        assert_eq!(told[0], Err(AwsError::new("ReceiptHandleIsInvalid", "why")));
-        assert_eq!(told[1].as_ref().unwrap_err().code, AwsError::NO_ANSWER);
-        assert_eq!(told[2], Ok(()));
+        let with_causes = outcomes(3, &deleted, &[failed.message("why").build().unwrap()]);
+        assert_eq!(with_causes[0], Err(AwsError::new("ReceiptHandleIsInvalid", "why")));
+        assert_eq!(with_causes[1].as_ref().unwrap_err().code, AwsError::NO_ANSWER);
+        assert_eq!(with_causes[2], Ok(()));
     }
 }

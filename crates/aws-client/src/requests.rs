@@ -1,7 +1,7 @@
-//! What is counted of each request that the SDK sends: its answer's status, how long it took, how often it was repeated.
+//! Metrics of every request that the SDK sends: status of the answer, duration, number of attempts.
 //!
-//! A list of several pages is as many requests. What never leaves, for want of an identity or of a part of the request, is one of
-//! no attempts with status 0.
+//! A list of several pages is several requests. A request that is not sent, because of missing credentials or parameters, has no attempts
+//! and status 0.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use fleetwright_aws::calls::Figure;
 use fleetwright_aws::figures::{ATTEMPT_TIME, ATTEMPTS, Ledger, REQUEST_RETRIES, REQUEST_TIME, REQUESTS};
 use jiff::Timestamp;
 
-/// Notes what comes of requests. Clones share the ledger.
+/// Records the metrics of requests. Clones share the ledger.
 #[derive(Clone)]
 pub(crate) struct Requests {
     clock: SharedClock,
     ledger: Arc<Ledger>,
 }
 
-/// One request on its way.
+/// A request in flight.
 #[derive(Debug)]
 struct Sent {
     began: Timestamp,
     attempt_began: Timestamp,
     attempts: u32,
-    /// The status of the last answer; 0 where there was none.
+    /// The status of the last answer; 0 if there was none.
     code: u16,
 }
 
@@ -45,12 +45,12 @@ impl Requests {
         Self { clock, ledger: Arc::default() }
     }
 
-    /// What was noted since the last time.
+    /// Takes the figures recorded since the last call.
     pub(crate) fn take(&self) -> Vec<Figure> {
         self.ledger.take()
     }
 
-    /// Seconds since `began`, on the clock that nobody sets.
+    /// Seconds since `began`, on a monotonic clock.
     fn since(&self, began: Timestamp) -> f64 {
         self.clock.steady().duration_since(began).as_secs_f64().max(0.0)
     }
@@ -65,7 +65,8 @@ impl std::fmt::Debug for Requests {
 /// Service and operation, as the SDK names them.
 fn names(bag: &ConfigBag) -> (String, String) {
     let unknown = || ("Unknown".to_owned(), "Unknown".to_owned());
-    bag.load::<Metadata>().map_or_else(unknown, |told| (told.service().to_owned(), told.name().to_owned()))
+    bag.load::<Metadata>()
+        .map_or_else(unknown, |with_causes| (with_causes.service().to_owned(), with_causes.name().to_owned()))
 }
 
 #[dyn_dispatch_hint]

@@ -1,11 +1,11 @@
-//! `CreateLaunchTemplate`: our data as the SDK's.
+//! `CreateLaunchTemplate`: converts our data to the SDK's.
 
 use aws_sdk_ec2::types as sdk;
 use fleetwright_aws::calls::{Market, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume};
 
 use crate::convert::ec2_tags;
 
-/// What the template says. Instance metadata never shows tags: label values are not always valid there.
+/// The content of the template. Instance metadata never exposes tags: label values are not always valid there.
 pub(crate) fn data(data: &TemplateData) -> sdk::RequestLaunchTemplateData {
     let profile =
         sdk::LaunchTemplateIamInstanceProfileSpecificationRequest::builder().name(&data.instance_profile);
@@ -38,7 +38,7 @@ pub(crate) fn data(data: &TemplateData) -> sdk::RequestLaunchTemplateData {
         .build()
 }
 
-/// EC2 refuses empty lists.
+/// `None` for an empty list, which EC2 rejects.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
@@ -133,7 +133,7 @@ fn market(market: Market) -> sdk::LaunchTemplateInstanceMarketOptionsRequest {
     sdk::LaunchTemplateInstanceMarketOptionsRequest::builder().market_type(kind).build()
 }
 
-/// What a fleet's own tags do not reach.
+/// Tags of resources that a fleet's own tags do not cover.
 fn tags(data: &TemplateData) -> Option<Vec<sdk::LaunchTemplateTagSpecificationRequest>> {
     let one = |kind: sdk::ResourceType| {
         sdk::LaunchTemplateTagSpecificationRequest::builder()
@@ -148,13 +148,13 @@ fn tags(data: &TemplateData) -> Option<Vec<sdk::LaunchTemplateTagSpecificationRe
 
 #[cfg(test)]
 mod tests {
-    //! What a template says, and what it must not.
+    //! The content of templates.
     use fleetwright_aws::calls::TagSet;
 
     use super::*;
 
     #[test]
-    fn nothing_is_sent_that_was_not_said() {
+    fn unset_fields_are_not_sent() {
         let sent = data(&TemplateData::default());
         assert!(sent.iam_instance_profile().is_none() && sent.monitoring().is_none());
         assert!(sent.cpu_options().is_none() && sent.enclave_options().is_none());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_the_only_one_or_none_is_used() {
+    fn a_reservation_is_targeted_or_excluded() {
         let of = |wanted| {
             let sent = data(&TemplateData { reservation: Some(wanted), ..TemplateData::default() });
             let specification = sent.capacity_reservation_specification.unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_interfaces_and_tags_arrive() {
+    fn volumes_interfaces_and_tags_are_sent() {
         let sent = data(&TemplateData {
             volumes: vec![TemplateVolume {
                 device: "/dev/xvda".to_owned(),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn spot_requests_have_tags_where_there_are_any() {
+    fn spot_requests_are_tagged_if_there_are_tags() {
         let kinds = |spot: bool| {
             let tags = TagSet::from([("k".to_owned(), "v".to_owned())]);
             let sent = data(&TemplateData { tags, spot, ..TemplateData::default() });

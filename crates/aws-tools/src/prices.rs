@@ -25,17 +25,19 @@ pub async fn export(api: &dyn AwsApi, region: &str) -> Result<PriceFile, AwsErro
     match on_demand {
         Some(Err(error)) if spot.is_err() => return Err(error),
         Some(Err(error)) => missing.push(format!("on-demand prices: {error}")),
-        Some(Ok(told)) if told.is_empty() => missing.push("on-demand prices: AWS returned none".to_owned()),
-        Some(Ok(told)) => {
-            prices.update_on_demand(told);
+        Some(Ok(reported)) if reported.is_empty() => {
+            missing.push("on-demand prices: AWS returned none".to_owned())
+        }
+        Some(Ok(reported)) => {
+            prices.update_on_demand(reported);
         }
         None => missing.push(format!("on-demand prices: no price list covers {region}")),
     }
     match spot {
         Err(error) => missing.push(format!("spot prices: {error}")),
-        Ok(told) if told.is_empty() => missing.push("spot prices: AWS returned none".to_owned()),
-        Ok(told) => {
-            prices.update_spot(told);
+        Ok(reported) if reported.is_empty() => missing.push("spot prices: AWS returned none".to_owned()),
+        Ok(reported) => {
+            prices.update_spot(reported);
         }
     }
     Ok(PriceFile { text: write(&prices, region), missing })
@@ -43,7 +45,7 @@ pub async fn export(api: &dyn AwsApi, region: &str) -> Result<PriceFile, AwsErro
 
 #[cfg(test)]
 mod tests {
-    //! The provider reads what is exported.
+    //! The provider reads the exported file.
     use std::future::Future;
     use std::pin::Pin;
     use std::sync::Arc;
@@ -83,7 +85,11 @@ mod tests {
         assert_eq!((read.on_demand("c5.large").is_some(), whole.missing.len()), (true, 0));
         cloud.deny(Call::OnDemandPrices);
         assert_eq!(export(&cloud, "us-west-2").await.unwrap().missing.len(), 1);
-        assert_eq!(export(&cloud, "us-gov-west-1").await.unwrap().missing.len(), 1, "no market is asked");
+        assert_eq!(
+            export(&cloud, "us-gov-west-1").await.unwrap().missing.len(),
+            1,
+            "no price list covers the region"
+        );
         cloud.deny(Call::SpotPrices);
         assert!(export(&cloud, "us-west-2").await.is_err());
     }

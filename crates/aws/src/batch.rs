@@ -23,9 +23,9 @@ use futures::channel::oneshot;
 
 use crate::cache::Cache;
 use crate::calls::{
-    AwsApi, AwsError, Class, ClusterInfo, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
-    InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, ProfileInfo,
-    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+    AwsApi, AwsError, ClusterInfo, ErrorClass, Filter, FleetAnswer, FleetRequest, GroupInfo, Image,
+    InstanceInfo, InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup,
+    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 use crate::digest::digest;
 use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
@@ -70,7 +70,7 @@ impl Verb {
     /// Whether one instance of the call may be the reason for the refusal. IAM does not scope DescribeInstances to instances, and invalid
     /// credentials fail for every instance.
     fn may_be_of_one(self, error: &AwsError) -> bool {
-        let refused = matches!(error.class(), Class::Refused | Class::Unauthorized);
+        let refused = matches!(error.class(), ErrorClass::Refused | ErrorClass::Unauthorized);
         self == Self::Terminate && refused && !error.is_unidentified()
     }
 }
@@ -141,16 +141,16 @@ impl Batched {
             Verb::Describe => &self.describe,
             Verb::Terminate => &self.terminate,
         };
-        let (tell, told) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let leads = {
             let mut gathering = lock(gathering);
-            gathering.waiting.push((ids.to_vec(), tell));
+            gathering.waiting.push((ids.to_vec(), reply));
             !std::mem::replace(&mut gathering.led, true)
         };
         if leads {
             self.lead(verb, gathering).await;
         }
-        match told.await {
+        match answer.await {
             Ok(outcomes) => outcomes,
             // The caller that was to make the call was dropped.
             Err(oneshot::Canceled) => self.call(verb, ids.iter().cloned().collect()).await,
@@ -181,10 +181,10 @@ impl Batched {
         self.ledger.note(&BATCH_TIME, &[verb.batcher()], waited.as_secs_f64());
         self.ledger.note(&BATCH_SIZE, &[verb.batcher()], f64::from(size));
         let outcomes = self.call(verb, ids).await;
-        for (ids, tell) in waiting {
+        for (ids, reply) in waiting {
             let own = ids.into_iter().filter_map(|id| Some((id.clone(), outcomes.get(&id)?.clone())));
             // A caller that was dropped needs no answer.
-            let _ = tell.send(own.collect());
+            let _ = reply.send(own.collect());
         }
     }
 
@@ -230,8 +230,8 @@ impl Batched {
                 _ if of_one && chunk.len() > 1 && in_a_row < REFUSED_IN_A_ROW => {
                     halves().rev().for_each(|half| open.push_front((half, tries)));
                 }
-                Class::NotFound if chunk.len() > 1 => open.extend(halves().map(|half| (half, tries))),
-                Class::Throttled if tries < TRIES => {
+                ErrorClass::NotFound if chunk.len() > 1 => open.extend(halves().map(|half| (half, tries))),
+                ErrorClass::Throttled if tries < TRIES => {
                     let key = chunk.first().map_or("", String::as_str);
                     self.clock.sleep(spread(error.wait(), key)).await;
                     open.extend(halves().map(|half| (half, tries + 1)));

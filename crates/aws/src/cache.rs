@@ -70,14 +70,14 @@ where
     fn put(&self, key: K, entry: Entry<V>) -> bool {
         let new = !self.entries.contains_key(&key);
         self.entries.insert(key, entry);
-        self.settle();
+        self.run_evictions();
         new
     }
 
     /// Removes an entry.
     pub fn remove(&self, key: &K) -> Option<V> {
         let removed = self.entries.remove(key).map(|entry| entry.value);
-        self.settle();
+        self.run_evictions();
         removed
     }
 
@@ -103,7 +103,7 @@ where
             self.entries.invalidate(&**key);
         }
         if !gone.is_empty() {
-            self.settle();
+            self.run_evictions();
         }
         gone.len()
     }
@@ -130,7 +130,7 @@ where
     }
 
     /// Runs moka's pending evictions now, so that the entries depend on the calls alone.
-    fn settle(&self) {
+    fn run_evictions(&self) {
         self.entries.run_pending_tasks();
     }
 }

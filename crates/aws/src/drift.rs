@@ -10,7 +10,7 @@ use crate::calls::InstanceInfo;
 
 /// Why an instance has drifted; the names are Karpenter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum DriftReason {
     /// A static field of the EC2NodeClass has changed.
     NodeClass,
     /// Its image is not the one that its instance type would get now.
@@ -25,7 +25,7 @@ pub enum Reason {
     PlacementGroup,
 }
 
-impl Reason {
+impl DriftReason {
     /// The reason's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -47,11 +47,11 @@ pub struct Unclear(pub &'static str);
 
 /// Whether a NodeClaim's hash differs from its EC2NodeClass's. Hashes of different versions are never compared.
 #[must_use]
-pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Option<Reason> {
+pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Option<DriftReason> {
     let version = claim.get(labels::HASH_VERSION)?;
     let hash = claim.get(labels::HASH)?;
     let compared = &**version == labels::CURRENT_HASH_VERSION;
-    (compared && **hash != *spec.drift_hash(ca_bundle)).then_some(Reason::NodeClass)
+    (compared && **hash != *spec.drift_hash(ca_bundle)).then_some(DriftReason::NodeClass)
 }
 
 /// Whether an instance differs from the status of its EC2NodeClass. `image` is the one that its instance type would get now.
@@ -63,7 +63,7 @@ pub fn of_instance(
     status: &Ec2NodeClassStatus,
     image: Option<&str>,
     group: Option<&str>,
-) -> Result<Option<Reason>, Unclear> {
+) -> Result<Option<DriftReason>, Unclear> {
     if status.amis.is_empty() || status.subnets.is_empty() || status.security_groups.is_empty() {
         return Err(Unclear("the class has no images, subnets or security groups"));
     }
@@ -72,22 +72,22 @@ pub fn of_instance(
     }
     let image = image.ok_or(Unclear("no image of the class is for the instance's type"))?;
     if instance.image != image {
-        return Ok(Some(Reason::Ami));
+        return Ok(Some(DriftReason::Ami));
     }
     let groups: BTreeSet<&str> = instance.security_groups.iter().map(String::as_str).collect();
     let wanted: BTreeSet<&str> = status.security_groups.iter().map(|group| group.id.as_str()).collect();
     if groups != wanted {
-        return Ok(Some(Reason::SecurityGroup));
+        return Ok(Some(DriftReason::SecurityGroup));
     }
     if !status.subnets.iter().any(|subnet| subnet.id == instance.subnet) {
-        return Ok(Some(Reason::Subnet));
+        return Ok(Some(DriftReason::Subnet));
     }
     let known = |id: &String| status.capacity_reservations.iter().any(|reservation| reservation.id == *id);
     if instance.reservation.as_ref().is_some_and(|id| !known(id)) {
-        return Ok(Some(Reason::CapacityReservation));
+        return Ok(Some(DriftReason::CapacityReservation));
     }
     let placed = instance.placement.as_ref().map(|(id, _)| id.as_str());
-    Ok((placed != group).then_some(Reason::PlacementGroup))
+    Ok((placed != group).then_some(DriftReason::PlacementGroup))
 }
 
 #[cfg(test)]
@@ -122,13 +122,13 @@ mod tests {
 
     #[rstest]
     #[case::none(|_: &mut InstanceInfo| {}, None)]
-    #[case::image(|i: &mut InstanceInfo| i.image = "ami-2".to_owned(), Some(Reason::Ami))]
-    #[case::groups(|i: &mut InstanceInfo| i.security_groups = vec!["sg-1".to_owned()], Some(Reason::SecurityGroup))]
-    #[case::more_groups(|i: &mut InstanceInfo| i.security_groups.push("sg-3".to_owned()), Some(Reason::SecurityGroup))]
-    #[case::subnet(|i: &mut InstanceInfo| i.subnet = "subnet-2".to_owned(), Some(Reason::Subnet))]
-    #[case::reservation(|i: &mut InstanceInfo| i.reservation = Some("cr-1".to_owned()), Some(Reason::CapacityReservation))]
-    #[case::placement(|i: &mut InstanceInfo| i.placement = Some(("pg-1".to_owned(), None)), Some(Reason::PlacementGroup))]
-    fn of_an_instance(#[case] edit: Edit, #[case] expected: Option<Reason>) {
+    #[case::image(|i: &mut InstanceInfo| i.image = "ami-2".to_owned(), Some(DriftReason::Ami))]
+    #[case::groups(|i: &mut InstanceInfo| i.security_groups = vec!["sg-1".to_owned()], Some(DriftReason::SecurityGroup))]
+    #[case::more_groups(|i: &mut InstanceInfo| i.security_groups.push("sg-3".to_owned()), Some(DriftReason::SecurityGroup))]
+    #[case::subnet(|i: &mut InstanceInfo| i.subnet = "subnet-2".to_owned(), Some(DriftReason::Subnet))]
+    #[case::reservation(|i: &mut InstanceInfo| i.reservation = Some("cr-1".to_owned()), Some(DriftReason::CapacityReservation))]
+    #[case::placement(|i: &mut InstanceInfo| i.placement = Some(("pg-1".to_owned(), None)), Some(DriftReason::PlacementGroup))]
+    fn of_an_instance(#[case] edit: Edit, #[case] expected: Option<DriftReason>) {
         let mut changed = instance();
         edit(&mut changed);
         assert_eq!(of_instance(&changed, &status(), Some("ami-1"), None), Ok(expected));
@@ -155,7 +155,7 @@ mod tests {
             [(labels::HASH.into(), hash.into()), (labels::HASH_VERSION.into(), version.into())].into()
         };
         assert_eq!(of_hash(&of(&hash, "v6"), &spec, "ca"), None);
-        assert_eq!(of_hash(&of("1", "v6"), &spec, "ca"), Some(Reason::NodeClass));
+        assert_eq!(of_hash(&of("1", "v6"), &spec, "ca"), Some(DriftReason::NodeClass));
         assert_eq!(of_hash(&of("1", "v5"), &spec, "ca"), None);
         assert_eq!(of_hash(&Labels::new(), &spec, "ca"), None);
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fleetwright_core::cloud::{Figure, FigureFamily, FigureShape};
 
-use crate::calls::{AwsError, Class};
+use crate::calls::{AwsError, ErrorClass};
 
 const fn family(
     name: &'static str,
@@ -263,12 +263,12 @@ impl Ledger {
         let outcome = match &answer {
             Ok(_) => "ok",
             Err(error) => match error.class() {
-                Class::NotFound => "not_found",
-                Class::Unfulfillable => "unfulfillable",
-                Class::Throttled => "throttled",
-                Class::Unauthorized => "unauthorized",
-                Class::Unknown => "unknown",
-                Class::Refused => "refused",
+                ErrorClass::NotFound => "not_found",
+                ErrorClass::Unfulfillable => "unfulfillable",
+                ErrorClass::Throttled => "throttled",
+                ErrorClass::Unauthorized => "unauthorized",
+                ErrorClass::Unknown => "unknown",
+                ErrorClass::Refused => "refused",
             },
         };
         self.note(&CALLS, &[action, outcome], 1.0);

@@ -14,7 +14,7 @@ const ID_MAX: usize = 32;
 
 /// What a message announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum MessageKind {
     /// Spot capacity is reclaimed in two minutes.
     SpotInterrupted,
     /// Spot capacity is at elevated risk of interruption.
@@ -31,7 +31,7 @@ pub enum Kind {
     NoOp,
 }
 
-impl Kind {
+impl MessageKind {
     /// The value of the metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -48,8 +48,8 @@ impl Kind {
 
     /// The reaction for each instance of this cluster.
     #[must_use]
-    pub fn action(self) -> Action {
-        let delete = |event, offering| Action { event: Some(event), delete_claim: true, offering };
+    pub fn action(self) -> Reaction {
+        let delete = |event, offering| Reaction { event: Some(event), delete_claim: true, offering };
         match self {
             Self::SpotInterrupted => delete("SpotInterrupted", Offering::SpotUnavailable),
             Self::ScheduledChange => delete("InstanceUnhealthy", Offering::AsIs),
@@ -58,23 +58,23 @@ impl Kind {
             Self::CapacityReservationInterrupted => {
                 delete("CapacityReservationInstanceInterrupted", Offering::ReservationFull)
             }
-            Self::RebalanceRecommendation => Action {
+            Self::RebalanceRecommendation => Reaction {
                 event: Some("SpotRebalanceRecommendation"),
                 delete_claim: false,
                 offering: Offering::AsIs,
             },
-            Self::NoOp => Action { event: None, delete_claim: false, offering: Offering::AsIs },
+            Self::NoOp => Reaction { event: None, delete_claim: false, offering: Offering::AsIs },
         }
     }
 }
 
 /// Instances whose capacity was reclaimed, each with the kind of message, as far as recorded. An evicted entry is recorded again when its
 /// message is received again.
-pub type TakenBack = Cache<(String, Kind), (), 10_000>;
+pub type ReclaimedCapacity = Cache<(String, MessageKind), (), 10_000>;
 
 /// The reaction for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Action {
+pub struct Reaction {
     /// Reason of the event on claim and node.
     pub event: Option<&'static str>,
     /// Whether its NodeClaim is deleted.
@@ -96,9 +96,9 @@ pub enum Offering {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct InterruptionMessage {
     /// What it announces.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The instances that it names.
     pub instances: Vec<String>,
     /// When it was sent, as in the message.
@@ -175,7 +175,7 @@ struct Entity {
 ///
 /// # Errors
 /// If it is not an event, or one of a known kind without an instance.
-pub fn parse(body: &str) -> Result<Notice, Unreadable> {
+pub fn parse(body: &str) -> Result<InterruptionMessage, Unreadable> {
     if body.len() > LENGTH_MAX {
         return Err(Unreadable::NotAnEvent(format!("{} bytes exceed the limit of {LENGTH_MAX}", body.len())));
     }
@@ -184,22 +184,26 @@ pub fn parse(body: &str) -> Result<Notice, Unreadable> {
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(body).map_err(not_an_event)?;
     let event: Envelope = serde_json::from_value(fields.into()).map_err(not_an_event)?;
-    let nothing = |sent: &str| Notice { kind: Kind::NoOp, instances: Vec::new(), sent: sent.to_owned() };
+    let nothing = |sent: &str| InterruptionMessage {
+        kind: MessageKind::NoOp,
+        instances: Vec::new(),
+        sent: sent.to_owned(),
+    };
     if event.version != "0" {
         return Ok(nothing(&event.time));
     }
     let kind = match (event.source.as_str(), event.detail_type.as_str()) {
-        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => Kind::SpotInterrupted,
-        ("aws.ec2", "EC2 Instance Rebalance Recommendation") => Kind::RebalanceRecommendation,
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => MessageKind::SpotInterrupted,
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation") => MessageKind::RebalanceRecommendation,
         ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning") => {
-            Kind::CapacityReservationInterrupted
+            MessageKind::CapacityReservationInterrupted
         }
         ("aws.ec2", "EC2 Instance State-change Notification") => return state_change(&event),
         ("aws.health", "AWS Health Event") => return health(&event),
         _ => return Ok(nothing(&event.time)),
     };
     let of = of_instance(&event)?;
-    Ok(Notice { kind, instances: vec![of.instance_id], sent: event.time })
+    Ok(InterruptionMessage { kind, instances: vec![of.instance_id], sent: event.time })
 }
 
 /// Whether a text is a valid instance id. EC2 refuses a whole call for one invalid id.
@@ -211,11 +215,11 @@ fn is_instance(id: &str) -> bool {
 
 fn of_instance(event: &Envelope) -> Result<OfInstance, Unreadable> {
     let of: OfInstance = detail(event)?;
-    let nobody = || Unreadable::Incomplete {
+    let no_instance = || Unreadable::Incomplete {
         kind: event.detail_type.clone(),
         why: "instance-id is not an instance id".to_owned(),
     };
-    is_instance(&of.instance_id).then_some(of).ok_or_else(nobody)
+    is_instance(&of.instance_id).then_some(of).ok_or_else(no_instance)
 }
 
 fn detail<T: for<'de> Deserialize<'de>>(event: &Envelope) -> Result<T, Unreadable> {
@@ -226,24 +230,24 @@ fn detail<T: for<'de> Deserialize<'de>>(event: &Envelope) -> Result<T, Unreadabl
     T::deserialize(&event.detail).map_err(incomplete)
 }
 
-fn state_change(event: &Envelope) -> Result<Notice, Unreadable> {
+fn state_change(event: &Envelope) -> Result<InterruptionMessage, Unreadable> {
     let of = of_instance(event)?;
     let kind = match of.state.to_lowercase().as_str() {
-        "stopping" | "stopped" => Kind::InstanceStopped,
-        "shutting-down" | "terminated" => Kind::InstanceTerminated,
-        _ => Kind::NoOp,
+        "stopping" | "stopped" => MessageKind::InstanceStopped,
+        "shutting-down" | "terminated" => MessageKind::InstanceTerminated,
+        _ => MessageKind::NoOp,
     };
-    let instances = if kind == Kind::NoOp { Vec::new() } else { vec![of.instance_id] };
-    Ok(Notice { kind, instances, sent: event.time.clone() })
+    let instances = if kind == MessageKind::NoOp { Vec::new() } else { vec![of.instance_id] };
+    Ok(InterruptionMessage { kind, instances, sent: event.time.clone() })
 }
 
-fn health(event: &Envelope) -> Result<Notice, Unreadable> {
+fn health(event: &Envelope) -> Result<InterruptionMessage, Unreadable> {
     let of: Health = detail(event)?;
     let ours = of.service == "EC2" && of.event_type_category == "scheduledChange";
-    let kind = if ours { Kind::ScheduledChange } else { Kind::NoOp };
+    let kind = if ours { MessageKind::ScheduledChange } else { MessageKind::NoOp };
     let entities = of.affected_entities.into_iter().filter(|_| ours).map(|entity| entity.entity_value);
     let instances = entities.filter(|id| is_instance(id)).take(INSTANCES_MAX).collect();
-    Ok(Notice { kind, instances, sent: event.time.clone() })
+    Ok(InterruptionMessage { kind, instances, sent: event.time.clone() })
 }
 
 #[cfg(test)]
@@ -264,23 +268,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), Kind::SpotInterrupted)]
-    #[case("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({"instance-id": "i-1"}), Kind::RebalanceRecommendation)]
-    #[case("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), Kind::CapacityReservationInterrupted)]
-    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopping"}), Kind::InstanceStopped)]
-    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopped"}), Kind::InstanceStopped)]
-    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "shutting-down"}), Kind::InstanceTerminated)]
-    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "terminated"}), Kind::InstanceTerminated)]
-    #[case("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}, {"entityValue": "vol-1"}]}), Kind::ScheduledChange)]
+    #[case("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), MessageKind::SpotInterrupted)]
+    #[case("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({"instance-id": "i-1"}), MessageKind::RebalanceRecommendation)]
+    #[case("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", json!({"instance-id": "i-1", "instance-action": "terminate"}), MessageKind::CapacityReservationInterrupted)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopping"}), MessageKind::InstanceStopped)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "stopped"}), MessageKind::InstanceStopped)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "shutting-down"}), MessageKind::InstanceTerminated)]
+    #[case("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": "i-1", "state": "terminated"}), MessageKind::InstanceTerminated)]
+    #[case("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": "i-1"}, {"entityValue": "vol-1"}]}), MessageKind::ScheduledChange)]
     fn announced(
         #[case] source: &str,
         #[case] detail_type: &str,
         #[case] detail: Value,
-        #[case] expected: Kind,
+        #[case] expected: MessageKind,
     ) {
         let notice = parse(&event(source, detail_type, detail)).unwrap();
         assert_eq!((notice.kind, notice.instances), (expected, vec!["i-1".to_owned()]));
-        let deletes = expected != Kind::RebalanceRecommendation;
+        let deletes = expected != MessageKind::RebalanceRecommendation;
         assert_eq!(expected.action().delete_claim, deletes);
     }
 
@@ -291,10 +295,10 @@ mod tests {
     #[case("aws.s3", "Object Created", json!({"bucket": "b"}))]
     fn of_no_concern(#[case] source: &str, #[case] detail_type: &str, #[case] detail: Value) {
         let notice = parse(&event(source, detail_type, detail)).unwrap();
-        assert_eq!((notice.kind, notice.instances.len()), (Kind::NoOp, 0));
+        assert_eq!((notice.kind, notice.instances.len()), (MessageKind::NoOp, 0));
         assert_eq!(
-            Kind::NoOp.action(),
-            Action { event: None, delete_claim: false, offering: Offering::AsIs }
+            MessageKind::NoOp.action(),
+            Reaction { event: None, delete_claim: false, offering: Offering::AsIs }
         );
     }
 
@@ -304,7 +308,7 @@ mod tests {
         let issue =
             json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": null});
         let notice = parse(&event("aws.health", "AWS Health Event", issue)).unwrap();
-        assert_eq!((notice.kind, notice.instances.len()), (Kind::ScheduledChange, 0));
+        assert_eq!((notice.kind, notice.instances.len()), (MessageKind::ScheduledChange, 0));
         let mut warning: Value = serde_json::from_str(&event(
             "aws.ec2",
             "EC2 Spot Instance Interruption Warning",
@@ -314,7 +318,7 @@ mod tests {
         warning["time"] = Value::Null;
         assert_eq!(parse(&warning.to_string()).unwrap().instances, ["i-1"]);
         warning["version"] = Value::Null;
-        assert_eq!(parse(&warning.to_string()).unwrap().kind, Kind::NoOp);
+        assert_eq!(parse(&warning.to_string()).unwrap().kind, MessageKind::NoOp);
     }
 
     #[test]
@@ -333,7 +337,7 @@ mod tests {
         let empty = event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({}));
         assert!(matches!(parse(&empty), Err(Unreadable::Incomplete { .. })));
         assert!(parse(&" ".repeat(LENGTH_MAX + 1)).is_err());
-        assert_eq!(parse("{}").unwrap().kind, Kind::NoOp, "an unknown version is ignored");
+        assert_eq!(parse("{}").unwrap().kind, MessageKind::NoOp, "an unknown version is ignored");
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -376,7 +380,7 @@ mod tests {
             ][at];
             if let Ok(notice) = parse(&event(source, kind, detail)) {
                 prop_assert!(notice.instances.len() <= INSTANCES_MAX);
-                prop_assert!(notice.kind != Kind::NoOp || notice.instances.is_empty());
+                prop_assert!(notice.kind != MessageKind::NoOp || notice.instances.is_empty());
             }
             let _ = parse(&whole.to_string());
         }

@@ -15,6 +15,7 @@ pub mod images;
 pub mod instancetype;
 pub mod interruption;
 pub mod launch;
+mod lists;
 pub mod nodeclass;
 pub mod observed;
 pub mod offline;

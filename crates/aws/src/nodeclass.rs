@@ -18,10 +18,11 @@ use fleetwright_aws_api::ec2nodeclass::{
 };
 use fleetwright_aws_api::{KubeletConfig, MaxPods, kubelet};
 
-use crate::calls::{AwsError, Class, Filter, GroupInfo, SubnetInfo};
+use crate::calls::{AwsError, ErrorClass, Filter, GroupInfo, SubnetInfo};
 use crate::families::traits;
 use crate::images::{ImageError, Resolved};
 use crate::instancetype::expressions::{Expression, is_expression};
+use crate::lists::first_names;
 use crate::permissions;
 use crate::settings::Settings;
 use crate::tags::restricted;
@@ -29,7 +30,7 @@ use crate::userdata::{self, UserDataError};
 
 /// A step's result for a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConditionOutcome {
     /// The condition is True.
     True,
     /// The condition is True, with a limitation that users should know.
@@ -73,50 +74,42 @@ const DENIED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A condition and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConditionResult {
     /// The condition's type.
     pub condition: &'static str,
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: ConditionOutcome,
 }
 
-impl Finding {
+impl ConditionResult {
     pub(crate) fn good(condition: &'static str) -> Self {
-        Self { condition, outcome: Outcome::True }
+        Self { condition, outcome: ConditionOutcome::True }
     }
 
     pub(crate) fn bad(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { condition, outcome: Outcome::False { reason, message: message.into() } }
+        Self { condition, outcome: ConditionOutcome::False { reason, message: message.into() } }
     }
 
     pub(crate) fn limited(condition: &'static str, reason: &'static str, message: String) -> Self {
-        Self { condition, outcome: Outcome::Limited { reason, message } }
+        Self { condition, outcome: ConditionOutcome::Limited { reason, message } }
     }
 
     pub(crate) fn unanswered(condition: &'static str, action: &str, error: &AwsError) -> Self {
-        let denied = error.class() == Class::Unauthorized;
+        let denied = error.class() == ErrorClass::Unauthorized;
         let message = match denied {
             true => permissions::refusal(action, error),
             false => format!("{action} is not answered: {}", error.code),
         };
         // A corrected policy takes effect after more than seconds.
         let after = if denied { DENIED_AGAIN } else { error.wait() };
-        Self { condition, outcome: Outcome::Unanswered { message, after, denied } }
+        Self { condition, outcome: ConditionOutcome::Unanswered { message, after, denied } }
     }
 
     /// Whether AWS answered.
     #[must_use]
     pub fn is_answered(&self) -> bool {
-        !matches!(self.outcome, Outcome::Unanswered { .. })
+        !matches!(self.outcome, ConditionOutcome::Unanswered { .. })
     }
-}
-
-/// The first few of many names, for a sentence.
-pub(crate) fn some(all: &[String]) -> String {
-    const MOST: usize = 5;
-    let few: Vec<&str> = all.iter().take(MOST).map(String::as_str).collect();
-    let more = if all.len() > MOST { ", …" } else { "" };
-    format!("{}{more}", few.join(", "))
 }
 
 /// The queries of subnet terms: one for all ids, and one for each term by tags.
@@ -141,11 +134,11 @@ pub fn security_group_queries(terms: &[SecurityGroupSelectorTerm]) -> Vec<Vec<Fi
 }
 
 /// Subnets, the one with the most free addresses first, each once.
-pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeClassStatus) -> Finding {
+pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeClassStatus) -> ConditionResult {
     const CONDITION: &str = condition::SUBNETS_READY;
     let mut found = match found {
         Ok(found) => found,
-        Err(error) => return Finding::unanswered(CONDITION, "ec2:DescribeSubnets", &error),
+        Err(error) => return ConditionResult::unanswered(CONDITION, "ec2:DescribeSubnets", &error),
     };
     found.sort_by(|a, b| b.free_addresses.cmp(&a.free_addresses).then_with(|| a.id.cmp(&b.id)));
     found.dedup_by(|a, b| a.id == b.id);
@@ -154,17 +147,22 @@ pub fn subnets(found: Result<Vec<SubnetInfo>, AwsError>, status: &mut Ec2NodeCla
     let subnet = |info: SubnetInfo| Subnet { id: info.id, zone: info.zone, zone_id: info.zone_id };
     status.subnets = found.into_iter().map(subnet).collect();
     match status.subnets.is_empty() {
-        true => Finding::bad(CONDITION, "SubnetsNotFound", "no subnet matches spec.subnetSelectorTerms"),
+        true => {
+            ConditionResult::bad(CONDITION, "SubnetsNotFound", "no subnet matches spec.subnetSelectorTerms")
+        }
         false => counted(CONDITION, count, "spec.subnetSelectorTerms"),
     }
 }
 
 /// Security groups by id, each once.
-pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2NodeClassStatus) -> Finding {
+pub fn security_groups(
+    found: Result<Vec<GroupInfo>, AwsError>,
+    status: &mut Ec2NodeClassStatus,
+) -> ConditionResult {
     const CONDITION: &str = condition::SECURITY_GROUPS_READY;
     let found = match found {
         Ok(found) => found,
-        Err(error) => return Finding::unanswered(CONDITION, "ec2:DescribeSecurityGroups", &error),
+        Err(error) => return ConditionResult::unanswered(CONDITION, "ec2:DescribeSecurityGroups", &error),
     };
     let mut by_id: BTreeMap<String, String> = found.into_iter().map(|group| (group.id, group.name)).collect();
     let count = by_id.len();
@@ -175,7 +173,7 @@ pub fn security_groups(found: Result<Vec<GroupInfo>, AwsError>, status: &mut Ec2
     match status.security_groups.is_empty() {
         true => {
             let message = "no security group matches spec.securityGroupSelectorTerms";
-            Finding::bad(CONDITION, "SecurityGroupsNotFound", message)
+            ConditionResult::bad(CONDITION, "SecurityGroupsNotFound", message)
         }
         false => counted(CONDITION, count, "spec.securityGroupSelectorTerms"),
     }
@@ -194,47 +192,51 @@ fn keep_first<T>(found: &mut Vec<T>, id: impl Fn(&T) -> &String) {
 }
 
 /// The finding of a condition that is True, with a limitation if more was found than a status may hold.
-fn counted(condition: &'static str, count: usize, field: &str) -> Finding {
+fn counted(condition: &'static str, count: usize, field: &str) -> ConditionResult {
     if count <= MATCHES_MAX {
-        return Finding::good(condition);
+        return ConditionResult::good(condition);
     }
     let message = format!(
         "{field} matches more than {MATCHES_MAX}; only the first {MATCHES_MAX} by id are used: select fewer"
     );
-    Finding::limited(condition, "TooManyMatches", message)
+    ConditionResult::limited(condition, "TooManyMatches", message)
 }
 
 /// Images. The known ones remain while AWS does not answer; an alias that does not support this cluster, or an empty result, clears them.
-pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStatus) -> Finding {
+pub fn images(found: Result<Resolved, ImageError>, status: &mut Ec2NodeClassStatus) -> ConditionResult {
     const CONDITION: &str = condition::AMIS_READY;
     match found {
         Ok(resolved) => {
             status.amis = resolved.amis;
             if resolved.of_alias || resolved.missing.is_empty() {
-                return Finding::good(CONDITION);
+                return ConditionResult::good(CONDITION);
             }
-            let message = format!("the other terms are used: there is no {}", some(&resolved.missing));
-            Finding::limited(CONDITION, "TermsWithoutImages", message)
+            let message = format!("the other terms are used: there is no {}", first_names(&resolved.missing));
+            ConditionResult::limited(CONDITION, "TermsWithoutImages", message)
         }
-        Err(ImageError::Unanswered(error)) => Finding::unanswered(CONDITION, "ec2:DescribeImages", &error),
-        Err(ImageError::Parameter(error)) => Finding::unanswered(CONDITION, "ssm:GetParameter", &error),
+        Err(ImageError::Unanswered(error)) => {
+            ConditionResult::unanswered(CONDITION, "ec2:DescribeImages", &error)
+        }
+        Err(ImageError::Parameter(error)) => {
+            ConditionResult::unanswered(CONDITION, "ssm:GetParameter", &error)
+        }
         Err(error @ ImageError::Alias(_)) => {
             status.amis.clear();
-            Finding::bad(CONDITION, "UnsupportedAlias", error.to_string())
+            ConditionResult::bad(CONDITION, "UnsupportedAlias", error.to_string())
         }
         Err(error @ ImageError::NoneFound(_)) => {
             status.amis.clear();
-            Finding::bad(CONDITION, "AMINotFound", error.to_string())
+            ConditionResult::bad(CONDITION, "AMINotFound", error.to_string())
         }
     }
 }
 
 /// Validates a spec without calls, in Karpenter's order; the first error is returned.
 #[must_use]
-pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
+pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> ConditionResult {
     const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
     let block = spec.kubelet.clone().unwrap_or_default();
-    let bad = |reason: &'static str, message: String| Finding::bad(CONDITION, reason, message);
+    let bad = |reason: &'static str, message: String| ConditionResult::bad(CONDITION, reason, message);
     let problems = kubelet::validate(&block);
     if !problems.is_empty() {
         let all: Vec<String> = problems.iter().take(10).map(ToString::to_string).collect();
@@ -259,10 +261,10 @@ pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> Finding {
         return bad("TagValidationFailed", format!("spec.tags has the restricted key {key}: remove it"));
     }
     match userdata::check(spec.family(), spec.user_data.as_deref().unwrap_or_default()) {
-        Ok(dropped) if dropped.is_empty() => Finding::good(CONDITION),
+        Ok(dropped) if dropped.is_empty() => ConditionResult::good(CONDITION),
         Ok(dropped) => {
-            let message = format!("spec.userData: unknown settings are dropped: {}", some(&dropped));
-            Finding::limited(CONDITION, "UserDataSettingsDropped", message)
+            let message = format!("spec.userData: unknown settings are dropped: {}", first_names(&dropped));
+            ConditionResult::limited(CONDITION, "UserDataSettingsDropped", message)
         }
         Err(error @ UserDataError::TooLarge { .. }) => bad("UserDataSizeLimitExceeded", error.to_string()),
         Err(error) => bad("UserDataInvalid", error.to_string()),
@@ -329,7 +331,7 @@ mod tests {
             security_groups(Err(throttled()), &mut status),
             images(Err(ImageError::Unanswered(throttled())), &mut status),
         ];
-        assert!(found.iter().all(|finding| matches!(finding.outcome, Outcome::Unanswered { .. })));
+        assert!(found.iter().all(|finding| matches!(finding.outcome, ConditionOutcome::Unanswered { .. })));
         assert_eq!(status, before);
     }
 
@@ -342,17 +344,17 @@ mod tests {
         };
         let mut status = Ec2NodeClassStatus::default();
         let found = vec![subnet("b", 10), subnet("c", 20), subnet("a", 10), subnet("c", 20)];
-        assert_eq!(subnets(Ok(found), &mut status).outcome, Outcome::True);
+        assert_eq!(subnets(Ok(found), &mut status).outcome, ConditionOutcome::True);
         assert_eq!(
             status.subnets.iter().map(|subnet| subnet.id.as_str()).collect::<Vec<_>>(),
             ["c", "a", "b"]
         );
         let bad = subnets(Ok(Vec::new()), &mut status);
-        assert!(matches!(bad.outcome, Outcome::False { reason: "SubnetsNotFound", .. }));
+        assert!(matches!(bad.outcome, ConditionOutcome::False { reason: "SubnetsNotFound", .. }));
         let bad = security_groups(Ok(Vec::new()), &mut status);
-        assert!(matches!(bad.outcome, Outcome::False { reason: "SecurityGroupsNotFound", .. }));
+        assert!(matches!(bad.outcome, ConditionOutcome::False { reason: "SecurityGroupsNotFound", .. }));
         let bad = images(Err(ImageError::NoneFound(Vec::new())), &mut status);
-        assert!(matches!(bad.outcome, Outcome::False { reason: "AMINotFound", .. }));
+        assert!(matches!(bad.outcome, ConditionOutcome::False { reason: "AMINotFound", .. }));
     }
 
     #[test]
@@ -395,7 +397,7 @@ mod tests {
         let spec: Ec2NodeClassSpec = serde_json::from_value(spec).unwrap();
         let settings = Settings { node_class_cel: true, ..Settings::new("c", "r") };
         let found = match validate(&spec, &settings).outcome {
-            Outcome::False { reason, .. } | Outcome::Limited { reason, .. } => Some(reason),
+            ConditionOutcome::False { reason, .. } | ConditionOutcome::Limited { reason, .. } => Some(reason),
             _ => None,
         };
         assert_eq!(found, expected);
@@ -406,6 +408,9 @@ mod tests {
         let spec: Ec2NodeClassSpec =
             serde_json::from_value(json!({"kubelet": {"maxPods": "vcpus"}})).unwrap();
         let found = validate(&spec, &Settings::new("c", "r"));
-        assert!(matches!(found.outcome, Outcome::False { reason: "KubeletExpressionsDisabled", .. }));
+        assert!(matches!(
+            found.outcome,
+            ConditionOutcome::False { reason: "KubeletExpressionsDisabled", .. }
+        ));
     }
 }

@@ -28,15 +28,15 @@ const FIGURES_MAX: usize = 64;
 const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
 
 /// A resource and its prediction; zero for CPU and memory, on which the EC2NodeClass has no influence.
-type Figure = (ResourceName, i64);
+type PredictedFigure = (ResourceName, i64);
 
-fn figure(name: ResourceName, predicted: i64) -> Figure {
+fn figure(name: ResourceName, predicted: i64) -> PredictedFigure {
     let of_instance_type = matches!(name, ResourceName::Cpu | ResourceName::Memory);
     (name, if of_instance_type { 0 } else { predicted })
 }
 
 /// Whether a figure of this prediction is observed.
-fn is_observed((name, predicted): &Figure) -> bool {
+fn is_observed((name, predicted): &PredictedFigure) -> bool {
     match name {
         ResourceName::Cpu | ResourceName::Memory => true,
         other => *predicted > 0 || TABLED.contains(&other.as_str()),
@@ -45,14 +45,14 @@ fn is_observed((name, predicted): &Figure) -> bool {
 
 /// A node that reports its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node<'a> {
+pub struct ObservedNode<'a> {
     /// Its name.
     pub name: &'a str,
     /// When its NodeClaim was created.
     pub born: Timestamp,
 }
 
-impl Node<'static> {
+impl ObservedNode<'static> {
     /// Stands for nodes that an earlier process observed: older than any.
     const BEFORE: Self = Self { name: "", born: Timestamp::MIN };
 }
@@ -67,11 +67,11 @@ struct Reports {
 
 impl Reports {
     /// Whether the report is new, and the node is not one that younger ones have displaced.
-    fn is_news(&self, node: Node<'_>, told: i64) -> bool {
+    fn is_new(&self, node: ObservedNode<'_>, reported: i64) -> bool {
         let key = |(born, name): &(Timestamp, String)| (*born, name.as_str()).cmp(&(node.born, node.name));
         let displaced = self.last.len() >= WITNESSES
             && self.last.first_key_value().is_some_and(|(oldest, _)| key(oldest).is_gt());
-        let known = self.last.iter().any(|(one, before)| key(one).is_eq() && *before == told);
+        let known = self.last.iter().any(|(one, before)| key(one).is_eq() && *before == reported);
         !displaced && !known
     }
 
@@ -82,28 +82,34 @@ impl Reports {
 
 /// The reports of nodes of one instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Pair {
-    figures: BTreeMap<Figure, Reports>,
+struct ImageFigures {
+    figures: BTreeMap<PredictedFigure, Reports>,
     /// When the pair was last confirmed, in the order of observations.
     confirmed: u64,
 }
 
-impl Pair {
+impl ImageFigures {
     fn least(&self, name: &ResourceName, predicted: i64) -> Option<i64> {
         self.figures.get(&figure(name.clone(), predicted))?.least()
     }
 
     /// Adds a node's report of a figure. Returns whether the minimum has changed.
-    fn take(&mut self, figure: Figure, node: Node<'_>, told: i64, confirmed: u64) -> bool {
+    fn take(
+        &mut self,
+        figure: PredictedFigure,
+        node: ObservedNode<'_>,
+        reported: i64,
+        confirmed: u64,
+    ) -> bool {
         let reports = self.figures.entry(figure).or_default();
         (reports.confirmed, self.confirmed) = (confirmed, confirmed);
-        if !reports.is_news(node, told) {
+        if !reports.is_new(node, reported) {
             return false;
         }
         let before = reports.least();
         // The figure of an earlier process is replaced by the first live node.
         reports.last.retain(|(_, known), _| known != node.name && !known.is_empty());
-        reports.last.insert((node.born, node.name.to_owned()), told);
+        reports.last.insert((node.born, node.name.to_owned()), reported);
         if reports.last.len() > WITNESSES {
             reports.last.pop_first();
         }
@@ -119,7 +125,7 @@ impl Pair {
 /// Observed capacity by instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    pairs: BTreeMap<(String, String), Pair>,
+    pairs: BTreeMap<(String, String), ImageFigures>,
     observations: u64,
     version: u64,
 }
@@ -131,33 +137,40 @@ impl Observed {
         &mut self,
         instance_type: &str,
         image: &str,
-        node: Node<'_>,
+        node: ObservedNode<'_>,
         reported: &Resources,
         predicted: Option<&Resources>,
     ) -> bool {
         if reported.memory() <= 0 || reported.cpu() <= 0 {
             return false;
         }
-        let mut told: Vec<(Figure, i64)> = Vec::new();
+        let mut figures: Vec<(PredictedFigure, i64)> = Vec::new();
         for (name, amount) in reported.iter() {
             let figure = match (&name, predicted) {
                 (ResourceName::Cpu | ResourceName::Memory, _) => figure(name, 0),
                 (_, Some(predicted)) => (name.clone(), predicted.get(&name)),
                 (_, None) => continue,
             };
-            told.push((figure, amount));
+            figures.push((figure, amount));
         }
-        self.take(instance_type, image, node, told)
+        self.take(instance_type, image, node, figures)
     }
 
-    fn take(&mut self, instance_type: &str, image: &str, node: Node<'_>, told: Vec<(Figure, i64)>) -> bool {
-        if image.is_empty() || told.is_empty() {
+    fn take(
+        &mut self,
+        instance_type: &str,
+        image: &str,
+        node: ObservedNode<'_>,
+        reported: Vec<(PredictedFigure, i64)>,
+    ) -> bool {
+        if image.is_empty() || reported.is_empty() {
             return false;
         }
         self.observations += 1;
         let pair = self.pairs.entry((instance_type.to_owned(), image.to_owned())).or_default();
         let mut changed = false;
-        for (figure, amount) in told.into_iter().filter(|(figure, amount)| is_observed(figure) && *amount > 0)
+        for (figure, amount) in
+            reported.into_iter().filter(|(figure, amount)| is_observed(figure) && *amount > 0)
         {
             changed |= pair.take(figure, node, amount, self.observations);
         }
@@ -171,7 +184,7 @@ impl Observed {
         changed
     }
 
-    fn pair(&self, instance_type: &str, image: &str) -> Option<&Pair> {
+    fn pair(&self, instance_type: &str, image: &str) -> Option<&ImageFigures> {
         self.pairs.get(&(instance_type.to_owned(), image.to_owned()))
     }
 
@@ -227,8 +240,10 @@ impl Observed {
             let mut line = format!("{instance_type} {image} {cpu} {memory}");
             for ((name, predicted), reports) in &pair.figures {
                 let of_instance_type = matches!(name, ResourceName::Cpu | ResourceName::Memory);
-                if let Some(told) = reports.least().filter(|told| !of_instance_type && told != predicted) {
-                    line.push_str(&format!(" {name}:{predicted}={told}"));
+                if let Some(reported) =
+                    reports.least().filter(|reported| !of_instance_type && reported != predicted)
+                {
+                    line.push_str(&format!(" {name}:{predicted}={reported}"));
                 }
             }
             line.push('\n');
@@ -248,22 +263,22 @@ impl Observed {
             let of = |name: ResourceName, word: Option<&str>| Some(((name, 0), word?.parse::<i64>().ok()?));
             let (cpu, memory) = (of(ResourceName::Cpu, words.next()), of(ResourceName::Memory, words.next()));
             let (Some(cpu), Some(memory)) = (cpu, memory) else { continue };
-            let mut told = vec![cpu, memory];
-            told.extend(words.take(FIGURES_MAX).filter_map(restored));
+            let mut reported = vec![cpu, memory];
+            reported.extend(words.take(FIGURES_MAX).filter_map(restored));
             let pair = self.pair(instance_type, image);
-            told.retain(|(figure, _)| pair.is_none_or(|pair| !pair.figures.contains_key(figure)));
-            self.take(instance_type, image, Node::BEFORE, told);
+            reported.retain(|(figure, _)| pair.is_none_or(|pair| !pair.figures.contains_key(figure)));
+            self.take(instance_type, image, ObservedNode::BEFORE, reported);
         }
     }
 }
 
 /// Parses a figure of the text.
-fn restored(word: &str) -> Option<(Figure, i64)> {
-    let (known, told) = word.rsplit_once('=')?;
+fn restored(word: &str) -> Option<(PredictedFigure, i64)> {
+    let (known, reported) = word.rsplit_once('=')?;
     let (name, predicted) = known.rsplit_once(':')?;
     let name = ResourceName::from(name);
     (!matches!(name, ResourceName::Cpu | ResourceName::Memory)).then_some(())?;
-    Some(((name, predicted.parse().ok()?), told.parse().ok()?))
+    Some(((name, predicted.parse().ok()?), reported.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -273,8 +288,8 @@ mod tests {
 
     const GI: i64 = 1 << 30;
 
-    fn at(second: i64, name: &str) -> Node<'_> {
-        Node { name, born: Timestamp::from_second(second).unwrap() }
+    fn at(second: i64, name: &str) -> ObservedNode<'_> {
+        ObservedNode { name, born: Timestamp::from_second(second).unwrap() }
     }
 
     #[test]
@@ -311,8 +326,8 @@ mod tests {
             // Each has more memory than all older ones.
             let second = i64::try_from(node).unwrap();
             let memory = (10 + second) * GI;
-            let told = Resources::of(2000, memory);
-            observed.observe("m5.large", "ami-1", at(second, &names[node]), &told, None)
+            let reported = Resources::of(2000, memory);
+            observed.observe("m5.large", "ami-1", at(second, &names[node]), &reported, None)
         };
         for node in 0..20 {
             look(&mut observed, node);
@@ -429,8 +444,9 @@ mod tests {
             predicted,
             "no plugin, no observation"
         );
-        let told = plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
-        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
+        let reported =
+            plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&predicted));
         let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
         assert_eq!(observed.corrected("p5.48xlarge", "ami-1", &predicted), expected);
         // Nodes of an EC2NodeClass with EFA do not add EFA to one without.
@@ -446,8 +462,8 @@ mod tests {
     fn figures_survive_a_restart() {
         let mut observed = Observed::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8);
-        let told = large(19 * GI, 29).with("nvidia.com/gpu", 16);
-        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &told, Some(&predicted));
+        let reported = large(19 * GI, 29).with("nvidia.com/gpu", 16);
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&predicted));
         let text = observed.to_text();
         assert_eq!(
             text,
@@ -460,7 +476,7 @@ mod tests {
         );
         let mut again = Observed::default();
         again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 foo:0=5 pods:29=-2 =\n"));
-        assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), told);
+        assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), reported);
         assert_eq!(again.to_text(), text, "invalid text is ignored");
         assert!(
             again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&predicted)),

@@ -24,8 +24,8 @@ pub struct Changed {
 
 impl Shifts {
     /// Replaces the shifts by those that AWS reports now: an unreported one has ended, whatever its expiry was.
-    pub fn refresh(&mut self, told: &[ZonalShift], now: Timestamp) -> Changed {
-        let active = told.iter().filter(|shift| shift.status == "APPLIED" && !shift.zone_id.is_empty());
+    pub fn refresh(&mut self, reported: &[ZonalShift], now: Timestamp) -> Changed {
+        let active = reported.iter().filter(|shift| shift.status == "APPLIED" && !shift.zone_id.is_empty());
         let mut away: BTreeMap<String, Timestamp> = BTreeMap::new();
         for shift in active {
             if let Some(expires) = shift.expires.filter(|expires| *expires > now) {
@@ -86,12 +86,12 @@ mod tests {
         let mut shifts = Shifts::default();
         let (a, b) = (shift("az1", "APPLIED", 10), shift("az2", "APPLIED", 20));
         let pending = [shift("az3", "NOT_APPLIED", 5), shift("az4", "APPLIED", 0), shift("", "APPLIED", 5)];
-        let told: Vec<ZonalShift> = [a, b.clone()].into_iter().chain(pending).collect();
-        let changed = shifts.refresh(&told, now);
+        let reported: Vec<ZonalShift> = [a, b.clone()].into_iter().chain(pending).collect();
+        let changed = shifts.refresh(&reported, now);
         assert_eq!(changed.begun, ["az1", "az2"]);
         assert!(shifts.is_away("az1") && !shifts.is_away("az3") && !shifts.is_away("az4"));
         let version = shifts.version();
-        assert_eq!(shifts.refresh(&told, now), Changed::default());
+        assert_eq!(shifts.refresh(&reported, now), Changed::default());
         assert_eq!(shifts.version(), version);
         assert_eq!(shifts.refresh(&[b], now).cleared, ["az1"]);
         assert_eq!(shifts.sweep(now + SignedDuration::from_mins(19)), Changed::default());

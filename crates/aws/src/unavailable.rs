@@ -11,7 +11,7 @@ const ENTRIES_MAX: u64 = 100_000;
 
 /// What can be unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scarce {
+pub enum Shortage {
     /// An offering, optionally within a placement group or one of its partitions only.
     Offering {
         /// The instance type.
@@ -38,7 +38,7 @@ pub enum Scarce {
 
 /// The offering to check.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct OfferingQuery<'a> {
     /// The instance type.
     pub instance_type: &'a str,
     /// The zone.
@@ -54,13 +54,13 @@ pub struct Asked<'a> {
 /// Recent failures.
 #[derive(Debug, Default)]
 pub struct Unavailable {
-    entries: Cache<Scarce, (), ENTRIES_MAX>,
+    entries: Cache<Shortage, (), ENTRIES_MAX>,
     version: u64,
 }
 
 impl Unavailable {
     /// Records a failure.
-    pub fn mark(&mut self, what: Scarce, now: Timestamp) {
+    pub fn mark(&mut self, what: Shortage, now: Timestamp) {
         let new = self.entries.insert(what, (), now, UNAVAILABLE_FOR);
         self.version += u64::from(new);
     }
@@ -78,8 +78,8 @@ impl Unavailable {
 
     /// Whether an offering is unavailable.
     #[must_use]
-    pub fn covers(&self, asked: &Asked<'_>) -> bool {
-        let offering = |group: Option<(String, Option<String>)>| Scarce::Offering {
+    pub fn covers(&self, asked: &OfferingQuery<'_>) -> bool {
+        let offering = |group: Option<(String, Option<String>)>| Shortage::Offering {
             instance_type: asked.instance_type.to_owned(),
             zone: asked.zone.to_owned(),
             capacity_type: asked.capacity_type.to_owned(),
@@ -88,19 +88,19 @@ impl Unavailable {
         if self.entries.is_empty() {
             return false;
         }
-        let has = |what: Scarce| self.entries.peek(&what).is_some();
+        let has = |what: Shortage| self.entries.peek(&what).is_some();
         let in_group = asked.group.is_some_and(|(id, partition)| {
             let whole = offering(Some((id.to_owned(), None)));
             let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));
-            let full = Scarce::Group { id: id.to_owned(), zone: asked.zone.to_owned() };
+            let full = Shortage::Group { id: id.to_owned(), zone: asked.zone.to_owned() };
             has(whole) || part.is_some_and(has) || has(full)
         });
         let dry_subnets = !asked.subnets.is_empty()
-            && asked.subnets.iter().all(|subnet| has(Scarce::Subnet((*subnet).to_owned())));
+            && asked.subnets.iter().all(|subnet| has(Shortage::Subnet((*subnet).to_owned())));
         has(offering(None))
             || in_group
             || dry_subnets
-            || has(Scarce::CapacityType(asked.capacity_type.to_owned()))
+            || has(Shortage::CapacityType(asked.capacity_type.to_owned()))
     }
 }
 
@@ -113,20 +113,20 @@ mod tests {
         zone: &'a str,
         subnets: &'a [&'a str],
         group: Option<(&'a str, Option<&'a str>)>,
-    ) -> Asked<'a> {
-        Asked { instance_type: "m5.large", zone, capacity_type: "spot", subnets, group }
+    ) -> OfferingQuery<'a> {
+        OfferingQuery { instance_type: "m5.large", zone, capacity_type: "spot", subnets, group }
     }
 
-    fn offering(group: Option<(&str, Option<&str>)>) -> Scarce {
+    fn offering(group: Option<(&str, Option<&str>)>) -> Shortage {
         let group = group.map(|(id, partition)| (id.to_owned(), partition.map(str::to_owned)));
         let [instance_type, zone, capacity_type] = ["m5.large", "a", "spot"].map(str::to_owned);
-        Scarce::Offering { instance_type, zone, capacity_type, group }
+        Shortage::Offering { instance_type, zone, capacity_type, group }
     }
 
     #[test]
     fn a_failure_has_a_scope() {
         let now = Timestamp::UNIX_EPOCH;
-        let of = |what: Scarce| {
+        let of = |what: Shortage| {
             let mut memory = Unavailable::default();
             memory.mark(what, now);
             memory
@@ -143,13 +143,15 @@ mod tests {
         let partition = of(offering(Some(("pg", Some("1")))));
         assert!(partition.covers(&asked("a", &[], Some(("pg", Some("1"))))));
         assert!(!partition.covers(&asked("a", &[], Some(("pg", Some("2"))))));
-        assert!(of(Scarce::CapacityType("spot".to_owned())).covers(&asked("b", &[], None)));
-        let full = of(Scarce::Group { id: "pg".to_owned(), zone: "a".to_owned() });
+        assert!(of(Shortage::CapacityType("spot".to_owned())).covers(&asked("b", &[], None)));
+        let full = of(Shortage::Group { id: "pg".to_owned(), zone: "a".to_owned() });
         assert!(full.covers(&asked("a", &[], Some(("pg", None)))));
-        assert!(full.covers(&Asked { instance_type: "c5.large", ..asked("a", &[], Some(("pg", None))) }));
+        assert!(
+            full.covers(&OfferingQuery { instance_type: "c5.large", ..asked("a", &[], Some(("pg", None))) })
+        );
         assert!(!full.covers(&asked("b", &[], Some(("pg", None)))) && !full.covers(&asked("a", &[], None)));
         assert!(!full.covers(&asked("a", &[], Some(("other", None)))));
-        let subnet = of(Scarce::Subnet("subnet-1".to_owned()));
+        let subnet = of(Shortage::Subnet("subnet-1".to_owned()));
         assert!(subnet.covers(&asked("b", &["subnet-1"], None)));
         assert!(
             !subnet.covers(&asked("b", &["subnet-1", "subnet-2"], None))

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use crate::cluster::{ClusterState, Part};
 use crate::object;
 use crate::registry::Resource;
 use crate::status::ApiError;
-use crate::world::{Part, World};
 
 mod misc;
 mod node;
@@ -14,7 +14,7 @@ mod workload;
 
 pub(crate) use pod::effective_phase_ready;
 
-/// Whether the objects count generations.
+/// Whether objects of the resource have generations.
 pub(crate) fn has_generation(resource: &Resource) -> bool {
     const COUNTED: &[&str] = &[
         "ControllerRevision",
@@ -66,7 +66,7 @@ pub(crate) fn default(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// Resets what a client may not set at creation.
+/// Resets fields that a client may not set at creation.
 pub(crate) fn prepare_create(resource: &Resource, value: &mut Value) {
     let info = &resource.info;
     if info.has("status") && !resource.is("", "Node") && !crate::crds::is_definition(resource) {
@@ -89,10 +89,14 @@ pub(crate) fn prepare_create(resource: &Resource, value: &mut Value) {
 /// The admission plugins at creation.
 ///
 /// # Errors
-/// 403 as the plugin words it.
-pub(crate) fn admit_create(world: &World, resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
+/// 403 with the plugin's message.
+pub(crate) fn admit_create(
+    cluster: &ClusterState,
+    resource: &Resource,
+    value: &mut Value,
+) -> Result<(), ApiError> {
     match (resource.info.group.as_str(), resource.info.kind.as_str()) {
-        ("", "Pod") => pod::admit(world, value),
+        ("", "Pod") => pod::admit(cluster, value),
         ("", "Node") => {
             node::admit(value);
             Ok(())
@@ -106,7 +110,7 @@ pub(crate) fn admit_create(world: &World, resource: &Resource, value: &mut Value
 /// # Errors
 /// 403 as the plugin words it.
 pub(crate) fn admit_update(
-    _world: &World,
+    _world: &ClusterState,
     resource: &Resource,
     old: &Value,
     new: &mut Value,

@@ -1,4 +1,4 @@
-//! Bodies of answers: at once, or a stream of watch events.
+//! Bodies of answers: complete, or a stream of watch events.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,12 +19,12 @@ enum Kind {
 }
 
 impl ReplyBody {
-    /// A body that is there at once.
+    /// A complete body.
     pub(crate) fn once(bytes: impl Into<Bytes>) -> Self {
         Self(Kind::Once(Some(bytes.into())))
     }
 
-    /// A body that arrives in pieces.
+    /// A streamed body.
     pub(crate) fn stream(stream: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> Self {
         Self(Kind::Stream(Box::pin(stream)))
     }

@@ -1,15 +1,15 @@
-//! What every cluster holds from its first second.
+//! The initial objects of every cluster.
 
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Place, Target, Write};
 use crate::object;
 use crate::seeded::Seeded;
 use crate::store::Key;
-use crate::world::{Place, Target, World, Write};
 
-/// Namespaces that a cluster is born with.
+/// The initial namespaces.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
-/// Priority classes that a cluster is born with.
+/// The initial priority classes.
 const CLASSES: &[(&str, i64, &str)] = &[
     (
         "system-cluster-critical",
@@ -23,31 +23,30 @@ const CLASSES: &[(&str, i64, &str)] = &[
     ),
 ];
 
-/// Creates the system namespaces, with UIDs that depend on the seed and the name alone, and the system
-/// priority classes.
-pub(crate) fn fill(world: &mut World) {
+/// Creates the system namespaces, with UIDs from the seed and the name, and the system priority classes.
+pub(crate) fn fill(cluster: &mut ClusterState) {
     for name in NAMESPACES {
-        create(world, "namespaces.", json!({ "metadata": { "name": name } }));
+        create(cluster, "namespaces.", json!({ "metadata": { "name": name } }));
     }
     for (name, value, description) in CLASSES {
         let class = json!({ "metadata": { "name": name }, "value": value, "description": description });
-        create(world, "priorityclasses.scheduling.k8s.io", class);
+        create(cluster, "priorityclasses.scheduling.k8s.io", class);
     }
-    world.settle();
+    cluster.run_chores();
 }
 
-fn create(world: &mut World, storage: &str, value: Value) {
-    let Some(resource) = world.registry.of_storage(storage) else { return };
+fn create(cluster: &mut ClusterState, storage: &str, value: Value) {
+    let Some(resource) = cluster.registry.of_storage(storage) else { return };
     let target = Target { resource, namespace: String::new(), name: String::new() };
     let name = object::name(&value).to_owned();
-    if world.create(&target, value, &Write::internal("kube-apiserver")).is_err() {
+    if cluster.create(&target, value, &Write::internal("kube-apiserver")).is_err() {
         tracing::error!(name, "the server could not create its own object");
         return;
     }
     let place = Place { storage: storage.into(), key: Key::new("", &name) };
-    if let Some(stored) = world.get(&place) {
+    if let Some(stored) = cluster.get(&place) {
         let mut stable = Value::clone(stored);
-        object::put(&mut stable, &["metadata", "uid"], Seeded::named(world.config.seed, &name).uid());
-        world.put(&place, stable);
+        object::put(&mut stable, &["metadata", "uid"], Seeded::named(cluster.config.seed, &name).uid());
+        cluster.put(&place, stable);
     }
 }

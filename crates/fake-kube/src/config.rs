@@ -1,11 +1,11 @@
-//! How a server is set up: clock, seed, bounds, faults and audit.
+//! Configuration of a server: clock, seed, bounds, faults and audit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::faults::{Faults, Request};
 
-/// Where the server's time comes from.
+/// The server's clock.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// Called after every request with its HTTP status code.
@@ -14,25 +14,25 @@ pub type Audit = Arc<dyn Fn(&Request, u16) + Send + Sync>;
 /// Configuration of a [`crate::Server`].
 #[derive(Clone)]
 pub struct Config {
-    /// The clock that timestamps and table ages are read from.
+    /// The clock for timestamps and ages in tables.
     pub now: Clock,
     /// Seed of UIDs and generated names.
     pub seed: u64,
     /// Version that `/version` reports.
     pub version: String,
-    /// Changes that each resource remembers; an older resourceVersion is answered with 410.
+    /// The number of stored changes per resource; a request for an older resourceVersion fails with 410.
     pub history: usize,
-    /// Time between two bookmarks of a quiet watch, in the time of tokio.
+    /// Time between two bookmarks of an idle watch, in tokio's time.
     pub bookmark_interval: Duration,
-    /// Length of a watch that asks for no timeout, in the time of tokio.
+    /// Duration of a watch without a timeout, in tokio's time.
     pub watch_timeout: Duration,
     /// Record field managers of plain updates too, not only of server-side apply.
     pub track_updates: bool,
-    /// Bearer token that requests over a port must carry.
+    /// Bearer token for requests over a port.
     pub token: Option<String>,
-    /// Decides about faults per request.
+    /// Decides about faults of requests.
     pub faults: Option<Arc<dyn Faults>>,
-    /// Sees every request with its answer's code.
+    /// Receives every request with the status of its answer.
     pub audit: Option<Audit>,
 }
 

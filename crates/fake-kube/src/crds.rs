@@ -2,28 +2,28 @@
 
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Place};
 use crate::object;
 use crate::propagation::Propagation;
 use crate::registry::{Resource, custom_resources};
 use crate::status::{ApiError, Cause};
 use crate::store::Key;
-use crate::world::{Place, World};
 
-/// Store of the definitions.
+/// The store of definitions.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Finalizer that holds a definition until its instances are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Whether a resource is the one of definitions.
+/// Whether a resource is that of definitions.
 pub(crate) fn is_definition(resource: &Resource) -> bool {
     &*resource.storage == STORAGE
 }
 
-/// Checks a definition and sets its status as the API extensions server does.
+/// Validates a definition and sets its status, as the API extensions server does.
 ///
 /// # Errors
-/// 422 naming the field.
-pub(crate) fn accept(world: &World, value: &mut Value) -> Result<(), ApiError> {
+/// 422 with the field.
+pub(crate) fn accept(cluster: &ClusterState, value: &mut Value) -> Result<(), ApiError> {
     default_names(value);
     let causes = check(value);
     if !causes.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn accept(world: &World, value: &mut Value) -> Result<(), ApiError> {
     );
     object::put(value, &["status", "storedVersions"], stored);
     if object::list(value, &["status", "conditions"]).is_empty() {
-        let now = world.now();
+        let now = cluster.now();
         let condition = |kind: &str, reason: &str, message: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message });
         let conditions = json!([
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -105,13 +105,13 @@ fn check(value: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Serves what a definition says, and opens its store.
-pub(crate) fn register(world: &mut World, definition: &Value) {
-    if let Err(error) = world.registry.register(definition) {
+/// Registers the resources of a definition, and creates its store.
+pub(crate) fn register(cluster: &mut ClusterState, definition: &Value) {
+    if let Err(error) = cluster.registry.register(definition) {
         tracing::warn!(name = object::name(definition), %error, "definition is not served");
     }
     let storage = storage_of(definition);
-    world.open(&storage.as_str().into());
+    cluster.open(&storage.as_str().into());
 }
 
 fn storage_of(definition: &Value) -> String {
@@ -120,24 +120,24 @@ fn storage_of(definition: &Value) -> String {
 }
 
 /// Deletes the instances of a definition.
-pub(crate) fn delete_instances(world: &mut World, definition: &Value) {
+pub(crate) fn delete_instances(cluster: &mut ClusterState, definition: &Value) {
     let storage = storage_of(definition);
-    let places: Vec<Place> = world
+    let places: Vec<Place> = cluster
         .store(&storage)
         .into_iter()
         .flat_map(|store| store.scan(""))
         .map(|(key, _)| Place { storage: storage.as_str().into(), key: key.clone() })
         .collect();
     for place in places {
-        world.delete_place(&place, Propagation::Background);
+        cluster.delete_place(&place, Propagation::Background);
     }
 }
 
-/// Lets a definition go whose deletion has begun and whose instances are gone.
-pub(crate) fn finish(world: &mut World, name: &str) {
+/// Removes a terminating definition whose instances are gone.
+pub(crate) fn finish(cluster: &mut ClusterState, name: &str) {
     let place = Place { storage: STORAGE.into(), key: Key::new("", name) };
-    let Some(definition) = world.get(&place).filter(|value| object::deleting(value)) else { return };
-    if world.store(&storage_of(definition)).is_none_or(|store| store.len() == 0) {
-        world.drop_finalizer(&place, CLEANUP);
+    let Some(definition) = cluster.get(&place).filter(|value| object::deleting(value)) else { return };
+    if cluster.store(&storage_of(definition)).is_none_or(|store| store.len() == 0) {
+        cluster.drop_finalizer(&place, CLEANUP);
     }
 }

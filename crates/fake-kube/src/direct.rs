@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cluster::{ClusterState, Target, Write};
 use crate::object;
 use crate::server::Server;
 use crate::status::ApiError;
 use crate::verbs::delete::DeleteOptions;
-use crate::world::{Target, World, Write};
 
 impl Server {
-    /// The object of a kind, if there is one; `namespace` is empty for cluster-scoped kinds.
+    /// Returns an object; `namespace` is empty for cluster-scoped kinds.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -20,38 +20,37 @@ impl Server {
     /// assert!(server.get("v1", "Namespace", "", "kube-system").is_some());
     /// ```
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let world = self.lock();
-        let resource = world.registry.find_kind(api_version, kind)?;
+        let cluster = self.lock();
+        let resource = cluster.registry.find_kind(api_version, kind)?;
         let target = Target { resource, namespace: namespace.to_owned(), name: name.to_owned() };
-        let found = world.get(&target.place())?;
+        let found = cluster.get(&target.place())?;
         Some(crate::events::present(&target.resource, found))
     }
 
-    /// All objects of a kind in a namespace, or in all when it is empty; in order of namespace and name.
+    /// All objects of a kind in a namespace, or in all if it is empty; ordered by namespace and name.
     pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Arc<Value>> {
-        let world = self.lock();
-        let Some(resource) = world.registry.find_kind(api_version, kind) else { return Vec::new() };
-        world
+        let cluster = self.lock();
+        let Some(resource) = cluster.registry.find_kind(api_version, kind) else { return Vec::new() };
+        cluster
             .scan(&resource.storage, namespace)
             .map(|value| crate::events::present(&resource, value))
             .collect()
     }
 
-    /// Creates an object, or replaces everything of it that the given one names, status included (a merge:
-    /// lists are replaced). Admission, defaults and validation apply. An object whose last finalizer goes is returned as it
-    /// was at its end.
+    /// Creates an object, or merges all given fields into it, including the status (lists are replaced). Admission, defaults and
+    /// validation apply. An object whose last finalizer is removed is returned in its last version.
     ///
     /// # Errors
-    /// As for the requests that this stands for; 404 for a kind that is not served.
+    /// As for the corresponding requests; 404 for a kind that is not served.
     pub fn apply(&self, value: Value) -> Result<Arc<Value>, ApiError> {
-        let mut world = self.lock();
-        let target = target(&world, &value)?;
+        let mut cluster = self.lock();
+        let target = target(&cluster, &value)?;
         let write = Write::internal("direct");
-        let old = match world.get(&target.place()) {
+        let old = match cluster.get(&target.place()) {
             Some(old) => Some(old.clone()),
             None => {
-                let created = world.create(&target, value.clone(), &write)?;
-                // The status that creation drops is written as its own controller would write it.
+                let created = cluster.create(&target, value.clone(), &write)?;
+                // The status, which creation drops, is written as its controller would.
                 value.get("status").is_some().then_some(created)
             }
         };
@@ -59,22 +58,22 @@ impl Server {
         if let Some(old) = old {
             let shown = crate::events::present(&target.resource, &old);
             let merged = crate::patch::merge::apply(&shown, &value)?;
-            last = Some(world.save(&target, &old, merged, &write)?);
+            last = Some(cluster.save(&target, &old, merged, &write)?);
         }
-        world.settle();
-        world.find(&target).or_else(|error| last.ok_or(error))
+        cluster.run_chores();
+        cluster.find(&target).or_else(|error| last.ok_or(error))
     }
 
-    /// Deletes an object as a request without options does; absence is fine.
+    /// Deletes an object, as a request without options; a missing object is no error.
     ///
     /// # Errors
     /// As for the request.
     pub fn delete(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let mut world = self.lock();
-        let resource = world.registry.find_kind(api_version, kind).ok_or_else(ApiError::no_such_route)?;
+        let mut cluster = self.lock();
+        let resource = cluster.registry.find_kind(api_version, kind).ok_or_else(ApiError::no_such_route)?;
         let target = Target { resource, namespace: namespace.to_owned(), name: name.to_owned() };
-        let outcome = world.delete(&target, &DeleteOptions::default());
-        world.settle();
+        let outcome = cluster.delete(&target, &DeleteOptions::default());
+        cluster.run_chores();
         match outcome {
             Err(error) if error.code != 404 => Err(error),
             _ => Ok(()),
@@ -82,9 +81,9 @@ impl Server {
     }
 }
 
-fn target(world: &World, value: &Value) -> Result<Target, ApiError> {
+fn target(cluster: &ClusterState, value: &Value) -> Result<Target, ApiError> {
     let (version, kind) = (object::text(value, &["apiVersion"]), object::text(value, &["kind"]));
-    let resource = world.registry.find_kind(version, kind).ok_or_else(|| {
+    let resource = cluster.registry.find_kind(version, kind).ok_or_else(|| {
         let mut error = ApiError::no_such_route();
         error.message = format!("no resource serves {version} {kind}");
         error

@@ -1,10 +1,11 @@
-//! From a resource request to the verb that serves it.
+//! Dispatches a resource request to its verb.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Target};
 use crate::faults::Fault;
 use crate::request::ResourceRequest;
 use crate::server::Server;
@@ -14,9 +15,8 @@ use crate::verbs::delete::{DeleteOptions, Deleted};
 use crate::verbs::list;
 use crate::view_of;
 use crate::watch::Watch;
-use crate::world::{Target, World};
 
-/// An answer before it becomes HTTP.
+/// An answer before its conversion to HTTP.
 pub(crate) enum Reply {
     /// JSON with a status code.
     Json(u16, Bytes),
@@ -35,7 +35,7 @@ impl Reply {
     }
 }
 
-/// What a verb has produced, still in stored form.
+/// The result of a verb, in stored form.
 enum Outcome {
     Object(u16, Arc<Value>),
     Raw(u16, Value),
@@ -43,16 +43,16 @@ enum Outcome {
     Watch(Box<Watch>),
 }
 
-/// Serves a request; chores that it leaves are done before the answer.
+/// Serves a request; its chores are completed before the answer.
 ///
 /// # Errors
-/// Any of the API server's.
+/// Any error of the API server.
 pub(crate) fn serve(server: &Server, request: &ResourceRequest, fault: &Fault) -> Result<Reply, ApiError> {
-    let mut world = server.lock();
-    let target = find(&world, request)?;
-    let outcome = run(server, &mut world, &target, request, fault);
-    world.settle();
-    drop(world);
+    let mut cluster = server.lock();
+    let target = find(&cluster, request)?;
+    let outcome = run(server, &mut cluster, &target, request, fault);
+    cluster.run_chores();
+    drop(cluster);
     let resource = &target.resource;
     Ok(match outcome? {
         Outcome::Object(code, value) => {
@@ -65,10 +65,12 @@ pub(crate) fn serve(server: &Server, request: &ResourceRequest, fault: &Fault) -
     })
 }
 
-fn find(world: &World, request: &ResourceRequest) -> Result<Target, ApiError> {
+fn find(cluster: &ClusterState, request: &ResourceRequest) -> Result<Target, ApiError> {
     let path = &request.path;
-    let resource =
-        world.registry.find(&path.group, &path.version, &path.plural).ok_or_else(ApiError::no_such_route)?;
+    let resource = cluster
+        .registry
+        .find(&path.group, &path.version, &path.plural)
+        .ok_or_else(ApiError::no_such_route)?;
     let scoped = !path.namespace.is_empty();
     let single = !path.name.is_empty() || request.verb == "create";
     // Lists and watches of namespaced resources may span all namespaces, and reviews need none.
@@ -88,66 +90,72 @@ fn find(world: &World, request: &ResourceRequest) -> Result<Target, ApiError> {
 
 fn run(
     server: &Server,
-    world: &mut World,
+    cluster: &mut ClusterState,
     target: &Target,
     request: &ResourceRequest,
     fault: &Fault,
 ) -> Result<Outcome, ApiError> {
     let query = &request.query;
     if !matches!(request.path.subresource.as_str(), "" | "status" | "finalize") {
-        return subresource(world, target, request);
+        return subresource(cluster, target, request);
     }
     match request.verb {
-        "get" => get(world, target, fault.stale).map(|value| Outcome::Object(200, value)),
-        "list" => world.list(target, query, fault.stale).map(Outcome::Page),
-        "watch" => Watch::start(server, world, target, query, request.view, fault)
+        "get" => get(cluster, target, fault.stale).map(|value| Outcome::Object(200, value)),
+        "list" => cluster.list(target, query, fault.stale).map(Outcome::Page),
+        "watch" => Watch::start(server, cluster, target, query, request.view, fault)
             .map(|watch| Outcome::Watch(Box::new(watch))),
-        "create" => create(world, target, request),
+        "create" => create(cluster, target, request),
         "update" => {
             let write = request.write()?;
-            world.update(target, Value::clone(&request.body), &write).map(|value| Outcome::Object(200, value))
+            cluster
+                .update(target, Value::clone(&request.body), &write)
+                .map(|value| Outcome::Object(200, value))
         }
         "patch" => {
             let kind = request.patch.ok_or_else(ApiError::method_not_allowed)?;
-            let (value, created) = world.patch(target, kind, &request.body, &request.write()?)?;
+            let (value, created) = cluster.patch(target, kind, &request.body, &request.write()?)?;
             Ok(Outcome::Object(if created { 201 } else { 200 }, value))
         }
-        "delete" => delete(world, target, request),
+        "delete" => delete(cluster, target, request),
         "deletecollection" => {
             let options = delete_options(request)?;
             let selector = list::selector(target, query)?;
-            let items = world.delete_collection(target, &selector, &options)?;
-            let revision = world.revision;
+            let items = cluster.delete_collection(target, &selector, &options)?;
+            let revision = cluster.revision;
             Ok(Outcome::Page(list::Page { items, revision, more: String::new(), remaining: None }))
         }
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-fn get(world: &World, target: &Target, stale: u64) -> Result<Arc<Value>, ApiError> {
+fn get(cluster: &ClusterState, target: &Target, stale: u64) -> Result<Arc<Value>, ApiError> {
     if stale == 0 {
-        return world.find(target);
+        return cluster.find(target);
     }
-    let store = world.store(&target.resource.storage).ok_or_else(|| target.not_found())?;
-    let objects = store.as_of(world.revision.saturating_sub(stale))?;
+    let store = cluster.store(&target.resource.storage).ok_or_else(|| target.not_found())?;
+    let objects = store.as_of(cluster.revision.saturating_sub(stale))?;
     objects.get(&target.place().key).cloned().ok_or_else(|| target.not_found())
 }
 
-fn create(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+fn create(
+    cluster: &mut ClusterState,
+    target: &Target,
+    request: &ResourceRequest,
+) -> Result<Outcome, ApiError> {
     if review::is(&target.resource) {
         return Ok(Outcome::Raw(201, review::answer(&target.resource, &request.body)));
     }
     if target.resource.is("", "Binding") {
         let name = crate::object::name(&request.body).to_owned();
-        let pods = world.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_route)?;
+        let pods = cluster.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_route)?;
         let pod = Target { resource: pods, namespace: target.namespace.clone(), name };
-        world.bind(&pod, &request.body, &request.write()?)?;
+        cluster.bind(&pod, &request.body, &request.write()?)?;
         return Ok(Outcome::Raw(201, status::success(201, None)));
     }
     if !target.name.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    world
+    cluster
         .create(target, Value::clone(&request.body), &request.write()?)
         .map(|value| Outcome::Object(201, value))
 }
@@ -166,11 +174,15 @@ fn delete_options(request: &ResourceRequest) -> Result<DeleteOptions, ApiError> 
     Ok(options)
 }
 
-fn delete(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+fn delete(
+    cluster: &mut ClusterState,
+    target: &Target,
+    request: &ResourceRequest,
+) -> Result<Outcome, ApiError> {
     /// Kinds whose deletion answers with the object.
     const SHOWN: &[&str] = &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim"];
     let info = &target.resource.info;
-    match world.delete(target, &delete_options(request)?)? {
+    match cluster.delete(target, &delete_options(request)?)? {
         Deleted::Pending(value) => Ok(Outcome::Object(200, value)),
         Deleted::Gone(value) if info.group.is_empty() && SHOWN.contains(&info.kind.as_str()) => {
             Ok(Outcome::Object(200, value))
@@ -186,27 +198,31 @@ fn delete(world: &mut World, target: &Target, request: &ResourceRequest) -> Resu
     }
 }
 
-fn subresource(world: &mut World, target: &Target, request: &ResourceRequest) -> Result<Outcome, ApiError> {
+fn subresource(
+    cluster: &mut ClusterState,
+    target: &Target,
+    request: &ResourceRequest,
+) -> Result<Outcome, ApiError> {
     match (request.path.subresource.as_str(), request.verb) {
         ("scale", "get") => {
-            let value = world.find(target)?;
+            let value = cluster.find(target)?;
             scale::of(&target.resource, &value).map(|scale| Outcome::Raw(200, scale))
         }
         ("scale", "update" | "patch") => {
             let write = request.write()?;
-            let scale = world.set_scale(target, request.patch, &request.body, &write)?;
+            let scale = cluster.set_scale(target, request.patch, &request.body, &write)?;
             Ok(Outcome::Raw(200, Value::clone(&scale)))
         }
         ("eviction", "create") => {
-            world.evict(target, &request.body, &request.write()?)?;
+            cluster.evict(target, &request.body, &request.write()?)?;
             Ok(Outcome::Raw(201, status::success(201, None)))
         }
         ("binding", "create") => {
-            world.bind(target, &request.body, &request.write()?)?;
+            cluster.bind(target, &request.body, &request.write()?)?;
             Ok(Outcome::Raw(201, status::success(201, None)))
         }
         ("log", "get") => {
-            world.find(target)?;
+            cluster.find(target)?;
             let message = format!("the server keeps no logs of pod {:?}: nothing runs in it", target.name);
             Err(ApiError::new(404, "NotFound", message).about("", "pods", &target.name))
         }

@@ -32,7 +32,7 @@ fn rename(value: &mut Value, from: impl Fn(&(&'static str, &'static str)) -> (&'
     }
 }
 
-/// Brings an event of events.k8s.io into the stored form.
+/// Converts an event of events.k8s.io to the stored form.
 pub(crate) fn to_storage(resource: &Resource, value: &mut Value) {
     if is_new_form(resource) {
         rename(value, |&(core, new)| (new, core));
@@ -40,7 +40,7 @@ pub(crate) fn to_storage(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// The form in which `resource` shows a stored object: its version, and for events its field names.
+/// Converts a stored object to the form of `resource`: its version, and for events its field names.
 pub(crate) fn present(resource: &Resource, value: &Arc<Value>) -> Arc<Value> {
     let wanted = resource.info.api_version();
     if object::text(value, &["apiVersion"]) == wanted {

@@ -1,4 +1,4 @@
-//! Faults per request: what a simulation may do to a client.
+//! Faults of requests, injected by a simulation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,25 +27,25 @@ pub struct Request {
     pub body: Arc<Value>,
 }
 
-/// What happens to one request. The default is that nothing does.
+/// The fault of one request. None by default.
 #[derive(Clone, Debug, Default)]
 pub struct Fault {
-    /// Wait before the request is handled, in the time of tokio.
+    /// Delay before the request is handled, in tokio's time.
     pub before: Duration,
-    /// Wait after it was handled and before it is answered.
+    /// Delay between the request's execution and its answer.
     pub after: Duration,
     /// Answer this instead.
     pub answer: Answer,
-    /// Lists, gets and new watches see the state this many revisions ago (as far as the history goes).
+    /// Lists, gets and new watches see the state this many revisions ago (within the history).
     pub stale: u64,
-    /// For watches: how the stream misbehaves.
+    /// Faults of a watch.
     pub watch: WatchFault,
 }
 
 /// How a request is answered.
 #[derive(Clone, Debug, Default)]
 pub enum Answer {
-    /// As it should be.
+    /// The normal answer.
     #[default]
     Normal,
     /// With an error; nothing was applied.
@@ -58,14 +58,14 @@ pub enum Answer {
     ApplyThenDrop,
 }
 
-/// How a watch stream misbehaves.
+/// Faults of a watch stream.
 #[derive(Clone, Debug, Default)]
 pub struct WatchFault {
-    /// Each event is held back this long, in the time of tokio.
+    /// The delay of each event, in tokio's time.
     pub lag: Duration,
-    /// The stream ends, as if the connection was closed, after this many events.
+    /// The stream ends after this many events, as a closed connection.
     pub end_after: Option<u64>,
-    /// The stream breaks with a transport error after this many events.
+    /// The stream fails with a transport error after this many events.
     pub break_after: Option<u64>,
     /// The stream reports 410 as an ERROR event after this many events.
     pub expire_after: Option<u64>,
@@ -75,6 +75,6 @@ pub struct WatchFault {
 
 /// Decides about faults. Called once per request, before it is handled, in the order of arrival.
 pub trait Faults: Send + Sync {
-    /// What happens to this request.
+    /// The fault of this request.
     fn decide(&self, request: &Request) -> Fault;
 }

@@ -1,13 +1,13 @@
-//! What the controller manager's garbage collectors do, at the end of the request that gives cause:
-//! owner references, foreground and orphan deletion, contents of namespaces, instances of CRDs.
+//! The controller manager's garbage collectors, run at the end of the request that causes the work: owner references, foreground and
+//! orphan deletion, contents of namespaces, instances of CRDs.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster::{Chore, ClusterState, Place};
 use crate::propagation::{FOREGROUND, ORPHAN, Propagation};
 use crate::registry::Resource;
-use crate::world::{Chore, Place, World};
 use crate::{crds, object};
 
 /// How an owner reference resolves.
@@ -18,9 +18,9 @@ enum Owner {
     Absent,
 }
 
-impl World {
-    /// Does all chores. Each one deletes something or ends, so this terminates.
-    pub(crate) fn settle(&mut self) {
+impl ClusterState {
+    /// Completes all chores. Each one deletes something or ends, so this terminates.
+    pub(crate) fn run_chores(&mut self) {
         while let Some(chore) = self.chores.pop_front() {
             match chore {
                 Chore::Gone { place, object } => self.after_gone(&place, &object),
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Whether nothing holds an object any more whose deletion has begun.
+    /// Whether nothing holds a terminating object any more.
     pub(crate) fn deletion_is_over(&self, resource: &Resource, value: &Value) -> bool {
         object::deleting(value)
             && object::finalizers(value).next().is_none()
@@ -118,7 +118,7 @@ impl World {
         let group = version.split_once('/').map_or("", |(group, _)| group);
         let kind = object::text(reference, &["kind"]);
         let Some(resource) = self.registry.all().find(|entry| entry.is(group, kind)) else {
-            // A kind that is not served cannot be proven absent.
+            // The absence of a kind that is not served cannot be proven.
             return Owner::Solid;
         };
         let found = self.place_of(object::text(reference, &["uid"])).filter(|place| {
@@ -175,7 +175,7 @@ impl World {
         self.put(place, new);
     }
 
-    /// Removes a finalizer, and the object when it was the last one.
+    /// Removes a finalizer, and the object with the last one.
     pub(crate) fn drop_finalizer(&mut self, place: &Place, finalizer: &str) {
         let (Some(value), Some(resource)) = (self.get(place), self.registry.of_storage(&place.storage))
         else {
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Ends a foreground deletion once no dependent blocks it.
+    /// Completes a foreground deletion once no dependent blocks it.
     fn finish_foreground(&mut self, place: &Place) {
         let Some(owner) = self.get(place) else { return };
         if !object::deleting(owner) || !object::finalizers(owner).any(|name| name == FOREGROUND) {
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Removes a namespace that is being deleted once it is empty.
+    /// Removes a terminating namespace once it is empty.
     fn finish_namespace(&mut self, place: &Place) {
         let Some(value) = self.get(place) else { return };
         if !self.contents(&place.key.name).is_empty() {

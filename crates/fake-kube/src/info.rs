@@ -1,4 +1,4 @@
-//! What is not a resource: discovery, OpenAPI, version and health.
+//! Paths other than resources: discovery, OpenAPI, version and health.
 
 use http::header::ACCEPT;
 use http::request::Parts;
@@ -82,13 +82,13 @@ fn describe(server: &Server, segments: &[String]) -> Result<Reply, ApiError> {
     ))
 }
 
-/// All resources, and the schemas of the custom ones.
+/// All resources, and the schemas of custom resources.
 fn schemas(server: &Server) -> (Vec<ResourceInfo>, Vec<(ResourceInfo, Value)>) {
-    let world = server.lock();
-    let custom = world
+    let cluster = server.lock();
+    let custom = cluster
         .registry
         .all()
         .filter_map(|entry| Some((entry.info.clone(), entry.custom.as_ref()?.schema.clone())))
         .collect();
-    (world.registry.infos(), custom)
+    (cluster.registry.infos(), custom)
 }

@@ -5,13 +5,14 @@
 //! UIDs come from the seed of the [`Config`], timestamps from its clock. [`Server::listen`] serves the same
 //! over HTTP.
 //!
-//! The way of a request: `request` reads it, `dispatch` finds its resource in the `registry` and calls one
-//! of the `verbs` on the `world`, which stores objects, counts revisions and remembers changes for `watch`;
-//! `gc` does at the end of each request what the garbage collectors of a cluster do.
+//! A request passes through `request`, which parses it, and `dispatch`, which finds its resource in the `registry` and calls one of the
+//! `verbs` on the `cluster`, which stores objects, counts revisions and keeps the history for `watch`; `gc` runs the garbage collectors
+//! of a cluster at the end of each request.
 
 mod admission;
 mod body;
 mod boot;
+mod cluster;
 mod config;
 mod crds;
 mod direct;
@@ -45,7 +46,6 @@ mod verbs;
 pub mod view;
 mod view_of;
 mod watch;
-mod world;
 
 pub use body::ReplyBody;
 pub use config::{Audit, Clock, Config};

@@ -14,13 +14,13 @@ use crate::body::{BoxError, ReplyBody};
 use crate::server::{Server, Service};
 use crate::status::ApiError;
 
-/// Most connections that are served at a time.
+/// Maximum number of concurrent connections.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// A listening server. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct Listening {
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
@@ -32,10 +32,10 @@ impl Drop for Listening {
 }
 
 impl Server {
-    /// Serves HTTP/1.1 on an address; port 0 takes a free one. Needs a tokio runtime with I/O.
+    /// Serves HTTP/1.1 on an address; port 0 selects a free one. Needs a tokio runtime with I/O.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub async fn listen(&self, address: SocketAddr) -> std::io::Result<Listening> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -57,7 +57,7 @@ impl Server {
 }
 
 async fn accept(listener: TcpListener, service: Service, token: Option<String>) {
-    // Connections end with this task: the set aborts what is left when it is dropped.
+    // Connections end with this task: the set aborts them when dropped.
     let mut connections = JoinSet::new();
     loop {
         while connections.len() >= MOST_CONNECTIONS {
@@ -65,7 +65,7 @@ async fn accept(listener: TcpListener, service: Service, token: Option<String>) 
         }
         while connections.try_join_next().is_some() {}
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, say: the next attempt must not spin.
+            // For example without file descriptors: the next attempt must not spin.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };

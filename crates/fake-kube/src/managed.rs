@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Part, Write};
 use crate::manager::Manager;
 use crate::object;
 use crate::patch::fields::{FieldSet, Rules};
 use crate::registry::Resource;
-use crate::world::{Part, World, Write};
 
 /// The managers of an object.
 pub(crate) fn read(value: &Value) -> Vec<Manager> {
@@ -26,7 +26,7 @@ pub(crate) fn read(value: &Value) -> Vec<Manager> {
         .collect()
 }
 
-/// Writes the managers that own something into an object.
+/// Writes the managers with fields to an object.
 pub(crate) fn write(value: &mut Value, managers: &[Manager]) {
     let entries: Vec<Value> = managers
         .iter()
@@ -49,29 +49,28 @@ pub(crate) fn write(value: &mut Value, managers: &[Manager]) {
     }
 }
 
-/// Whether a write asks to forget all managers: `managedFields: [{}]` or an empty list.
+/// Whether a write resets all managers: `managedFields: [{}]` or an empty list.
 pub(crate) fn is_reset(value: &Value) -> bool {
     object::at(value, &["metadata", "managedFields"])
         .and_then(Value::as_array)
         .is_some_and(|list| list.is_empty() || list.iter().all(|entry| entry == &json!({})))
 }
 
-/// The manager that a write is made by.
-pub(crate) fn author(world: &World, resource: &Resource, write: &Write, operation: &str) -> Manager {
+/// The manager of a write.
+pub(crate) fn author(cluster: &ClusterState, resource: &Resource, write: &Write, operation: &str) -> Manager {
     Manager {
         name: write.manager.clone(),
         operation: operation.to_owned(),
         version: resource.info.api_version(),
         subresource: if write.part == Part::Status { "status".to_owned() } else { String::new() },
-        time: world.now(),
+        time: cluster.now(),
         fields: FieldSet::default(),
     }
 }
 
-/// Records who wrote which fields: the author of an update owns what it changed, all others lose it, and
-/// what is gone belongs to nobody.
+/// Updates the managers after a write: its author owns the changed fields, others lose them, and removed fields have no owner.
 pub(crate) fn on_write(
-    world: &World,
+    cluster: &ClusterState,
     resource: &Resource,
     old: Option<&Value>,
     new: &mut Value,
@@ -82,7 +81,7 @@ pub(crate) fn on_write(
         return;
     }
     let untracked =
-        !world.config.track_updates && object::list(new, &["metadata", "managedFields"]).is_empty();
+        !cluster.config.track_updates && object::list(new, &["metadata", "managedFields"]).is_empty();
     if untracked {
         object::remove(new, &["metadata", "managedFields"]);
         return;
@@ -96,14 +95,14 @@ pub(crate) fn on_write(
     let mut changed = FieldSet::changed(old.unwrap_or(&nothing), new, rules, &mut Vec::new());
     changed.strip();
     let mut managers = read(new);
-    let me = author(world, resource, write, "Update");
+    let me = author(cluster, resource, write, "Update");
     for manager in &mut managers {
         if !manager.is(&me) {
             manager.fields = manager.fields.minus(&changed);
         }
         manager.fields = manager.fields.present(new, rules, &mut Vec::new());
     }
-    if world.config.track_updates && !changed.is_empty() {
+    if cluster.config.track_updates && !changed.is_empty() {
         match managers.iter_mut().find(|manager| manager.is(&me)) {
             Some(mine) => {
                 mine.fields.add(&changed);

@@ -1,4 +1,4 @@
-//! Small helpers to read and write dynamic Kubernetes objects.
+//! Functions to read and write dynamic Kubernetes objects.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(crate) fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Sets the value at a path; whatever stands in the way and is not a map is replaced by one.
+/// Sets the value at a path; a value on the way that is not a map is replaced by one.
 pub(crate) fn put(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     let mut slot = object;
     for key in path {
@@ -31,14 +31,14 @@ pub(crate) fn put(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     *slot = value.into();
 }
 
-/// Sets the value at a path where nothing (or null) stands.
+/// Sets the value at a path if it is absent or null.
 pub(crate) fn put_default(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     if at(object, path).is_none_or(Value::is_null) {
         put(object, path, value);
     }
 }
 
-/// The slot of one field, made when missing.
+/// The slot of one field, created if absent.
 pub(crate) fn entry<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -49,12 +49,12 @@ pub(crate) fn entry<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     }
 }
 
-/// The slot at a path that exists.
+/// The slot at an existing path.
 pub(crate) fn at_mut<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(object, |value, key| value.get_mut(*key))
 }
 
-/// Takes away what stands at a path.
+/// Removes the value at a path.
 pub(crate) fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
     at_mut(object, parents)?.as_object_mut()?.remove(*last)
@@ -100,12 +100,12 @@ pub(crate) fn owners(object: &Value) -> &[Value] {
     list(object, &["metadata", "ownerReferences"])
 }
 
-/// Whether deletion has begun.
+/// Whether the object is terminating.
 pub(crate) fn deleting(object: &Value) -> bool {
     at(object, &["metadata", "deletionTimestamp"]).is_some_and(|value| !value.is_null())
 }
 
-/// Time in the form of `metav1.Time`: whole seconds.
+/// A time in the format of `metav1.Time`: whole seconds.
 pub(crate) fn time(now: jiff::Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

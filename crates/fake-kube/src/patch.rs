@@ -14,14 +14,14 @@ pub(crate) enum PatchKind {
     Json,
     /// RFC 7386.
     Merge,
-    /// Kubernetes' merge that knows the keys of lists.
+    /// Kubernetes' strategic merge, with merge keys of lists.
     Strategic,
     /// Server-side apply.
     Apply,
 }
 
 impl PatchKind {
-    /// Reads a Content-Type.
+    /// Parses a Content-Type.
     pub(crate) fn parse(content_type: &str) -> Option<Self> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Some(Self::Json),

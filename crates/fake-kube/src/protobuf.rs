@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// What every body begins with.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Deepest nesting that is followed.
+/// The maximum depth.
 const DEEPEST: usize = 32;
 
 /// Type of a field.
@@ -17,11 +17,11 @@ const DEEPEST: usize = 32;
 enum Type {
     /// Text; empty ones are left out.
     Text,
-    /// Whole number; zero is left out.
+    /// Integer; zero is left out.
     Number,
-    /// Whole number behind a pointer: zero counts.
+    /// Integer behind a pointer: zero is kept.
     Counted,
-    /// Truth; false is left out.
+    /// Boolean; false is left out.
     Flag,
     /// Texts.
     Texts,
@@ -185,7 +185,7 @@ fn message(kind: &str) -> Option<Message> {
     })
 }
 
-/// Decodes a body; `None` when it is no protobuf of a kind that is known here.
+/// Decodes a body; `None` if it is not protobuf of a known kind.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
     let unknown = fields(body.strip_prefix(MAGIC)?)?;
     let mut value = Value::Null;
@@ -256,7 +256,7 @@ fn read(bytes: &[u8], message: Message, depth: usize) -> Option<Value> {
     let mut object = Map::new();
     for (number, field) in fields(bytes)? {
         let Some((_, name, kind)) = message.iter().find(|(known, ..)| *known == number) else {
-            // Go writes empty values too; anything else would be lost without a word.
+            // Go writes empty values too; anything else would be lost silently.
             if blank(&field, depth) {
                 continue;
             }
@@ -296,7 +296,7 @@ fn read(bytes: &[u8], message: Message, depth: usize) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Whether a field holds nothing but zeros.
+/// Whether a field contains only zeros.
 fn blank(field: &Field<'_>, depth: usize) -> bool {
     match field {
         Field::Number(number) => *number == 0,
@@ -379,7 +379,7 @@ mod tests {
             }))
         );
         for cut in 0..body.len() {
-            // No prefix may panic; most are refused.
+            // No prefix may panic; most are rejected.
             let _ = decode(&body[..cut]);
         }
         assert_eq!(decode(b"k8s\0\xff"), None);

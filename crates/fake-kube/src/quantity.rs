@@ -24,10 +24,10 @@ const LISTS: &[&str] = &[
     "allocatedResources",
 ];
 
-/// Brings all quantities of a built-in object into canonical form.
+/// Converts all quantities of a built-in object to canonical form.
 ///
 /// # Errors
-/// The decoder's message when one cannot be read.
+/// The decoder's message for an invalid quantity.
 pub(crate) fn canonicalise(value: &mut Value) -> Result<(), String> {
     match value {
         Value::Object(map) => map.iter_mut().try_for_each(|(key, field)| match field {

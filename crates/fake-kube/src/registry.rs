@@ -1,4 +1,4 @@
-//! What the server serves: the built-in resources and those that CustomResourceDefinitions add.
+//! The served resources: built-in ones and those of CustomResourceDefinitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ mod custom;
 
 pub(crate) use custom::{Custom, resources as custom_resources};
 
-/// One resource as discovery describes it.
+/// A resource in discovery.
 #[derive(Clone, Debug)]
 pub struct ResourceInfo {
     /// API group; empty for the core group.
@@ -59,10 +59,10 @@ impl ResourceInfo {
     }
 }
 
-/// A served resource together with what the server must know to store it.
+/// A served resource with its storage data.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// As discovery describes it.
+    /// The discovery data.
     pub(crate) info: ResourceInfo,
     /// Name of the store; versions and aliases of one resource share it.
     pub(crate) storage: Arc<str>,
@@ -107,7 +107,7 @@ impl Registry {
         self.routes.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
-    /// The resource of a kind, as an `apiVersion` and `kind` pair names it.
+    /// The resource of an `apiVersion` and `kind`.
     pub(crate) fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.routes
@@ -123,7 +123,7 @@ impl Registry {
         self.routes.values().find(|entry| &*entry.storage == storage).cloned()
     }
 
-    /// All resources as discovery describes them.
+    /// All resources in discovery.
     pub(crate) fn infos(&self) -> Vec<ResourceInfo> {
         self.routes.values().map(|entry| entry.info.clone()).collect()
     }
@@ -133,10 +133,10 @@ impl Registry {
         self.routes.values()
     }
 
-    /// Replaces what a CustomResourceDefinition serves.
+    /// Replaces the resources of a CustomResourceDefinition.
     ///
     /// # Errors
-    /// Names the part of a schema that cannot be used.
+    /// The part of a schema that is not supported.
     pub(crate) fn register(&mut self, definition: &Value) -> Result<(), SchemaError> {
         let added = custom::resources(definition)?;
         self.unregister(definition);
@@ -146,7 +146,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes away what a CustomResourceDefinition serves.
+    /// Removes the resources of a CustomResourceDefinition.
     pub(crate) fn unregister(&mut self, definition: &Value) {
         let (group, plural) = custom::group_and_plural(definition);
         self.routes

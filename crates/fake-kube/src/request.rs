@@ -1,4 +1,4 @@
-//! An HTTP request as the API server understands it.
+//! A parsed HTTP request.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use serde_json::Value;
 
+use crate::cluster::{Part, Write};
 use crate::faults::Request;
 use crate::patch::PatchKind;
 use crate::protobuf;
 use crate::route::{self, Query, ResourcePath, Route};
 use crate::status::ApiError;
 use crate::view_of::View;
-use crate::world::{Part, Write};
 
 /// A request for a resource.
 #[derive(Clone, Debug)]
@@ -24,17 +24,17 @@ pub(crate) struct ResourceRequest {
     pub(crate) path: ResourcePath,
     /// Query parameters.
     pub(crate) query: Query,
-    /// Form of the answer.
+    /// Format of the answer.
     pub(crate) view: View,
     /// Format of the patch, for patches.
     pub(crate) patch: Option<PatchKind>,
     /// Body; null when there is none.
     pub(crate) body: Arc<Value>,
-    /// Client's name.
+    /// The client's User-Agent.
     pub(crate) user_agent: String,
 }
 
-/// What a request asks for.
+/// The target of a request.
 pub(crate) enum Asked {
     /// A resource.
     Resource(Box<ResourceRequest>),
@@ -46,7 +46,7 @@ fn header<'a>(parts: &'a Parts, name: &http::HeaderName) -> &'a str {
     parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Reads a request.
+/// Parses a request.
 ///
 /// # Errors
 /// 400 for a body, 404 for a path, 405 for a method, 415 for a media type.
@@ -71,7 +71,7 @@ pub(crate) fn read(parts: &Parts, body: &Bytes) -> Result<Asked, ApiError> {
     Ok(Asked::Resource(Box::new(ResourceRequest { verb, path, query, view, patch, body, user_agent })))
 }
 
-/// JSON, or YAML where it is not JSON.
+/// JSON, or YAML if it is not JSON.
 fn read_body(content_type: &str, body: &Bytes) -> Result<Value, ApiError> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -94,7 +94,7 @@ fn read_body(content_type: &str, body: &Bytes) -> Result<Value, ApiError> {
 }
 
 impl ResourceRequest {
-    /// As the fault hook, the audit and the counters see it.
+    /// The request for the fault hook, the audit and the counters.
     pub(crate) fn summary(&self) -> Request {
         Request {
             verb: self.verb.to_owned(),
@@ -111,7 +111,7 @@ impl ResourceRequest {
     /// Options of a write.
     ///
     /// # Errors
-    /// 400 for a parameter that cannot be read, 422 for an apply without a field manager.
+    /// 400 for an invalid parameter, 422 for an apply without a field manager.
     pub(crate) fn write(&self) -> Result<Write, ApiError> {
         let query = &self.query;
         let dry_run = match query.text("dryRun") {

@@ -4,7 +4,7 @@ use http::Method;
 
 use crate::status::ApiError;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A resource, an object or a subresource.
@@ -37,7 +37,7 @@ pub(crate) struct ResourcePath {
 }
 
 impl Route {
-    /// Reads a path.
+    /// Parses a path.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let segments: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decode).collect();
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -78,7 +78,7 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Option<ResourcePath> {
     })
 }
 
-/// Undoes percent encoding.
+/// Decodes percent encoding.
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut decoded, mut index) = (Vec::with_capacity(bytes.len()), 0);
@@ -106,7 +106,7 @@ fn decode(text: &str) -> String {
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what stands behind the question mark.
+    /// Parses a query string.
     pub(crate) fn parse(text: &str) -> Self {
         let pair = |part: &str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -115,12 +115,12 @@ impl Query {
         Self(text.split('&').filter(|part| !part.is_empty()).map(pair).collect())
     }
 
-    /// The first value of a parameter; empty when it is absent.
+    /// The first value of a parameter; empty if absent.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.0.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is there.
+    /// Whether a parameter is present.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name == key)
     }
@@ -130,10 +130,10 @@ impl Query {
         matches!(self.text(key), "true" | "1" | "True") || (self.has(key) && self.text(key).is_empty())
     }
 
-    /// A whole number.
+    /// An integer parameter.
     ///
     /// # Errors
-    /// 400 naming the parameter.
+    /// 400 with the parameter.
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ApiError> {
         match self.text(key) {
             "" => Ok(None),

@@ -1,4 +1,4 @@
-//! Names and UIDs from a seed: the only chance in the server.
+//! Names and UIDs from a seed: the only randomness of the server.
 
 /// A SplitMix64 stream (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -6,16 +6,16 @@ pub(crate) struct Seeded {
     state: u64,
 }
 
-/// The alphabet of the API server's generated names: no vowels, no look-alikes.
+/// The alphabet of generated names in the API server: no vowels, no look-alikes.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Seeded {
-    /// A stream that depends on the seed alone.
+    /// A stream from a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// A stream for one well-known name, independent of everything drawn before.
+    /// A stream for a well-known name, independent of earlier draws.
     pub(crate) fn named(seed: u64, name: &str) -> Self {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

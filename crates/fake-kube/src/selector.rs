@@ -29,12 +29,12 @@ impl Labels {
     /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
     ///
     /// # Errors
-    /// 400 naming the part that cannot be read.
+    /// 400 with the invalid part.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         split_top_level(text).into_iter().map(parse_rule).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Reads a `LabelSelector`; `None` selects nothing, an empty one everything.
+    /// Parses a `LabelSelector`; `None` selects nothing, an empty one everything.
     pub(crate) fn of_value(selector: Option<&Value>) -> Option<Self> {
         let selector = selector.filter(|value| value.is_object())?;
         let mut rules: Vec<Rule> = selector
@@ -66,7 +66,7 @@ impl Labels {
         })
     }
 
-    /// Text form of a `LabelSelector`, as scale reports it.
+    /// Text form of a `LabelSelector`, as in Scale.
     pub(crate) fn render(&self) -> String {
         let parts: Vec<String> = self
             .0
@@ -130,11 +130,11 @@ fn parse_rule(part: &str) -> Result<Rule, ApiError> {
     Ok(Rule::new(key, operator, Vec::new()))
 }
 
-/// A conjunction of field requirements: path, wanted text, whether equality is wanted.
+/// A conjunction of field requirements: path, value, whether equality is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, String, bool)>);
 
-/// Fields that a built-in kind can be selected by, besides name and namespace.
+/// Selectable fields of a built-in kind, besides name and namespace.
 fn selectable(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod" => &[
@@ -180,7 +180,7 @@ impl Fields {
     /// Parses `spec.nodeName=a,status.phase!=Failed` and checks that the resource supports the fields.
     ///
     /// # Errors
-    /// 400 naming the field that cannot be selected by.
+    /// 400 with the field that is not selectable.
     pub(crate) fn parse(text: &str, resource: &Resource) -> Result<Self, ApiError> {
         let mut fields = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -213,7 +213,7 @@ impl Fields {
         self.0.iter().all(|(path, wanted, equal)| (field(value, path) == *wanted) == *equal)
     }
 
-    /// The name demanded by `metadata.name=…`, for a direct look-up.
+    /// The name in `metadata.name=…`, for a direct look-up.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0
             .iter()
@@ -235,10 +235,10 @@ fn supported(resource: &Resource, path: &str) -> bool {
         }
 }
 
-/// The text that a field selector compares with.
+/// The value that a field selector compares.
 fn field(value: &Value, path: &str) -> String {
     let found = match path {
-        // Stored in the core form, whatever group it is read through.
+        // Stored in the core form, whichever group it is read through.
         "source" => object::at(value, &["source", "component"]),
         "reportingComponent" => {
             let reporter =

@@ -1,4 +1,4 @@
-//! The server as a value: cheap to clone, without threads, tasks or sockets of its own.
+//! The server as a value: cheap to clone, without own threads, tasks or sockets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::boot;
+use crate::cluster::ClusterState;
 use crate::config::Config;
 use crate::lines::{self, Lines};
 use crate::registry::Resource;
 use crate::route::ResourcePath;
 use crate::view::table::{self, IncludeObject};
-use crate::world::World;
 
 /// Requests by verb, `plural.group` and subresource.
 pub type Counters = BTreeMap<(String, String, String), u64>;
@@ -25,7 +25,7 @@ pub struct Server {
 
 struct Inner {
     config: Config,
-    world: Mutex<World>,
+    cluster: Mutex<ClusterState>,
     lines: Mutex<Lines>,
     counters: Mutex<Counters>,
 }
@@ -37,12 +37,12 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server that holds the system namespaces and priority classes, and nothing else.
+    /// A server with the system namespaces and priority classes only.
     pub fn new(config: Config) -> Self {
-        let mut world = World::new(config.clone());
-        boot::fill(&mut world);
+        let mut cluster = ClusterState::new(config.clone());
+        boot::fill(&mut cluster);
         let (lines, counters) = (Mutex::default(), Mutex::default());
-        let inner = Inner { config, world: Mutex::new(world), lines, counters };
+        let inner = Inner { config, cluster: Mutex::new(cluster), lines, counters };
         Self { inner: Arc::new(inner) }
     }
 
@@ -56,23 +56,22 @@ impl Server {
         self.inner.counters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets the history of changes, as a compaction does: running watches that lag and new ones from
-    /// an old revision are told 410.
+    /// Drops the history of changes, as a compaction: running watches that lag and new ones from an old revision get 410.
     pub fn compact(&self) {
         self.lock().compact();
     }
 
-    /// The last revision given out.
+    /// The last revision.
     pub fn revision(&self) -> u64 {
         self.lock().revision
     }
 
-    /// The line of a watch that shows an object: made once for all watches that show it at about the same time.
+    /// The watch line of an object: serialized once for all watches that send it at about the same time.
     pub(crate) fn line(&self, kind: &'static str, object: &Arc<Value>) -> Bytes {
         self.inner.lines.lock().unwrap_or_else(PoisonError::into_inner).of(kind, object)
     }
 
-    /// The JSON of an object in an answer: made once with the line that watches are about to be sent.
+    /// The JSON of an object in an answer: serialized once with the next watch lines.
     pub(crate) fn body(&self, code: u16, object: &Arc<Value>) -> Bytes {
         let kind = if code == 201 { "ADDED" } else { "MODIFIED" };
         lines::object_of(kind, &self.line(kind, object))
@@ -82,8 +81,8 @@ impl Server {
         &self.inner.config
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
-        self.inner.world.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ClusterState> {
+        self.inner.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A table of objects.

@@ -1,25 +1,25 @@
-//! Errors of the API server: a `metav1.Status` with code, reason, details and the server's wording.
+//! Errors of the API server: a `metav1.Status` with code, reason, details and the server's message.
 
 use serde_json::{Map, Value, json};
 
-/// One entry of `details.causes`: what is wrong with one field.
+/// One entry of `details.causes`: a problem with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Path of the field, such as `spec.containers[0].image`; empty where the cause is not a field.
+    /// Path of the field, such as `spec.containers[0].image`; empty if the cause is not a field.
     pub field: String,
-    /// Node-readable reason, such as `FieldValueRequired`.
+    /// Machine-readable reason, such as `FieldValueRequired`.
     pub reason: String,
     /// Text such as `Required value` or `Invalid value: "x": must be …`.
     pub message: String,
 }
 
 impl Cause {
-    /// A field that must be given.
+    /// A missing required field.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::new(field, "FieldValueRequired", joined("Required value", detail))
     }
 
-    /// A field whose value is refused.
+    /// A field with an invalid value.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let shown = format!("Invalid value: {}", show(value));
         Self::new(field, "FieldValueInvalid", joined(&shown, detail))
@@ -33,12 +33,12 @@ impl Cause {
         Self::new(field, "FieldValueNotSupported", message)
     }
 
-    /// A field that may not be set or changed here.
+    /// A field that may not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::new(field, "FieldValueForbidden", joined("Forbidden", detail))
     }
 
-    /// An entry that repeats another one.
+    /// A duplicate entry.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {}", show(value)))
     }
@@ -56,7 +56,7 @@ fn joined(head: &str, detail: &str) -> String {
     if detail.is_empty() { head.to_owned() } else { format!("{head}: {detail}") }
 }
 
-/// Renders a value the way Go's field errors do: strings quoted, the rest as JSON.
+/// Formats a value as Go's field errors do: strings quoted, the rest as JSON.
 fn show(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
@@ -84,7 +84,7 @@ impl ApiError {
         Self { code, reason: reason.to_owned(), message: message.into(), details: Value::Null }
     }
 
-    /// Adds `details` (group, kind as plural, name) the way the server does.
+    /// Adds `details` (group, kind as plural, name) as the server does.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         let mut details = Map::new();
@@ -128,7 +128,7 @@ impl ApiError {
         }
     }
 
-    /// Asks the caller to come back after `seconds`.
+    /// Asks the client to retry after `seconds`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details_mut().insert("retryAfterSeconds".to_owned(), seconds.into());
@@ -154,14 +154,14 @@ impl ApiError {
         Self::new(409, "AlreadyExists", message).about(group, plural, name)
     }
 
-    /// 409 on a write that lost a race or broke a precondition.
+    /// 409 on a write that lost a race or failed a precondition.
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let what = qualified(plural, group);
         let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
         Self::new(409, "Conflict", message).about(group, plural, name)
     }
 
-    /// 409 because the resourceVersion given is not the current one.
+    /// 409 because the given resourceVersion is not the current one.
     pub fn modified(group: &str, plural: &str, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -212,19 +212,19 @@ impl ApiError {
         error
     }
 
-    /// 410: the revision asked for is no longer in the history.
+    /// 410: the requested revision is no longer in the history.
     pub fn expired(asked: u64, oldest: u64) -> Self {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// 410 for a continue token that outlived the history.
+    /// 410 for a continue token older than the history.
     pub fn continue_expired() -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. \
                        You can start a new list without the continue parameter.";
         Self::new(410, "Expired", message)
     }
 
-    /// 415 for a body in a form that is not understood.
+    /// 415 for a body in an unsupported format.
     pub fn unsupported_media(content_type: &str, supported: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format ({content_type}) - accepted media types include: {supported}"
@@ -252,7 +252,7 @@ impl ApiError {
         error
     }
 
-    /// The `Status` object on the wire.
+    /// The serialized `Status` object.
     pub fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::status::ApiError;
 
-/// Where an object stands in its store; the namespace is empty for cluster-scoped objects.
+/// The key of an object in its store; the namespace is empty for cluster-scoped objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// Namespace.
@@ -24,16 +24,16 @@ impl Key {
     }
 }
 
-/// One change: an addition has no `before`, a deletion no `after`.
+/// A change: an addition has no `before`, a deletion no `after`.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// Revision that the change made.
+    /// The revision of the change.
     pub(crate) revision: u64,
     /// Object before the change.
     pub(crate) before: Option<Arc<Value>>,
     /// Object after the change.
     pub(crate) after: Option<Arc<Value>>,
-    /// Last form of a deleted object, with the revision of its deletion.
+    /// The last version of a deleted object, with the revision of its deletion.
     pub(crate) last: Option<Arc<Value>>,
     /// Key of the object.
     pub(crate) key: Key,
@@ -44,15 +44,15 @@ pub(crate) struct Change {
 pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Change>,
-    /// Changes up to this revision have been forgotten.
+    /// Changes up to this revision have been dropped.
     forgotten: u64,
     bound: usize,
-    /// Wakes watches in the order in which they came, so that a run can be repeated (tokio's watch channel does not).
+    /// Wakes watches in the order of their arrival, so that a run is repeatable (tokio's watch channel does not).
     wake: Arc<Notify>,
 }
 
 impl Store {
-    /// An empty store that remembers `bound` changes and begins at `revision`.
+    /// An empty store with a history of `bound` changes that starts at `revision`.
     pub(crate) fn new(bound: usize, revision: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -68,7 +68,7 @@ impl Store {
         self.objects.get(key)
     }
 
-    /// All objects of a namespace, or of all namespaces when it is empty, in order.
+    /// All objects of a namespace, or of all if it is empty, in order.
     pub(crate) fn scan<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
         let start = Key::new(namespace, "");
         self.objects
@@ -81,10 +81,10 @@ impl Store {
         self.objects.len()
     }
 
-    /// The objects as they were after `revision`.
+    /// The objects as of `revision`.
     ///
     /// # Errors
-    /// 410 when the history does not reach back that far.
+    /// 410 if the history is shorter.
     pub(crate) fn as_of(&self, revision: u64) -> Result<BTreeMap<Key, Arc<Value>>, ApiError> {
         if revision < self.forgotten {
             return Err(ApiError::expired(revision, self.forgotten));
@@ -117,7 +117,7 @@ impl Store {
     /// The first change after `revision`.
     ///
     /// # Errors
-    /// 410 when changes after `revision` have been forgotten.
+    /// 410 if changes after `revision` have been dropped.
     pub(crate) fn after(&self, revision: u64) -> Result<Option<&Change>, ApiError> {
         if revision < self.forgotten {
             return Err(ApiError::expired(revision, self.forgotten));
@@ -126,7 +126,7 @@ impl Store {
         Ok(self.history.get(index))
     }
 
-    /// Forgets the history, as a compaction of etcd does.
+    /// Drops the history, as a compaction of etcd does.
     pub(crate) fn compact(&mut self) {
         if let Some(last) = self.history.back() {
             self.forgotten = last.revision;
@@ -134,7 +134,7 @@ impl Store {
         self.history.clear();
     }
 
-    /// Wakes up at every change.
+    /// Notified at every change.
     pub(crate) fn subscribe(&self) -> Arc<Notify> {
         self.wake.clone()
     }

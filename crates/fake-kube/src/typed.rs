@@ -1,5 +1,5 @@
-//! Built-in objects pass through their Rust types: wrong types are refused, unknown fields and nulls
-//! dropped and timestamps brought into form, as decoding into Go structs does.
+//! Converts built-in objects through their Rust types: invalid types are rejected, unknown fields and nulls dropped and timestamps
+//! normalized, as decoding into Go structs does.
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admission, apps::v1 as apps, autoscaling::v2 as autoscaling,
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Decodes and encodes an object; `None` for kinds that have no type here.
+/// Decodes and encodes an object; `None` for kinds without a type here.
 ///
 /// # Errors
 /// The decoder's message.
@@ -84,7 +84,7 @@ fn other_groups(group: &str, kind: &str, value: &Value) -> Option<Result<Value, 
     })
 }
 
-/// Decodes and encodes `metadata`, for objects that have no type here.
+/// Decodes and encodes `metadata`, for objects without a type here.
 ///
 /// # Errors
 /// The decoder's message.
@@ -97,7 +97,7 @@ fn through<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Value, Stri
     serde_json::to_value(typed).map_err(|error| error.to_string())
 }
 
-/// Fields of `given` that decoding dropped: those that the type does not have.
+/// Fields of `given` that decoding dropped because the type does not have them.
 pub(crate) fn unknown(given: &Value, kept: &Value, path: &str, found: &mut Vec<String>) {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
@@ -118,9 +118,9 @@ pub(crate) fn unknown(given: &Value, kept: &Value, path: &str, found: &mut Vec<S
     }
 }
 
-/// Lists that stay when they are empty.
+/// Lists that are kept when empty.
 const KEPT_LISTS: &[&str] = &["rules", "containers", "items", "values", "accessModes", "subsets"];
-/// Maps that vanish when they are empty.
+/// Maps that are dropped when empty.
 const DROPPED_MAPS: &[&str] = &[
     "labels",
     "annotations",
@@ -135,7 +135,7 @@ const DROPPED_MAPS: &[&str] = &[
     "parameters",
 ];
 
-/// Drops empty lists and maps that Go's `omitempty` would not write.
+/// Drops empty lists and maps, as Go's `omitempty` does.
 pub(crate) fn omit_empty(value: &mut Value) {
     match value {
         Value::Object(map) => {

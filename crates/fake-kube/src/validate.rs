@@ -1,10 +1,10 @@
-//! Validation of built-in kinds and of metadata: the commonest mistakes, in the server's words.
+//! Validation of built-in kinds and of metadata: the most common mistakes, with the server's messages.
 
 use serde_json::Value;
 
+use crate::cluster::Part;
 use crate::registry::Resource;
 use crate::status::Cause;
-use crate::world::Part;
 use fleetwright_kube_schema::FieldError;
 
 mod meta;
@@ -12,7 +12,7 @@ mod misc;
 mod pod;
 mod workload;
 
-/// What is wrong with a new object.
+/// Errors of a new object.
 pub(crate) fn create(resource: &Resource, value: &Value) -> Vec<Cause> {
     let mut causes = meta::check(resource, value);
     match &resource.custom {
@@ -22,7 +22,7 @@ pub(crate) fn create(resource: &Resource, value: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a new form of an object.
+/// Errors of an update.
 pub(crate) fn update(resource: &Resource, old: &Value, new: &Value, part: Part) -> Vec<Cause> {
     let mut causes = Vec::new();
     if old["metadata"] != new["metadata"] {

@@ -1,4 +1,4 @@
-//! What the verbs do to the world.
+//! The verbs.
 
 pub(crate) mod create;
 pub(crate) mod delete;

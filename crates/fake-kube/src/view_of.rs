@@ -1,4 +1,4 @@
-//! The form that a client accepts: plain objects, tables, or metadata alone.
+//! The representation that a client accepts: objects, tables, or metadata only.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::server::Server;
 use crate::verbs::list::Page;
 use crate::view::table::IncludeObject;
 
-/// The form of an answer.
+/// The representation of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Objects as they are.
+    /// Objects.
     Plain,
     /// `meta.k8s.io/v1` tables with `None`, `Metadata` or `Object` in their rows.
     Table(IncludeObject),
@@ -23,7 +23,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// Reads the first form of an Accept header that is understood.
+    /// The first supported media type of an Accept header.
     pub(crate) fn parse(accept: &str, query: &Query) -> Self {
         for clause in accept.split(',') {
             let mut parts = clause.split(';').map(str::trim);
@@ -115,7 +115,7 @@ impl View {
     }
 }
 
-/// Items of lists of built-in kinds carry no kind and apiVersion.
+/// Items of lists of built-in kinds have no kind and apiVersion.
 fn write_item(out: &mut Vec<u8>, value: &Value, typed: bool) {
     match value.as_object().filter(|_| !typed) {
         None => serde_json::to_writer(out, value).unwrap_or_default(),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::body::BoxError;
+use crate::cluster::{ClusterState, Target};
 use crate::faults::WatchFault;
 use crate::lines::line;
 use crate::route::Query;
@@ -19,9 +20,8 @@ use crate::status::ApiError;
 use crate::store::Change;
 use crate::verbs::list;
 use crate::view_of::View;
-use crate::world::{Target, World};
 
-/// Most events that are taken from the history under one lock.
+/// Maximum number of events that are read from the history under one lock.
 const BATCH: usize = 256;
 
 /// One event in stored form.
@@ -38,11 +38,11 @@ pub(crate) struct Watch {
     selector: Selector,
     view: View,
     wake: Arc<Notify>,
-    /// Everything up to this revision has been seen.
+    /// Events up to this revision have been read.
     seen: u64,
     ready: VecDeque<Event>,
     bookmarks: bool,
-    /// The initial events must be closed by an annotated bookmark.
+    /// The initial events must end with an annotated bookmark.
     initial: bool,
     next_bookmark: Instant,
     deadline: Instant,
@@ -55,10 +55,10 @@ impl Watch {
     /// Starts a watch.
     ///
     /// # Errors
-    /// 400 for parameters that cannot be read, 410 for a revision that is too old.
+    /// 400 for invalid parameters, 410 for a revision that is too old.
     pub(crate) fn start(
         server: &Server,
-        world: &World,
+        cluster: &ClusterState,
         target: &Target,
         query: &Query,
         view: View,
@@ -67,7 +67,7 @@ impl Watch {
         let selector = list::selector(target, query)?;
         let revision = query.number("resourceVersion")?.unwrap_or(0);
         let send_initial = initial_events(query, revision)?;
-        let store = world.store(&target.resource.storage).ok_or_else(ApiError::no_such_route)?;
+        let store = cluster.store(&target.resource.storage).ok_or_else(ApiError::no_such_route)?;
         let now = Instant::now();
         let timeout = query.number("timeoutSeconds")?.map(Duration::from_secs);
         let mut watch = Self {
@@ -80,14 +80,14 @@ impl Watch {
             ready: VecDeque::new(),
             bookmarks: query.flag("allowWatchBookmarks"),
             initial: query.flag("sendInitialEvents") && send_initial,
-            next_bookmark: now + world.config.bookmark_interval,
-            deadline: now + timeout.unwrap_or(world.config.watch_timeout),
+            next_bookmark: now + cluster.config.bookmark_interval,
+            deadline: now + timeout.unwrap_or(cluster.config.watch_timeout),
             fault: fault.watch.clone(),
             sent: 0,
             ended: false,
         };
         if send_initial {
-            let page = world.list(target, &Query::default(), fault.stale)?;
+            let page = cluster.list(target, &Query::default(), fault.stale)?;
             watch.seen = page.revision;
             watch.ready = page
                 .items
@@ -123,7 +123,7 @@ impl Watch {
                 self.initial = false;
                 return Some(Ok(self.bookmark(true)));
             }
-            // Enlisted before the look, so that nothing is missed.
+            // Registered before the read, so that no notification is missed.
             let mut news = std::pin::pin!(self.wake.clone().notified_owned());
             news.as_mut().enable();
             if let Err(error) = self.refill() {
@@ -188,15 +188,15 @@ impl Watch {
         line("BOOKMARK", &self.view.bookmark(&self.server, &self.target.resource, object))
     }
 
-    /// Takes what happened since the last look.
+    /// Reads the events since the last read.
     fn refill(&mut self) -> Result<(), ApiError> {
         let server = self.server.clone();
-        let world = server.lock();
-        let Some(store) = world.store(&self.target.resource.storage) else { return Ok(()) };
+        let cluster = server.lock();
+        let Some(store) = cluster.store(&self.target.resource.storage) else { return Ok(()) };
         while self.ready.len() < BATCH {
             let Some(change) = store.after(self.seen)? else {
-                // Nothing happened to this resource up to the present revision.
-                self.seen = self.seen.max(world.revision);
+                // There are no events of this resource up to the current revision.
+                self.seen = self.seen.max(cluster.revision);
                 break;
             };
             self.seen = change.revision;
@@ -208,7 +208,7 @@ impl Watch {
     }
 }
 
-/// Whether the watch begins with all objects: without a revision, or when it asks for them.
+/// Whether the watch starts with all objects: without a revision, or on request.
 fn initial_events(query: &Query, revision: u64) -> Result<bool, ApiError> {
     let matching = query.text("resourceVersionMatch");
     if query.has("sendInitialEvents") {
@@ -235,7 +235,7 @@ fn initial_events(query: &Query, revision: u64) -> Result<bool, ApiError> {
     Ok(revision == 0)
 }
 
-/// What a change looks like through a selector.
+/// The event of a change for a selector.
 fn event(change: &Change, selector: &Selector, namespace: &str) -> Option<Event> {
     if !namespace.is_empty() && change.key.namespace != namespace {
         return None;
@@ -251,7 +251,7 @@ fn event(change: &Change, selector: &Selector, namespace: &str) -> Option<Event>
     Some(Event { kind, object })
 }
 
-/// The form in which a watcher sees an object go: its last selected form under the new revision.
+/// The last selected version of an object that no longer matches, with the new revision.
 fn left(change: &Change) -> Option<Arc<Value>> {
     if let Some(last) = &change.last {
         return Some(last.clone());

@@ -190,7 +190,7 @@ async fn one_of_two_wins_a_lease() -> Outcome {
     Ok(())
 }
 
-/// Sets `done` on what is there and takes its finalizer away in the end.
+/// Sets `done` on an object and removes its finalizer at the end.
 async fn reconcile(
     map: Arc<ConfigMap>,
     client: Arc<Client>,

@@ -1,4 +1,4 @@
-//! The calls of the fake cloud: what goes over the seam between a provider and the cloud, in process or as JSON.
+//! The API of the fake cloud, called by the provider in process or as JSON over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -15,47 +15,47 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Launch {
-    /// UID of the cluster that will own the instances.
+    /// UID of the cluster that owns the instances.
     pub cluster_uid: String,
-    /// The batch; together with the attempt the call's token.
+    /// The batch; batch and attempt together are the idempotency token of the call.
     pub batch: String,
     /// The attempt.
     pub attempt: u32,
-    /// One instance each.
+    /// One item per instance.
     pub items: Vec<LaunchItem>,
     /// How many instances a fleet launches.
     pub size: usize,
 }
 
-/// An instance that is asked for.
+/// A requested instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchItem {
     /// The NodeClaim.
     pub claim: String,
-    /// Which of a fleet's instances, by id, is meant.
+    /// The index of the instance among those of the fleet, sorted by id.
     pub rank: usize,
-    /// Its NodePool, where it has one.
+    /// Its NodePool, if it has one.
     pub node_pool: Option<String>,
-    /// What may be launched, best first.
+    /// Allowed offerings, in order of preference.
     pub choices: Vec<OfferingKey>,
-    /// What the instance must be: fixes the labels that its type leaves open.
+    /// Requirements on the instance; they determine labels for which the instance type has several values.
     pub requirements: Vec<WireRequirement>,
-    /// What its node is born with.
+    /// The initial labels, annotations and taints of its node.
     pub bootstrap: Bootstrap,
-    /// How long the node stays away after the instance has booted, in milliseconds.
+    /// Delay between the boot of the instance and the registration of its node, in milliseconds.
     pub registration_delay_ms: u64,
 }
 
-/// What travels to a node through its instance's user data.
+/// The data that an instance's user data passes to its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Bootstrap {
-    /// Labels beside those of type and offering.
+    /// Labels besides those of instance type and offering.
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Taints, startup taints among them.
+    /// Taints, including startup taints.
     pub taints: Vec<WireTaint>,
 }
 
@@ -64,7 +64,7 @@ pub struct Bootstrap {
 pub struct WireTaint {
     /// The key.
     pub key: String,
-    /// The value, often empty.
+    /// The value; may be empty.
     #[serde(default)]
     pub value: String,
     /// The effect as Kubernetes writes it.
@@ -75,45 +75,45 @@ pub struct WireTaint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchReply {
-    /// One answer per item, in order.
+    /// One outcome per item, in order.
     pub outcomes: Vec<LaunchOutcome>,
-    /// Offerings that were tried and had nothing left.
+    /// Offerings that were tried and had no capacity.
     pub exhausted: Vec<OfferingKey>,
-    /// Whether the instances name no NodeClaim, as those of an EC2 fleet: `outcomes` then has the instances of the call by id,
-    /// and a failure for each that is missing.
+    /// Whether the instances carry no NodeClaim, as those of an EC2 fleet: `outcomes` then has the instances of the call by id, and a
+    /// failure for each missing one.
     #[serde(default)]
     pub fleet: bool,
 }
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LaunchOutcome {
     /// The instance exists.
     Launched(Box<CloudInstance>),
-    /// The instance of a fleet could not be named.
+    /// The instance of a fleet could not be tagged with its NodeClaim.
     Unnamed(String),
     /// None of the choices had capacity.
     InsufficientCapacity(String),
-    /// The cloud refuses: reason and message.
+    /// The cloud rejects the request: reason and message.
     Refused(String, String),
 }
 
-/// Where an instance is in its life.
+/// The lifecycle state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lifecycle {
-    /// Bought, not running yet.
+    /// Launched, not running yet.
     Pending,
     /// Running.
     Running,
-    /// Being ended.
+    /// Being terminated.
     Terminating,
-    /// Ended; remembered for a while.
+    /// Terminated; still remembered for a while.
     Gone,
 }
 
-/// An instance, as the cloud knows it.
+/// An instance in the cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudInstance {
@@ -123,37 +123,37 @@ pub struct CloudInstance {
     pub node_name: String,
     /// Its private address.
     pub address: String,
-    /// Tags from birth.
+    /// Tags since its launch.
     pub tags: Tags,
-    /// What it was bought as; absent for an adopted instance of an unknown type.
+    /// Its offering; absent for an adopted instance of an unknown type.
     pub offering: Option<OfferingKey>,
     /// Price per hour in nano-dollars.
     pub price_nanos: i64,
-    /// Labels by type, offering and requirements.
+    /// Labels of instance type, offering and requirements.
     pub labels: BTreeMap<String, String>,
-    /// What its node is born with beside them.
+    /// The initial labels, annotations and taints of its node.
     pub bootstrap: Bootstrap,
-    /// What it was sold as.
+    /// The advertised capacity.
     pub capacity: QuantityMap,
-    /// What pods can have of it.
+    /// The advertised allocatable resources.
     pub allocatable: QuantityMap,
-    /// Where it is in its life.
+    /// Its lifecycle state.
     pub state: Lifecycle,
     /// When it was launched.
     pub launched_at: Timestamp,
-    /// When its node joins; never where the instance is broken.
+    /// When its node joins; `None` if the instance never joins.
     pub joins_at: Option<Timestamp>,
     /// Whether its node has joined.
     pub joined: bool,
-    /// When the cloud will take it back, once that is announced.
+    /// When its spot capacity is reclaimed, once announced.
     pub interrupted_at: Option<Timestamp>,
-    /// When it began to end.
+    /// When its termination began.
     pub ending_since: Option<Timestamp>,
-    /// What is wrong with it.
+    /// Its defects.
     pub defects: Defects,
 }
 
-/// Who an instance belongs to.
+/// The owner of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tags {
@@ -169,51 +169,51 @@ pub struct Tags {
     pub attempt: u32,
 }
 
-/// Faults that an instance was born with.
+/// Faults of an instance since its launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Defects {
-    /// How much of the advertised memory its node really has, in per cent; absent means all.
+    /// Actual memory of its node in percent of the advertised memory; absent means 100.
     pub memory_percent: Option<u32>,
-    /// A taint that appears on the node so many milliseconds after it joined.
+    /// A taint that appears on the node, and its delay after joining in milliseconds.
     pub late_taint: Option<(WireTaint, u64)>,
 }
 
-/// What spot capacity costs now.
+/// The current spot prices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpotPrices {
-    /// Prices per hour in nano-dollars; offerings that are not named cost what the catalogue says.
+    /// Prices per hour in nano-dollars; other offerings have the price of the catalogue.
     pub prices: Vec<(OfferingKey, i64)>,
-    /// For how long they stand, in milliseconds; absent means for ever.
+    /// How long they are valid, in milliseconds; absent means forever.
     pub stand_for_ms: Option<u64>,
 }
 
-/// The announcement that an instance is taken back.
+/// An interruption notice of a spot instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TakeBack {
+pub struct InterruptionNotice {
     /// The instance.
     pub id: String,
-    /// What it was bought as.
+    /// Its offering.
     pub offering: Option<OfferingKey>,
-    /// When it ends.
+    /// When it is terminated.
     pub at: Timestamp,
 }
 
-/// A call to end an instance.
+/// A call to terminate an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminate {
-    /// UID of the cluster that asks: the instance must carry it.
+    /// UID of the calling cluster, which must own the instance.
     pub cluster_uid: String,
     /// The instance.
     pub id: String,
-    /// A NodeClaim of the asking cluster names the instance: then one without a cluster's UID counts as its own.
+    /// Whether a NodeClaim of the calling cluster names the instance: an instance without a cluster UID then counts as owned.
     pub named_by_claim: bool,
 }
 
-/// A call that names the NodeClaim of an instance that carries none.
+/// A call that tags an instance with its NodeClaim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TagClaim {
@@ -235,12 +235,12 @@ pub enum ApiError {
         /// Its id.
         id: String,
     },
-    /// The instance belongs to somebody else.
+    /// The instance has another owner.
     #[error("instance {id} is not owned by this cluster: {why}")]
     NotOwned {
         /// Its id.
         id: String,
-        /// What shows it.
+        /// The reason.
         why: String,
     },
     /// Too many calls.
@@ -249,45 +249,45 @@ pub enum ApiError {
         /// How long to wait.
         after_ms: u64,
     },
-    /// Not allowed.
+    /// The action is not allowed.
     #[error("not authorized to perform {action}")]
     Unauthorized {
         /// The action.
         action: String,
     },
-    /// The call is wrong.
+    /// The call is invalid.
     #[error("invalid {field}: {message}")]
     Invalid {
         /// The field.
         field: String,
-        /// What is wrong and how to fix it.
+        /// The problem and how to fix it.
         message: String,
     },
-    /// The cloud failed, without saying whether it did anything.
+    /// The cloud failed; whether the call took effect is unknown.
     #[error("{message}")]
     Failed {
-        /// What it said.
+        /// The cloud's message.
         message: String,
     },
 }
 
-/// The cloud behind its seam. Every call may fail, be slow, or lose its answer.
+/// The API of the cloud. Every call may fail, be slow, or lose its answer.
 #[async_trait]
 pub trait CloudApi: Send + Sync + 'static {
-    /// What the cloud sells; read once.
+    /// Returns the instance types and offerings; called once.
     async fn catalogue(&self) -> Result<Catalogue, ApiError>;
-    /// Launches instances. The same token and claim give the same instance; a fleet is known by its token alone.
+    /// Launches instances. The same token and claim return the same instance; a fleet is identified by its token alone.
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError>;
-    /// Names the NodeClaim of an instance.
+    /// Tags an instance with its NodeClaim.
     async fn tag(&self, call: &TagClaim) -> Result<(), ApiError>;
-    /// Ends an instance; tells its state, `Gone` once it is gone.
+    /// Terminates an instance and returns its state, `Gone` once terminated.
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError>;
-    /// One instance that is not gone; a new one may stay invisible for a moment.
+    /// Returns an instance that is not gone; a new one may be invisible for a moment.
     async fn get(&self, id: &str) -> Result<CloudInstance, ApiError>;
-    /// The instances that carry `cluster_uid` and are not gone, by id; new ones may stay invisible for a moment.
+    /// Returns the instances with `cluster_uid` that are not gone, by id; new ones may be invisible for a moment.
     async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError>;
-    /// What spot capacity costs now.
+    /// Returns the current spot prices.
     async fn spot_prices(&self) -> Result<SpotPrices, ApiError>;
-    /// The instances that carry `cluster_uid` and are announced to be taken back, by id, until they end.
-    async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError>;
+    /// Returns the interruption notices of instances with `cluster_uid`, by id, until they are terminated.
+    async fn notices(&self, cluster_uid: &str) -> Result<Vec<InterruptionNotice>, ApiError>;
 }

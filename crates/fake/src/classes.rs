@@ -1,4 +1,4 @@
-//! What the provider knows of the KWOKNodeClasses: filled by a watch, read at every launch.
+//! The KWOKNodeClasses as the provider knows them: written by a watch, read at every launch.
 
 use std::{
     collections::BTreeMap,
@@ -6,33 +6,33 @@ use std::{
     time::Duration,
 };
 
-/// What a launch needs to know of a node class.
+/// The fields of a KWOKNodeClass that a launch needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeClass {
     /// Whether its `Ready` condition is True.
     pub ready: bool,
-    /// Why it is not, in words.
+    /// The message of a condition that is not True.
     pub message: String,
-    /// How long nodes stay away after their instance has booted.
+    /// Delay between the boot of an instance and the registration of its node.
     pub registration_delay: Duration,
 }
 
 impl NodeClass {
-    /// A class that is ready and delays nothing.
+    /// A class that is ready, without delay.
     #[must_use]
     pub fn ready() -> Self {
         Self { ready: true, ..Self::default() }
     }
 }
 
-/// How a class stands.
+/// The state of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClassState {
-    /// Nothing has been read yet.
+    /// The classes have not been listed yet.
     Unread,
-    /// There is no class of that name.
+    /// There is no class with that name.
     Missing,
-    /// There is.
+    /// The class exists.
     Known(NodeClass),
 }
 
@@ -41,7 +41,7 @@ pub enum ClassState {
 pub struct NodeClasses(Arc<RwLock<Option<BTreeMap<String, NodeClass>>>>);
 
 impl NodeClasses {
-    /// A view of which nothing is known yet: launches wait.
+    /// A view that has not been filled yet: launches wait.
     #[must_use]
     pub fn unread() -> Self {
         Self::default()
@@ -54,24 +54,24 @@ impl NodeClasses {
         view
     }
 
-    /// Puts a complete list in place of what is known.
+    /// Replaces all classes.
     pub fn replace(&self, classes: impl IntoIterator<Item = (String, NodeClass)>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(classes.into_iter().collect());
     }
 
-    /// Takes note of a class.
+    /// Adds or replaces a class.
     pub fn set(&self, name: &str, class: NodeClass) {
         let mut classes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         classes.get_or_insert_default().insert(name.to_owned(), class);
     }
 
-    /// Takes note that a class is gone.
+    /// Removes a class.
     pub fn remove(&self, name: &str) {
         let mut classes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         classes.get_or_insert_default().remove(name);
     }
 
-    /// How a class stands.
+    /// The state of a class.
     #[must_use]
     pub fn get(&self, name: &str) -> ClassState {
         match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {

@@ -1,4 +1,4 @@
-//! Chance from a seed: a source of randomness for each occasion, so that the order of calls changes nothing.
+//! Randomness from a seed, with an independent generator for each occasion, so that the order of calls changes nothing.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand_chacha::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The source of randomness for what `about` names, under `seed`.
+/// The generator for the occasion `about`.
 #[must_use]
 pub(crate) fn dice(seed: u64, about: &[&str]) -> ChaCha8Rng {
     // Each part ends with a byte that UTF-8 never contains.
@@ -17,13 +17,13 @@ pub(crate) fn dice(seed: u64, about: &[&str]) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed ^ hash)
 }
 
-/// How long something takes: between `min` and `max`, more often near `min`, with a long tail.
+/// A duration between `min` and `max`, more often near `min`, with a long tail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
-    /// The shortest, in milliseconds.
+    /// The minimum, in milliseconds.
     pub min_ms: u64,
-    /// The longest, in milliseconds.
+    /// The maximum, in milliseconds.
     pub max_ms: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn below(rng: &mut ChaCha8Rng, below: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! Chance is bounded and repeatable.
+    //! Draws are bounded and repeatable.
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Label, annotation and provider names of the fake cloud: those of Karpenter's kwok provider, and our own.
+//! Label, annotation and provider names of the fake cloud: those of Karpenter's kwok provider, and Fleetwright's.
 
 pub use fleetwright_api::labels::{ATTEMPT, BATCH_ID, CLUSTER_UID, KWOK_GROUP as GROUP};
 pub use fleetwright_instance_types::labels::{INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_MEMORY, INSTANCE_SIZE};
@@ -10,9 +10,9 @@ pub const NODE_CLASS_KIND: &str = "KWOKNodeClass";
 pub const FAKE_NODE: &str = "kwok.x-k8s.io/node";
 /// Value of [`FAKE_NODE`].
 pub const FAKE_NODE_VALUE: &str = "fake";
-/// Dollars per hour, where eks-node-viewer looks for it.
+/// Dollars per hour, as eks-node-viewer reads it.
 pub const NODE_VIEWER_PRICE: &str = "eks-node-viewer/instance-price";
-/// One of ten groups that simulated nodes are spread over.
+/// One of ten partitions of simulated nodes.
 pub const PARTITION: &str = "kwok-partition";
 /// Values of [`PARTITION`].
 pub const PARTITIONS: [&str; 10] = [
@@ -33,5 +33,5 @@ pub const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// Annotation of a Pod: how long it runs before it succeeds, as a duration such as `30s` or `2m`.
 pub const RUN_FOR: &str = "fleetwright.dev/run-for";
 
-/// Lower-case image id that every fake instance runs.
+/// Lower-case image id of every fake instance.
 pub const IMAGE_ID: &str = "fake-image-1";

@@ -1,11 +1,11 @@
-//! A cloud in memory that behaves like one, its provider, and the kubelets of its instances.
+//! An in-memory cloud, its provider, and the kubelets of its instances.
 //!
 //! Reading order:
-//! 1. [`catalogue`] — what the cloud sells.
-//! 2. [`cloud`] — instances, capacity that runs dry, latency, faults; driven by a clock and a seed.
+//! 1. [`catalogue`] — instance types and offerings.
+//! 2. [`cloud`] — instances, limited capacity, latency, faults; driven by a clock and a seed.
 //! 3. [`api`] — the calls of the cloud, in process or over [`http`].
 //! 4. [`provider`] — [`fleetwright_core::cloud::CloudProvider`] over those calls.
-//! 5. [`kubelet`] — instances join the cluster and run pods: the one module with a Kubernetes client.
+//! 5. [`kubelet`] — instances join the cluster and run pods: the only module with a Kubernetes client.
 
 pub mod api;
 pub mod catalogue;
@@ -16,7 +16,9 @@ pub mod http;
 pub mod kubelet;
 pub mod labels;
 pub mod provider;
+mod shared;
 mod steps;
+mod time;
 
 pub(crate) use dice::dice;
 
@@ -26,3 +28,4 @@ pub use cloud::{Cloud, CloudConfig};
 pub use dice::Latency;
 pub use fleetwright_instance_types::quantities;
 pub use provider::FakeProvider;
+pub use shared::UNAVAILABLE_FOR;

@@ -1,8 +1,8 @@
-//! The fake cloud as a [`CloudProvider`], over the seam of [`CloudApi`].
+//! The fake cloud as a [`CloudProvider`], over [`CloudApi`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -18,7 +18,6 @@ use fleetwright_core::{
         labels::{NODEPOOL, UNREGISTERED_TAINT},
     },
 };
-use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
@@ -29,14 +28,13 @@ use crate::{
     classes::{ClassState, NodeClasses},
     labels,
     quantities::{from_quantities, to_wire},
+    shared::{PublishedCatalog, Shared, cloud_error},
     steps::{Notices, Pricing},
 };
 
-/// For how long an offering that had nothing left is shown as unavailable, as Karpenter remembers it.
-pub const UNAVAILABLE_FOR: Duration = Duration::from_secs(180);
-/// How many offerings one launch tries, cheapest first.
+/// Maximum number of offerings per launch, cheapest first.
 const MAX_CHOICES: usize = 60;
-/// When a launch that found the classes unread is tried again.
+/// Retry interval of a launch before the classes are listed.
 const CLASSES_UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The provider of the fake cloud.
@@ -48,63 +46,11 @@ pub struct FakeProvider {
     notices: Arc<Notices>,
 }
 
-/// What the provider and its steps share.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) api: Arc<dyn CloudApi>,
-    clock: SharedClock,
-    cluster_uid: Arc<OnceLock<Str>>,
-    shown: Arc<Mutex<Shown>>,
-}
-
-/// The catalogue as it is shown: at the prices of the moment, without what recently ran dry.
-struct Shown {
-    catalog: Arc<Catalog>,
-    unavailable: BTreeMap<OfferingKey, Timestamp>,
-    /// What `catalog` shows as unavailable.
-    reflected: BTreeSet<OfferingKey>,
-    /// Prices that differ from the catalogue's.
-    prices: BTreeMap<OfferingKey, Price>,
-    /// Whether `catalog` shows other prices.
-    repriced: bool,
-}
-
-impl Shared {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The UID of the cluster that was identified.
-    pub(crate) fn uid(&self) -> Result<Str, CloudError> {
-        let unknown =
-            || CloudError::Unavailable("the cluster's UID is not known yet: identify comes first".into());
-        self.cluster_uid.get().cloned().ok_or_else(unknown)
-    }
-
-    /// Takes in what spot capacity costs from now on.
-    pub(crate) fn set_prices(&self, prices: Vec<(OfferingKey, i64)>) {
-        let prices: BTreeMap<OfferingKey, Price> =
-            prices.into_iter().map(|(key, nanos)| (key, Price::from_nanos(nanos))).collect();
-        let mut shown = self.shown();
-        if shown.prices != prices {
-            shown.prices = prices;
-            shown.repriced = true;
-        }
-    }
-
-    /// Shows offerings as unavailable for a while.
-    pub(crate) fn mark_unavailable(&self, exhausted: Vec<OfferingKey>) {
-        let span = SignedDuration::try_from(UNAVAILABLE_FOR).unwrap_or(SignedDuration::ZERO);
-        let until = self.clock.now().checked_add(span).unwrap_or(Timestamp::MAX);
-        self.shown().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
-    }
-}
-
 impl FakeProvider {
-    /// The provider of the cloud behind `api`, whose catalogue is read once, now.
+    /// The provider of the cloud behind `api`. Reads the catalogue once.
     ///
     /// # Errors
-    /// Where the cloud does not tell what it sells.
+    /// If the cloud does not return its catalogue.
     pub async fn new(
         api: Arc<dyn CloudApi>,
         classes: NodeClasses,
@@ -128,43 +74,44 @@ impl FakeProvider {
             repair_policies: vec![policy("False"), policy("Unknown")],
             bootstraps_startup_taints: true,
         };
-        let shown = Shown {
+        let published = PublishedCatalog {
             catalog: catalogue.types.clone(),
             unavailable: BTreeMap::new(),
             reflected: BTreeSet::new(),
             prices: BTreeMap::new(),
             repriced: false,
         };
-        let shared = Shared { api, clock, cluster_uid: Arc::default(), shown: Arc::new(Mutex::new(shown)) };
-        let notices = Arc::new(Notices { shared: shared.clone(), heard: Mutex::default() });
+        let shared =
+            Shared { api, clock, cluster_uid: Arc::default(), published: Arc::new(Mutex::new(published)) };
+        let notices = Arc::new(Notices { shared: shared.clone(), seen: Mutex::default() });
         Ok(Self { shared, catalogue, classes, info, notices })
     }
 
-    /// The node classes that launches look at, for whoever watches them.
+    /// The node classes that launches use; a watch keeps them current.
     #[must_use]
     pub fn classes(&self) -> &NodeClasses {
         &self.classes
     }
 
-    /// The catalogue without what recently ran dry; the same `Arc` while nothing changes.
+    /// The catalogue without offerings that recently had no capacity; the same `Arc` while nothing changes.
     fn available(&self) -> Arc<Catalog> {
         let now = self.shared.clock.now();
-        let mut shown = self.shared.shown();
-        shown.unavailable.retain(|_, until| *until > now);
-        if shown.repriced || !shown.unavailable.keys().eq(shown.reflected.iter()) {
-            shown.reflected = shown.unavailable.keys().cloned().collect();
-            shown.repriced = false;
-            shown.catalog = changed(&self.catalogue.types, &shown.reflected, &shown.prices);
+        let mut published = self.shared.published();
+        published.unavailable.retain(|_, until| *until > now);
+        if published.repriced || !published.unavailable.keys().eq(published.reflected.iter()) {
+            published.reflected = published.unavailable.keys().cloned().collect();
+            published.repriced = false;
+            published.catalog = changed(&self.catalogue.types, &published.reflected, &published.prices);
         }
-        shown.catalog.clone()
+        published.catalog.clone()
     }
 
-    /// Why nothing may be launched for a claim by its class, else how long its node stays away.
+    /// The registration delay of a claim's class, or why the class prevents a launch.
     fn class_of(&self, claim: &NodeClaim) -> Result<Duration, LaunchError> {
         match self.classes.get(&claim.class.name) {
             ClassState::Unread => Err(LaunchError::RateLimited { after: CLASSES_UNREAD_RETRY }),
             ClassState::Missing => {
-                let message = format!("{} does not exist: create it, or name another class", claim.class);
+                let message = format!("{} does not exist: create it, or use another class", claim.class);
                 Err(LaunchError::NodeClassNotReady(message.into()))
             }
             ClassState::Known(class) if !class.ready => {
@@ -175,9 +122,8 @@ impl FakeProvider {
         }
     }
 
-    /// What is asked of the cloud for a request, and what to answer where it launches nothing. Where nothing may be
-    /// launched, the cloud is asked all the same, without a choice: an earlier call with this token may have launched
-    /// something, and its answer may have been lost.
+    /// The item of a claim in a launch call, and the error if it launches nothing. A claim that may not launch is sent without choices:
+    /// an earlier call with this token may have launched an instance although its answer was lost.
     fn item(
         &self,
         request: &LaunchRequest,
@@ -214,8 +160,8 @@ impl FakeProvider {
         }
     }
 
-    /// Assigns the instances of a fleet, which are sorted by id, to the items of its call by rank, and names those that name
-    /// no NodeClaim. An item whose instance cannot be named has an unknown outcome.
+    /// Assigns the instances of a fleet, sorted by id, to the items of its call by rank, and tags those without a NodeClaim. An item
+    /// whose instance cannot be tagged has an unknown outcome.
     async fn assign(&self, call: &Launch, fleet: Vec<LaunchOutcome>) -> Vec<LaunchOutcome> {
         let mut outcomes = Vec::with_capacity(call.items.len());
         for item in &call.items {
@@ -246,7 +192,7 @@ impl FakeProvider {
         }
     }
 
-    /// Sends a call and puts its answers where they belong.
+    /// Sends a call and assigns its outcomes to the requests.
     async fn send(
         &self,
         call: Launch,
@@ -276,8 +222,7 @@ impl FakeProvider {
     }
 }
 
-/// The catalogue with some offerings shown as unavailable and some at other prices; types of which nothing changes are
-/// shared.
+/// The catalogue with unavailable offerings and other prices; unchanged types are shared.
 fn changed(
     catalog: &Catalog,
     dry: &BTreeSet<OfferingKey>,
@@ -298,7 +243,7 @@ fn changed(
     Arc::new(Catalog::new(types.collect()))
 }
 
-/// The choices of a call's claims, worked out once for claims that are alike.
+/// The choices of a call's claims, computed once for equal claims.
 struct Choices<'a> {
     catalog: &'a Catalog,
     known: BTreeMap<(Requirements, Resources), Vec<OfferingKey>>,
@@ -311,8 +256,8 @@ impl Choices<'_> {
     }
 }
 
-/// The available offerings that a claim allows and whose instances hold what it asks for: cheapest first, equals by type,
-/// zone and capacity type.
+/// The available offerings that a claim allows and whose instances fit its requests: cheapest first, ties by type, zone and capacity
+/// type.
 fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
     let mut found: Vec<(Price, OfferingKey)> = Vec::new();
     for instance_type in &catalog.instance_types {
@@ -332,8 +277,7 @@ fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
     found.into_iter().take(MAX_CHOICES).map(|(_, key)| key).collect()
 }
 
-/// What a claim's node is born with: the claim's labels and what its requirements fix, its annotations, its taints and the
-/// one that says that it is not registered yet.
+/// The bootstrap of a claim's node: labels, the values that its requirements determine, annotations, taints and the unregistered taint.
 fn bootstrap(claim: &NodeClaim) -> Bootstrap {
     let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
     let fixed: Requirements = claim.requirements.clone();
@@ -382,21 +326,6 @@ fn lower_instance(instance: &CloudInstance) -> Result<Instance, String> {
     })
 }
 
-pub(crate) fn cloud_error(error: ApiError) -> CloudError {
-    match error {
-        ApiError::NotFound { id } => CloudError::NotFound(id.into()),
-        ApiError::NotOwned { id, why } => CloudError::NotOwned { id: id.into(), why: why.into() },
-        ApiError::Throttled { after_ms } => {
-            CloudError::RateLimited { after: Duration::from_millis(after_ms) }
-        }
-        ApiError::Unauthorized { action } => CloudError::Unauthorized { action: action.into() },
-        ApiError::Invalid { field, message } => {
-            CloudError::Invalid { field: field.into(), message: message.into() }
-        }
-        ApiError::Failed { message } => CloudError::Unavailable(message.into()),
-    }
-}
-
 fn launch_error(error: &ApiError) -> LaunchError {
     let failed =
         |reason: &str| LaunchError::Failed { reason: reason.into(), message: error.to_string().into() };
@@ -406,7 +335,7 @@ fn launch_error(error: &ApiError) -> LaunchError {
         }
         ApiError::Unauthorized { .. } => failed("Unauthorized"),
         ApiError::Invalid { .. } => failed("InvalidLaunch"),
-        // A failure that does not say otherwise may have had its effect.
+        // A failure with another meaning may have taken effect.
         ApiError::Failed { .. } | ApiError::NotFound { .. } | ApiError::NotOwned { .. } => {
             LaunchError::Unknown(error.to_string().into())
         }
@@ -453,7 +382,7 @@ impl CloudProvider for FakeProvider {
         let (mut items, mut asked) = (Vec::new(), Vec::new());
         for (at, request) in requests.iter().enumerate() {
             if (&request.batch, request.attempt) != (&first.batch, first.attempt) {
-                let message = "differs within one call: launch each batch and attempt by itself".into();
+                let message = "differs within one call: launch each batch and attempt in its own call".into();
                 results[at] = Some(Err(LaunchError::Failed { reason: "MixedBatch".into(), message }));
                 continue;
             }
@@ -471,8 +400,7 @@ impl CloudProvider for FakeProvider {
             let call = Launch { cluster_uid, batch, attempt: first.attempt, items, size };
             self.send(call, asked, &mut results).await;
         }
-        let short =
-            || Err(LaunchError::Unknown("the cloud answered for fewer instances than were asked for".into()));
+        let short = || Err(LaunchError::Unknown("the cloud returned fewer outcomes than requested".into()));
         results.into_iter().map(|result| result.unwrap_or_else(short)).collect()
     }
 
@@ -496,7 +424,7 @@ impl CloudProvider for FakeProvider {
     }
 
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        // A KWOKNodeClass says nothing that a running instance could differ from.
+        // A KWOKNodeClass has no field that a running instance could differ from.
         Ok(None)
     }
 

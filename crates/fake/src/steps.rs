@@ -1,15 +1,15 @@
-//! The provider's own loops: prices and announcements of the cloud.
+//! The provider's steps: spot prices and interruption notices.
 
 use std::{collections::BTreeSet, sync::Mutex, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::cloud::{CloudError, Interruption, InterruptionKind, Outlook, ProviderStep, Round};
 
-use crate::provider::{Shared, cloud_error};
+use crate::shared::{Shared, cloud_error};
 
-/// How often a market that stands still is asked.
+/// The poll interval if prices never change.
 const STILL: Duration = Duration::from_secs(3600);
-/// How often the cloud is asked for announcements: often enough for a notice of two minutes.
+/// The poll interval of interruption notices: short enough for a notice of two minutes.
 const NOTICES: Duration = Duration::from_secs(10);
 
 /// Keeps the spot prices of the catalogue current.
@@ -29,11 +29,11 @@ impl ProviderStep for Pricing {
     }
 }
 
-/// Hears which instances are about to be taken back.
+/// Reports interruption notices.
 pub(crate) struct Notices {
     pub(crate) shared: Shared,
-    /// Instances whose notice was heard before: their offering is known to run dry.
-    pub(crate) heard: Mutex<BTreeSet<String>>,
+    /// Instances whose notice was seen before: their offering is already unavailable.
+    pub(crate) seen: Mutex<BTreeSet<String>>,
 }
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl ProviderStep for Notices {
     async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
         let notices = self.shared.api.notices(&self.shared.uid()?).await.map_err(cloud_error)?;
         let ids: BTreeSet<String> = notices.iter().map(|notice| notice.id.clone()).collect();
-        let before = std::mem::replace(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner), ids);
+        let before = std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), ids);
         let new = notices.iter().filter(|notice| !before.contains(&notice.id));
         self.shared.mark_unavailable(new.filter_map(|notice| notice.offering.clone()).collect());
         let interruptions = notices

@@ -1,4 +1,4 @@
-//! The fake cloud keeps the contract of a cloud, in process and over HTTP.
+//! The fake cloud passes the conformance tests of a cloud provider, in process and over HTTP.
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 mod support;
@@ -167,7 +167,7 @@ async fn over_http() {
     conforms(kwok(), true, true).await;
 }
 
-/// In a cloud whose instances carry batch and attempt from birth, and no claim.
+/// In a cloud whose instances carry batch and attempt from launch, and no claim.
 #[tokio::test]
 async fn fleets_in_process() {
     conforms(kwok(), false, false).await;
@@ -178,8 +178,8 @@ async fn fleets_over_http() {
     conforms(realistic(11), true, false).await;
 }
 
-/// The provider's loops keep what it shows current, and report what the cloud announces until it has happened.
-async fn steps_tell(over_http: bool) {
+/// The provider's steps keep its catalogue current and report interruption notices until the interruption.
+async fn check_steps(over_http: bool) {
     let fake = Fake::new(realistic(1), over_http, true).await;
     let provider = fake.provider.lock().unwrap().clone();
     let pool = conformance::any_pool(&fake);
@@ -188,9 +188,9 @@ async fn steps_tell(over_http: bool) {
     let round = pricing.run(&Outlook::at(fake.now())).await.unwrap();
     assert!(round.again <= Duration::from_secs(300) && round.interruptions.is_empty());
     let moved = provider.catalog(&pool).await.unwrap();
-    assert!(Arc::ptr_eq(&moved, &provider.catalog(&pool).await.unwrap()), "the same while nothing changes");
+    assert!(Arc::ptr_eq(&moved, &provider.catalog(&pool).await.unwrap()), "shared while nothing changes");
     assert_ne!(*shown, *moved);
-    // An instance costs what is shown at its launch.
+    // An instance has the price of its launch.
     let request = conformance::launch_request(&fake, "a", "spot");
     let instance = provider.launch(&[request]).await.pop().unwrap().unwrap();
     let label = |key: &str| instance.labels.get(key).unwrap().to_string();
@@ -200,8 +200,11 @@ async fn steps_tell(over_http: bool) {
     assert!(notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty());
     assert!(fake.cloud.interrupt(&real.id));
     for _ in 0..2 {
-        let told = notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions;
-        assert_eq!(told, [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]);
+        let reported = notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions;
+        assert_eq!(
+            reported,
+            [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]
+        );
     }
     let dry = provider.catalog(&pool).await.unwrap();
     let offering = |catalog: &Catalog| {
@@ -214,16 +217,19 @@ async fn steps_tell(over_http: bool) {
     };
     assert_eq!((offering(&moved), offering(&dry)), (true, false));
     fake.clock.advance(Duration::from_secs(300));
-    assert!(notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty(), "it has ended");
-    assert!(offering(&provider.catalog(&pool).await.unwrap()), "forgotten after three minutes");
+    assert!(
+        notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions.is_empty(),
+        "it is terminated"
+    );
+    assert!(offering(&provider.catalog(&pool).await.unwrap()), "available again after three minutes");
 }
 
 #[tokio::test]
 async fn steps_in_process() {
-    steps_tell(false).await;
+    check_steps(false).await;
 }
 
 #[tokio::test]
 async fn steps_over_http() {
-    steps_tell(true).await;
+    check_steps(true).await;
 }

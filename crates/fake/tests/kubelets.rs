@@ -49,13 +49,13 @@ impl Clock for TokioClock {
     }
 }
 
-struct World {
+struct TestCluster {
     client: Client,
     cloud: Arc<Cloud>,
     clock: SharedClock,
 }
 
-impl World {
+impl TestCluster {
     fn new(config: KubeletConfig) -> Self {
         let clock: SharedClock = Arc::new(TokioClock(Instant::now()));
         let time = clock.clone();
@@ -147,12 +147,12 @@ async fn seconds(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_becomes_a_node_and_leaves_again() {
-    let world = World::new(KubeletConfig::default());
-    let instance = world.launch("claim-1").await;
-    assert!(world.node(&instance.node_name).await.is_none());
+async fn an_instance_becomes_a_node_until_it_is_terminated() {
+    let cluster = TestCluster::new(KubeletConfig::default());
+    let instance = cluster.launch("claim-1").await;
+    assert!(cluster.node(&instance.node_name).await.is_none());
     seconds(100).await;
-    let node = world.node(&instance.node_name).await.expect("the node has joined");
+    let node = cluster.node(&instance.node_name).await.expect("the node has joined");
     assert_eq!(ready(&node), "True");
     assert_eq!(taints(&node), ["boot", "karpenter.sh/unregistered"]);
     let labels = node.metadata.labels.clone().unwrap();
@@ -168,91 +168,91 @@ async fn an_instance_becomes_a_node_and_leaves_again() {
     }
     assert_eq!(node.spec.as_ref().unwrap().provider_id.as_deref(), Some(instance.id.as_str()));
     assert_eq!(node.status.as_ref().unwrap().allocatable.as_ref().unwrap()["cpu"].0, "1900m");
-    let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-node-lease");
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "kube-node-lease");
     let renewed = leases.get(&instance.node_name).await.unwrap().spec.unwrap().renew_time.unwrap().0;
-    assert!(world.clock.now().duration_since(renewed).as_secs() <= 16, "{renewed}");
+    assert!(cluster.clock.now().duration_since(renewed).as_secs() <= 16, "{renewed}");
 
     let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), named_by_claim: true };
-    assert_eq!(world.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
+    assert_eq!(cluster.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
     seconds(60).await;
-    let node = world.node(&instance.node_name).await.unwrap();
+    let node = cluster.node(&instance.node_name).await.unwrap();
     assert_eq!(ready(&node), "Unknown");
     assert!(taints(&node).contains(&"node.kubernetes.io/unreachable".to_owned()));
     seconds(90).await;
     assert!(
-        world.node(&instance.node_name).await.is_none(),
+        cluster.node(&instance.node_name).await.is_none(),
         "a node without instance and finalizer is removed"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_run_succeed_and_end() {
-    let world = World::new(KubeletConfig::without_leases());
-    let instance = world.launch("claim-1").await;
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
+    let instance = cluster.launch("claim-1").await;
     seconds(100).await;
-    world.bind("web", &instance.node_name, json!({})).await;
-    world.bind("job", &instance.node_name, json!({"fleetwright.dev/run-for": "30s"})).await;
+    cluster.bind("web", &instance.node_name, json!({})).await;
+    cluster.bind("job", &instance.node_name, json!({"fleetwright.dev/run-for": "30s"})).await;
     seconds(3).await;
-    let web = world.pod("web").await.unwrap();
+    let web = cluster.pod("web").await.unwrap();
     assert_eq!(phase(&web), "Running");
     let status = web.status.unwrap();
     assert!(status.pod_ip.is_some() && status.start_time.is_some());
     assert!(status.container_statuses.unwrap()[0].ready);
     assert!(status.conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
     seconds(30).await;
-    assert_eq!(phase(&world.pod("job").await.unwrap()), "Succeeded");
-    world.pods().delete("web", &DeleteParams::default()).await.unwrap();
-    assert!(world.pod("web").await.is_some(), "it has its grace");
+    assert_eq!(phase(&cluster.pod("job").await.unwrap()), "Succeeded");
+    cluster.pods().delete("web", &DeleteParams::default()).await.unwrap();
+    assert!(cluster.pod("web").await.is_some(), "it has its grace");
     seconds(3).await;
-    assert!(world.pod("web").await.is_none());
+    assert!(cluster.pod("web").await.is_none());
     // The instance fails: what still runs on it is collected once its node is gone.
-    world.bind("left", &instance.node_name, json!({})).await;
+    cluster.bind("left", &instance.node_name, json!({})).await;
     seconds(3).await;
-    assert!(world.cloud.lose(&instance.id));
+    assert!(cluster.cloud.lose(&instance.id));
     seconds(300).await;
-    assert!(world.pod("left").await.is_none() && world.node(&instance.node_name).await.is_none());
+    assert!(cluster.pod("left").await.is_none() && cluster.node(&instance.node_name).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_holds_stays_and_one_that_somebody_deletes_does_not_return() {
-    let world = World::new(KubeletConfig::without_leases());
-    let (held, deleted) = (world.launch("held").await, world.launch("deleted").await);
+async fn a_node_with_a_finalizer_stays_and_a_deleted_node_does_not_return() {
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
+    let (held, deleted) = (cluster.launch("held").await, cluster.launch("deleted").await);
     seconds(100).await;
     let hold = json!({"metadata": {"finalizers": ["karpenter.sh/termination"]}});
-    world.nodes().patch(&held.node_name, &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
-    world.nodes().delete(&deleted.node_name, &DeleteParams::default()).await.unwrap();
-    assert!(world.cloud.lose(&held.id));
+    cluster.nodes().patch(&held.node_name, &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
+    cluster.nodes().delete(&deleted.node_name, &DeleteParams::default()).await.unwrap();
+    assert!(cluster.cloud.lose(&held.id));
     seconds(600).await;
-    assert_eq!(ready(&world.node(&held.node_name).await.unwrap()), "Unknown");
-    assert!(world.node(&deleted.node_name).await.is_none());
+    assert_eq!(ready(&cluster.node(&held.node_name).await.unwrap()), "Unknown");
+    assert!(cluster.node(&deleted.node_name).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn defects_show_on_nodes() {
-    let world = World::new(KubeletConfig::without_leases());
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
     let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
-    world.cloud.inject(Fault::SmallerMemory { occasion: Occasion::next(1), percent: 50 });
-    world.cloud.inject(Fault::LateTaint { occasion: Occasion::next(1), taint, after_ms: 60_000 });
-    world.cloud.inject(Fault::NeverJoins { occasion: Occasion { skip: 1, times: 1 } });
-    let (small, absent) = (world.launch("small").await, world.launch("absent").await);
+    cluster.cloud.inject(Fault::SmallerMemory { occasion: Occasion::next(1), percent: 50 });
+    cluster.cloud.inject(Fault::LateTaint { occasion: Occasion::next(1), taint, after_ms: 60_000 });
+    cluster.cloud.inject(Fault::NeverJoins { occasion: Occasion { skip: 1, times: 1 } });
+    let (small, absent) = (cluster.launch("small").await, cluster.launch("absent").await);
     seconds(200).await;
-    let node = world.node(&small.node_name).await.unwrap();
+    let node = cluster.node(&small.node_name).await.unwrap();
     assert_eq!(node.status.as_ref().unwrap().capacity.as_ref().unwrap()["memory"].0, "2Gi");
     assert!(taints(&node).contains(&"late".to_owned()));
-    assert!(world.node(&absent.node_name).await.is_none());
+    assert!(cluster.node(&absent.node_name).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_fleet_makes_no_calls() {
-    let world = World::new(KubeletConfig::without_leases());
+async fn idle_kubelets_send_no_calls() {
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
     for n in 0..20 {
-        world.launch(&format!("claim-{n}")).await;
+        cluster.launch(&format!("claim-{n}")).await;
     }
     seconds(200).await;
     let revision = |nodes: kube::core::ObjectList<Node>| nodes.metadata.resource_version;
-    let before = revision(world.nodes().list(&Default::default()).await.unwrap());
+    let before = revision(cluster.nodes().list(&Default::default()).await.unwrap());
     seconds(3600).await;
-    let listed = world.nodes().list(&Default::default()).await.unwrap();
+    let listed = cluster.nodes().list(&Default::default()).await.unwrap();
     assert!(listed.items.len() == 20 && listed.items.iter().all(|node| ready(node) == "True"));
     assert_eq!(revision(listed), before);
 }
@@ -270,16 +270,16 @@ fn custom(client: &Client, group: &str, version: &str, kind: &str, plural: &str)
 }
 
 #[tokio::test(start_paused = true)]
-async fn classes_are_followed() {
-    let world = World::new(KubeletConfig::without_leases());
+async fn classes_are_watched() {
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
     let classes = NodeClasses::unread();
-    tokio::spawn(watch_classes(world.client.clone(), classes.clone(), world.clock.clone()));
+    tokio::spawn(watch_classes(cluster.client.clone(), classes.clone(), cluster.clock.clone()));
     seconds(5).await;
     assert_eq!(classes.get("default"), ClassState::Unread, "the kind is not installed yet");
-    install(&world.client).await;
+    install(&cluster.client).await;
     seconds(120).await;
     assert_eq!(classes.get("default"), ClassState::Missing);
-    let api = custom(&world.client, "karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
+    let api = custom(&cluster.client, "karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
     let class = json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
         "metadata": {"name": "default"}, "spec": {"nodeRegistrationDelay": "45s"},
@@ -294,12 +294,12 @@ async fn classes_are_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_embedded_cloud_adopts_what_the_cluster_knows() {
-    let world = World::new(KubeletConfig::without_leases());
-    install(&world.client).await;
-    let instance = world.launch("joined").await;
+async fn an_embedded_cloud_adopts_the_clusters_instances() {
+    let cluster = TestCluster::new(KubeletConfig::without_leases());
+    install(&cluster.client).await;
+    let instance = cluster.launch("joined").await;
     seconds(100).await;
-    let claims = custom(&world.client, "karpenter.sh", "v1", "NodeClaim", "nodeclaims");
+    let claims = custom(&cluster.client, "karpenter.sh", "v1", "NodeClaim", "nodeclaims");
     let claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {
@@ -318,8 +318,8 @@ async fn an_embedded_cloud_adopts_what_the_cluster_knows() {
         "allocatable": {"cpu": "1900m", "memory": "3Gi"}}});
     claims.patch_status("launched", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 
-    let reborn = Cloud::new(kwok(), CloudConfig::instant(1), world.clock.clone());
-    assert_eq!(adopt(world.client.clone(), &reborn, "us").await.unwrap(), 2);
+    let reborn = Cloud::new(kwok(), CloudConfig::instant(1), cluster.clock.clone());
+    assert_eq!(adopt(cluster.client.clone(), &reborn, "us").await.unwrap(), 2);
     let instances = reborn.instances();
     let known = instances.iter().find(|known| known.id == instance.id).unwrap();
     assert!(
@@ -331,5 +331,5 @@ async fn an_embedded_cloud_adopts_what_the_cluster_knows() {
     assert!(!launched.joined && launched.node_name == "kwok-launched", "{launched:?}");
     assert_eq!((launched.tags.batch.as_deref(), launched.tags.attempt), (Some("batch-7"), 2));
     assert_eq!(launched.bootstrap.taints.len(), 2);
-    assert_eq!(adopt(world.client.clone(), &reborn, "us").await.unwrap(), 0);
+    assert_eq!(adopt(cluster.client.clone(), &reborn, "us").await.unwrap(), 0);
 }

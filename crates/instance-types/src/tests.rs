@@ -73,7 +73,7 @@ fn a_broken_type_is_skipped_and_named(
 }
 
 #[test]
-fn twins_and_broken_files_are_told() {
+fn duplicates_and_invalid_files_are_reported() {
     let loaded = load(&json!([good(), good()]).to_string(), Vocabulary::Kwok).unwrap();
     assert_eq!(loaded.skipped[0].error.field, "name");
     assert!(matches!(load("[", Vocabulary::Kwok), Err(CatalogueError::Json(_))));

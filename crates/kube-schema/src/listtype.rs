@@ -53,8 +53,8 @@ fn walk(node: &Node, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn keyed(node: &Node, path: &str, items: &[Value], errors: &mut Vec<FieldError>) {
-    let stranger = items.iter().position(|item| !item.is_null() && !item.is_object());
-    if let Some(index) = stranger {
+    let other = items.iter().position(|item| !item.is_null() && !item.is_object());
+    if let Some(index) = other {
         let detail = "must be an object for an array of list-type map";
         let shown = Shown::Value(&items[index]);
         errors.push(FieldError::new(&format!("{path}[{index}]"), FieldErrorKind::Invalid, shown, detail));

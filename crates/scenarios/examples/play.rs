@@ -1,12 +1,12 @@
-//! Plays a scenario and prints the report: `cargo run -p fleetwright-scenarios --example play -- SCENARIO [MANIFEST…]`.
-//! Manifests are applied at the start, after what the scenario itself holds.
+//! Runs a scenario and prints the report: `cargo run -p fleetwright-scenarios --example play -- SCENARIO [MANIFEST…]`. Manifests are
+//! applied at the start, after the objects of the scenario.
 
 use std::error::Error;
 
 use fleetwright_scenarios::scenario::{Scenario, play};
-use fleetwright_sim::world::virtual_runtime;
+use fleetwright_sim::simulator::virtual_runtime;
 
-#[expect(clippy::print_stdout, reason = "a tool for people")]
+#[expect(clippy::print_stdout, reason = "a command-line tool")]
 fn main() -> Result<(), Box<dyn Error>> {
     let mut files = std::env::args().skip(1);
     let path = files.next().ok_or("give a scenario file")?;

@@ -1,7 +1,6 @@
-//! Property runs from a shell: prints every seed that breaks something, and fails if there is one, or if they are not
-//! through `--within` so many seconds. With `--bug NAME` the first seed that catches the planted bug is printed instead;
-//! `--bug all` does so for each. With `--tell SEED` the life of that seed is told: every change that anybody asked for,
-//! with its answer.
+//! Property runs on the command line: prints every seed with a violation, and fails if there is one, or if the runs take longer than
+//! `--within` seconds. With `--bug NAME` it prints the first seed that catches the planted bug; `--bug all` does so for each. With
+//! `--tell SEED` it prints every change that a client requested in that run, with the answer.
 
 use std::{
     process::ExitCode,
@@ -11,7 +10,7 @@ use std::{
 
 use fleetwright_scenarios::seeds::{self, Bug, Report, RunError};
 
-/// A third of the time of a life goes to memory.
+/// A third of the time of a run is memory allocation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -45,7 +44,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
     Some(asked)
 }
 
-#[expect(clippy::print_stdout, reason = "a tool that reports to people")]
+#[expect(clippy::print_stdout, reason = "a command-line tool")]
 fn main() -> ExitCode {
     let Some(asked) = read(std::env::args().skip(1)) else {
         println!("{HELP}");
@@ -70,11 +69,11 @@ fn main() -> ExitCode {
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tells the life of one seed, and whether nothing broke in it.
-#[expect(clippy::print_stdout, reason = "a tool that reports to people")]
+/// Prints the requests of one seed, and returns whether it has no violation.
+#[expect(clippy::print_stdout, reason = "a command-line tool")]
 fn tell(seed: u64, bug: Option<Bug>) -> bool {
-    let teller: seeds::Tell = Arc::new(|line| println!("{line}"));
-    let report = seeds::run_told(seed, bug, Some(teller));
+    let sink: seeds::LineSink = Arc::new(|line| println!("{line}"));
+    let report = seeds::run_logged(seed, bug, Some(sink));
     match &report {
         Ok(report) => println!("{report}"),
         Err(error) => println!("{error}"),
@@ -82,11 +81,11 @@ fn tell(seed: u64, bug: Option<Bug>) -> bool {
     report.is_ok_and(|report| report.violations.is_empty())
 }
 
-/// Whether nothing breaks.
+/// Runs the seeds, and returns whether none has a violation.
 #[expect(
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a tool that reports to people how long it took"
+    reason = "a command-line tool that prints its duration"
 )]
 fn hold(asked: &Asked) -> bool {
     let (begun, broken) = (Instant::now(), AtomicU64::new(0));
@@ -107,11 +106,15 @@ fn hold(asked: &Asked) -> bool {
     let (broken, ran, took) = (broken.into_inner(), reports.len(), begun.elapsed().as_secs_f64());
     let (first, threads, twice) = (asked.first, asked.threads, seeds::TWICE);
     println!(
-        "{ran} seeds from {first} in {took:.1} s on {threads} threads, one in {twice} lived twice: {broken} broken"
+        "{ran} seeds from {first} in {took:.1} s on {threads} threads, one in {twice} run twice: {broken} with violations"
     );
     let whole = u64::try_from(ran).is_ok_and(|ran| ran == asked.count);
     if !whole {
-        println!("out of time: {} seeds were asked for within {:?}", asked.count, within.unwrap_or_default());
+        println!(
+            "time limit reached: {} seeds were requested within {:?}",
+            asked.count,
+            within.unwrap_or_default()
+        );
     }
     broken == 0 && whole
 }

@@ -1,8 +1,7 @@
-//! Scenarios and property runs: what is played in simulated worlds, and what must hold in them.
+//! Scenarios and property runs: what runs in the simulator, and what must hold there.
 //!
-//! - [`scenario`]: documents that say what a world holds, what happens to it, and what is expected.
-//! - [`seeds`]: property runs, one seed each, watched by independent checks; and the planted bugs that they must catch.
-//! - [`region`]: the AWS provider over a region in memory, as the cloud of a world.
+//! - [`scenario`]: documents with objects, steps and expectations.
+//! - [`seeds`]: property runs, one per seed, with independent checks; and the planted bugs that they must catch.
 
 pub mod region;
 pub mod scenario;

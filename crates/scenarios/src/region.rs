@@ -1,7 +1,7 @@
-//! AWS in a world: the provider over a region in memory, and instances of it that become nodes.
+//! AWS in a simulator: the provider over an in-memory region, and its instances as nodes.
 //!
-//! An instance becomes an instance of the world's cloud once it runs, if its user data name the world's API server; the cloud's
-//! kubelets do the rest. So several worlds can share a region, as clusters share an account.
+//! A running instance becomes an instance of the simulator's cloud if its user data have the endpoint of the simulator's API server; the
+//! cloud's kubelets do the rest. Several simulators can thus share a region, as clusters share an account.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use fleetwright_aws::{
     calls::AwsApi,
     prices::Prices,
     provider::provider_id,
-    testing::{CLUSTER, FakeAws, Guest, OTHER_CA, REGION, cluster},
+    testing::{BootedInstance, CLUSTER, FakeAws, OTHER_CA, REGION, cluster},
 };
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_core::{
@@ -36,7 +36,7 @@ use fleetwright_fake::{
     cloud::Adopted,
     quantities::to_quantities,
 };
-use fleetwright_sim::world::CloudSetup;
+use fleetwright_sim::simulator::CloudSetup;
 use futures::{StreamExt as _, future::BoxFuture};
 use kube::{
     Api, Client,
@@ -44,28 +44,28 @@ use kube::{
 };
 use serde_json::Value;
 
-/// How often the region is looked at for instances that came or went.
+/// How often the region is polled for new and terminated instances.
 const LOOK: Duration = Duration::from_secs(1);
 /// Delay after a broken watch.
 const RETRY: Duration = Duration::from_secs(1);
 /// The version of the control plane.
 const KUBERNETES: &str = "1.35";
-/// What spot capacity costs of the price on demand, in per cent.
+/// The spot price in percent of the on-demand price.
 const SPOT_PERCENT: i64 = 40;
 
-/// A cluster's place in a region.
+/// A cluster's view of a region.
 #[derive(Clone)]
 pub struct Region {
     /// The EC2NodeClasses of the cluster.
     classes: Classes,
-    /// The region: instances, images, capacity; shared by all clusters in it.
+    /// The region: instances, images, capacity; shared by its clusters.
     pub aws: Arc<FakeAws>,
-    /// What the provider is told. Its endpoint is the cluster's address: instances join by it.
+    /// Settings of the provider. Instances join the cluster at its endpoint.
     pub settings: Settings,
 }
 
 impl Region {
-    /// A region with prices. EKS knows its first cluster, or none.
+    /// A region with prices. EKS has its first cluster, or none.
     #[must_use]
     pub fn new(clock: SharedClock, eks: bool) -> Self {
         let aws = Arc::new(FakeAws::new(clock));
@@ -87,7 +87,7 @@ impl Region {
         Self { classes: Classes::default(), aws, settings }
     }
 
-    /// Another cluster of the same name in the same account: its address and its authority are its own.
+    /// Another cluster with the same name in the same account: it has its own endpoint and certificate authority.
     #[must_use]
     pub fn neighbour(&self) -> Self {
         let mut settings = self.settings.clone();
@@ -96,7 +96,7 @@ impl Region {
         Self { classes: Classes::default(), aws: self.aws.clone(), settings }
     }
 
-    /// What the region sells, as far as a world has to know: names, places, prices.
+    /// The region's offerings: types, zones, prices.
     #[must_use]
     pub fn catalogue(&self) -> Catalogue {
         let mut types: BTreeMap<String, Vec<Offering>> = BTreeMap::new();
@@ -125,27 +125,28 @@ impl Region {
         Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
     }
 
-    /// What runs in the region for this cluster, by its user data, and nothing that tags say.
+    /// The running instances of this cluster, by their user data and not by tags.
     #[must_use]
-    pub fn guests(&self) -> Vec<Guest> {
-        let mut guests = self.aws.guests();
-        guests.retain(|guest| guest.endpoint == self.settings.cluster_endpoint);
-        guests
+    pub fn booted(&self) -> Vec<BootedInstance> {
+        let mut booted = self.aws.booted();
+        booted.retain(|booted_instance| booted_instance.endpoint == self.settings.cluster_endpoint);
+        booted
     }
 
-    /// Turns instances into instances of `cloud` as they begin to run, and ends them there, for ever.
+    /// Adds instances to `cloud` when they run and terminates them there, forever.
     async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
-        // Instances that run, and the instance of each that is the cluster's.
+        // Running instances; the value is the instance in `cloud` if it belongs to the cluster.
         let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
         loop {
             let now = self.aws.running();
             if now.iter().any(|id| !known.contains_key(id)) {
-                let guests = self.guests();
+                let booted = self.booted();
                 for id in &now {
                     known.entry(id.clone()).or_insert_with(|| {
-                        let guest = guests.iter().find(|guest| guest.instance.id == *id)?;
-                        let instance = provider_id(&guest.instance.zone, id).to_string();
-                        cloud.adopt(node_of(guest, instance.clone()));
+                        let booted_instance =
+                            booted.iter().find(|booted_instance| booted_instance.instance.id == *id)?;
+                        let instance = provider_id(&booted_instance.instance.zone, id).to_string();
+                        cloud.adopt(node_of(booted_instance, instance.clone()));
                         Some(instance)
                     });
                 }
@@ -167,7 +168,7 @@ impl CloudSetup for Region {
     fn definitions(&self) -> &'static [Value] {
         static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
         DEFINITIONS.get_or_init(|| {
-            // What is generated from types always serialises.
+            // Generated types always serialize.
             fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
         })
     }
@@ -187,7 +188,7 @@ impl CloudSetup for Region {
     }
 }
 
-/// Instance type, zone, capacity type and price of everything that is sold.
+/// Instance type, zone, capacity type and price of all offerings.
 fn sold(aws: &FakeAws) -> Vec<(String, String, &'static str, Price)> {
     let prices = Prices::of_region(REGION);
     let mut all = Vec::new();
@@ -201,17 +202,17 @@ fn sold(aws: &FakeAws) -> Vec<(String, String, &'static str, Price)> {
     all
 }
 
-/// A guest as an instance whose node has not joined yet.
-fn node_of(guest: &Guest, id: String) -> Adopted {
-    let instance = &guest.instance;
-    // What EKS' cloud controller and the kubelet itself say of a node.
+/// A booted instance as an instance whose node has not joined yet.
+fn node_of(booted_instance: &BootedInstance, id: String) -> Adopted {
+    let instance = &booted_instance.instance;
+    // Labels that the cloud controller of EKS and the kubelet set.
     let number = instance.id.trim_start_matches("i-").trim_start_matches('0');
     let name = format!("ip-10-0-0-{number}.{REGION}.compute.internal");
     let labels = [
         (INSTANCE_TYPE, instance.instance_type.as_str()),
         (ZONE, &instance.zone),
         (REGION_LABEL, REGION),
-        (ARCH, guest.architecture),
+        (ARCH, booted_instance.architecture),
         (OS, "linux"),
         (HOSTNAME, &name),
         (CAPACITY_TYPE, if instance.spot { SPOT } else { ON_DEMAND }),
@@ -226,18 +227,18 @@ fn node_of(guest: &Guest, id: String) -> Adopted {
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         node_name: name.clone(),
         bootstrap: Bootstrap {
-            labels: guest.labels.clone(),
+            labels: booted_instance.labels.clone(),
             annotations: BTreeMap::new(),
-            taints: guest.taints.iter().map(taint).collect(),
+            taints: booted_instance.taints.iter().map(taint).collect(),
         },
-        capacity: to_quantities(&guest.capacity),
-        allocatable: to_quantities(&guest.allocatable),
+        capacity: to_quantities(&booted_instance.capacity),
+        allocatable: to_quantities(&booted_instance.allocatable),
         launched_at: instance.launched,
         ..Adopted::default()
     }
 }
 
-/// Follows the EC2NodeClasses of a cluster for ever, and keeps `classes` as they are.
+/// Watches the EC2NodeClasses of a cluster forever and keeps `classes` current.
 async fn follow(client: Client, classes: Classes, clock: SharedClock) {
     let mut events = pin!(watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default()));
     let mut listed = Vec::new();

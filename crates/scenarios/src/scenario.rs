@@ -1,4 +1,4 @@
-//! Scenarios: a document that says what a world holds and what happens to it, played into a report for people.
+//! Scenarios: documents with objects, steps and expectations, run in the simulator and written down as a report.
 //!
 //! ```yaml
 //! about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
@@ -10,12 +10,12 @@
 #[cfg(test)]
 mod calls;
 mod expand;
+mod expectations;
 mod history;
 mod play;
 mod region;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::BTreeMap;
 
@@ -25,38 +25,38 @@ use serde_json::Value;
 
 pub use play::{Report, play};
 
-/// A scenario, as it is written.
+/// A scenario as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// What it shows, in a sentence or two.
+    /// The situation and the expected outcome, in a sentence or two.
     pub about: String,
-    /// Everything that is left to chance follows from it.
+    /// The seed of all random draws.
     #[serde(default = "one")]
     pub seed: u64,
-    /// How the cloud behaves.
+    /// The behavior of the cloud.
     #[serde(default)]
     pub cloud: CloudMood,
-    /// What the cloud sells.
+    /// The instance types of the cloud.
     #[serde(default)]
     pub catalogue: CatalogueName,
-    /// AWS in the cloud's place: the provider over a region in memory; `cloud` and `catalogue` then say nothing.
+    /// AWS as the cloud: the provider over an in-memory region; `cloud` and `catalogue` are then ignored.
     pub aws: Option<AwsShort>,
-    /// A second cluster of the same name in the same account and region.
+    /// A second cluster with the same name in the same account and region.
     pub neighbour: Option<Neighbour>,
-    /// NodePools, in short; a node class of the name `default` is there.
+    /// NodePools, in short form; a node class named `default` exists.
     #[serde(default)]
     pub pools: Vec<PoolShort>,
-    /// Deployments, in short.
+    /// Deployments, in short form.
     #[serde(default)]
     pub pods: Vec<PodsShort>,
-    /// Feature gates that are open; `DynamicResources` stands for `IGNORE_DRA_REQUESTS=false`.
+    /// Enabled feature gates; `DynamicResources` stands for `IGNORE_DRA_REQUESTS=false`.
     #[serde(default)]
     pub gates: Vec<String>,
-    /// Objects in full.
+    /// Complete objects.
     #[serde(default)]
     pub apply: Vec<Value>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -64,57 +64,57 @@ fn one() -> u64 {
     1
 }
 
-/// How the cloud behaves.
+/// The behavior of the cloud.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CloudMood {
-    /// Everything at once.
+    /// No latencies.
     Instant,
-    /// Real latencies, capacity for everybody.
+    /// Realistic latencies, unlimited capacity.
     #[default]
     Good,
-    /// Pools run dry, spot instances are taken back, calls are throttled.
+    /// Limited pools, spot interruptions, throttling.
     Stormy,
 }
 
-/// What the cloud sells.
+/// The instance types of the cloud.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatalogueName {
-    /// In the shape of EC2.
+    /// Modeled on EC2.
     #[default]
     Realistic,
     /// The generic types of Karpenter's kwok provider.
     Kwok,
 }
 
-/// A region of AWS in short.
+/// An AWS region in short form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AwsShort {
-    /// Whether EKS knows the cluster; clusters that people run themselves it does not.
+    /// Whether EKS has the cluster; false for self-managed clusters.
     #[serde(default = "yes")]
     pub eks: bool,
-    /// The alias that the node class selects its images by.
+    /// The image alias of the node class.
     #[serde(default = "al2023")]
     pub alias: String,
-    /// How much of the memory that it is sold with an instance has with an image, in per cent.
+    /// Actual memory of instances by image, in percent of the advertised memory.
     #[serde(default)]
     pub memory: BTreeMap<String, i64>,
     /// Whether there is an interruption queue.
     #[serde(default)]
     pub queue: bool,
-    /// Whether zones that traffic is shifted away from are avoided.
+    /// Whether zones with a zonal shift are avoided.
     #[serde(default)]
     pub zonal_shift: bool,
     /// Capacity reservations of the account; the node class selects them all.
     #[serde(default)]
     pub reservations: Vec<ReservationShort>,
-    /// The placement group that the node class launches into.
+    /// The placement group of the node class.
     pub placement_group: Option<PlacementGroupShort>,
 }
 
-/// A capacity reservation in short.
+/// A capacity reservation in short form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReservationShort {
@@ -123,15 +123,15 @@ pub struct ReservationShort {
     /// Its instance type.
     #[serde(rename = "type")]
     pub instance_type: String,
-    /// Its zone, in full.
+    /// Its full zone name.
     pub zone: String,
     /// How many instances it holds.
     pub count: u32,
-    /// When it ends, counted from the start: then it is a capacity block.
+    /// The time until it ends, from the start of the scenario; set for a capacity block.
     pub block_for: Option<String>,
 }
 
-/// A placement group in short.
+/// A placement group in short form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlacementGroupShort {
@@ -155,35 +155,35 @@ fn al2023() -> String {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its NodePools, in short.
+    /// Its NodePools, in short form.
     #[serde(default)]
     pub pools: Vec<PoolShort>,
-    /// Its Deployments, in short.
+    /// Its Deployments, in short form.
     #[serde(default)]
     pub pods: Vec<PodsShort>,
 }
 
-/// A NodePool in short.
+/// A NodePool in short form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolShort {
     /// Name.
     pub name: String,
-    /// Zones, by the last letter or in full; any where empty.
+    /// Zones, by last letter or full name; empty means any.
     #[serde(default)]
     pub zones: Vec<String>,
-    /// `spot`, `on-demand`; any where empty.
+    /// `spot`, `on-demand`; empty means any.
     #[serde(default)]
     pub capacity: Vec<String>,
     /// Architectures.
     #[serde(default = "amd64")]
     pub arch: Vec<String>,
-    /// Instance types; any where empty.
+    /// Instance types; empty means any.
     #[serde(default)]
     pub types: Vec<String>,
     /// Weight.
     pub weight: Option<i32>,
-    /// `replicas`, of a static pool.
+    /// `replicas` of a static NodePool.
     pub replicas: Option<u32>,
     /// `limits`, as in the NodePool.
     #[serde(default)]
@@ -200,10 +200,10 @@ pub struct PoolShort {
     /// `expireAfter`.
     #[serde(default = "never")]
     pub expire_after: String,
-    /// `key=value:Effect`.
+    /// Taints as `key=value:Effect`.
     #[serde(default)]
     pub taints: Vec<String>,
-    /// `startupTaints`, written as `taints`.
+    /// `startupTaints`, in the same form.
     #[serde(default)]
     pub startup_taints: Vec<String>,
     /// `terminationGracePeriod`.
@@ -229,7 +229,7 @@ fn never() -> String {
     "Never".to_owned()
 }
 
-/// A Deployment in short.
+/// A Deployment in short form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodsShort {
@@ -249,7 +249,7 @@ pub struct PodsShort {
     /// `nodeSelector`.
     #[serde(default)]
     pub selector: BTreeMap<String, String>,
-    /// `key=value:Effect` of taints that are tolerated; a key alone tolerates any value.
+    /// `key=value:Effect` of tolerated taints; a key alone tolerates any value.
     #[serde(default)]
     pub tolerates: Vec<String>,
     /// Annotations of the pods.
@@ -279,15 +279,15 @@ pub enum Domain {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// Lets time pass until nothing is left to do, two hours at most; not to settle is a failure.
+    /// Runs until the cluster is stable, at most two hours of virtual time; otherwise the scenario fails.
     Settle,
-    /// Lets so much time pass: `90s`, `2h30m`.
+    /// Runs for a duration: `90s`, `2h30m`.
     Wait(String),
     /// Creates or replaces objects.
     Apply(Vec<Value>),
-    /// Creates Deployments, in short, or replaces them.
+    /// Creates or replaces Deployments, in short form.
     Pods(Vec<PodsShort>),
-    /// Creates NodePools, in short, or replaces them.
+    /// Creates or replaces NodePools, in short form.
     Pools(Vec<PoolShort>),
     /// Sets the replicas of Deployments of the namespace `default`.
     Scale(BTreeMap<String, u32>),
@@ -295,78 +295,76 @@ pub enum Step {
     Delete(Vec<String>),
     /// Adds faults to the cloud's script.
     Inject(Vec<Fault>),
-    /// Ends the cloud's faults.
+    /// Removes the cloud's faults.
     Heal,
-    /// Announces of so many spot instances, the first by id, that the cloud takes them back.
+    /// Sends interruption notices for this many spot instances, the first by id.
     Interrupt(usize),
-    /// So many instances, the first by id, are gone at once, and nobody says so.
+    /// Terminates this many instances without notice, the first by id.
     Lose(usize),
-    /// Takes taints off all nodes, by key, as whoever looks after them would.
+    /// Removes taints from all nodes, by key, in place of their owner.
     Untaint(Vec<String>),
     /// Sets conditions of all nodes of the autoscaler: `Ready: "False"`.
     Conditions(BTreeMap<String, String>),
-    /// Sets conditions of some of these nodes, whose kubelets do not come to themselves again.
+    /// Sets conditions of some of these nodes and breaks their kubelets permanently.
     Sicken(Sicken),
-    /// Kills the operator where it stands; another one starts after so much time.
+    /// Kills the operator; another one starts after this duration.
     Restart(String),
-    /// Deletes so many NodeClaims, the first by name, with their Nodes and by force: nothing in the cluster tells of their
-    /// instances any more.
+    /// Force-deletes this many NodeClaims, the first by name, and their Nodes: no object refers to their instances any more.
     Abandon(usize),
-    /// On AWS: what happens in the region.
+    /// On AWS: changes the region.
     Region(RegionStep),
-    /// Does these steps in the second cluster.
+    /// Runs these steps in the second cluster.
     Neighbour(Vec<Self>),
-    /// Tells in the report, from here on, what happens to objects of these kinds, in the order in which it happens:
-    /// `NodeClaim`, or certain words only, `NodeClaim Drained`, `Event Evicted`. Names that are drawn by lot are told as
-    /// `claim-1`, `instance-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`), `attachment-1`; steps that follow may use them
-    /// in `apply` and `delete`.
+    /// Reports changes to objects of these kinds from here on, in order: `NodeClaim`, or one kind of change, `NodeClaim Drained`, `Event
+    /// Evicted`. Generated names are replaced by `claim-1`, `instance-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`),
+    /// `attachment-1`; later steps may use these names in `apply` and `delete`.
     Tell(Vec<String>),
-    /// Compares.
+    /// Compares the state with expectations.
     Expect(Box<Expect>),
 }
 
-/// What happens in a region of AWS.
+/// A change of an AWS region.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RegionStep {
-    /// What the queue says of so many of the cluster's instances, the first by id that it can be said of.
+    /// Messages to send to the queue, with the number of instances, the first of the cluster by id to which they apply.
     #[serde(default)]
     pub announce: BTreeMap<Announcement, usize>,
-    /// The zones by their last letter that traffic is shifted away from now, each for so long; those before are over.
+    /// The active zonal shifts by the zone's last letter, with their durations; earlier shifts end.
     pub shift: Option<BTreeMap<String, String>>,
 }
 
-/// What EventBridge says of an instance.
+/// A message of EventBridge about an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Announcement {
-    /// Spot capacity is taken back, two minutes later.
+    /// A spot interruption in two minutes.
     Spot,
-    /// Spot capacity may be taken back; it is not.
+    /// A rebalance recommendation; no interruption follows.
     Rebalance,
-    /// A reservation's capacity is taken back, two minutes later.
+    /// An interruption of reserved capacity in two minutes.
     Reservation,
-    /// The host is retired, some day.
+    /// A scheduled retirement of the host.
     Retirement,
-    /// Somebody has stopped it.
+    /// The instance was stopped.
     Stopped,
 }
 
-/// Nodes that fall ill.
+/// Nodes that become unhealthy.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sicken {
-    /// How many, the first by name.
+    /// The number of nodes, the first by name.
     pub nodes: usize,
     /// Their conditions.
     pub conditions: BTreeMap<String, String>,
 }
 
-/// What is expected; what is not named is not looked at.
+/// Expectations; absent fields are not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: Option<usize>,
     /// The zone of each node, by its last letter, sorted.
     pub zones: Option<Vec<String>>,
@@ -374,15 +372,15 @@ pub struct Expect {
     pub types: Option<Vec<String>>,
     /// The capacity type of each node, sorted.
     pub capacity: Option<Vec<String>>,
-    /// Pods that run.
+    /// The number of running pods.
     pub running: Option<usize>,
-    /// Pods without a node.
+    /// The number of pods without a node.
     pub pending: Option<usize>,
     /// NodeClaims created since the start.
     pub created: Option<u64>,
-    /// NodeClaims removed since the start, by reason; complete.
+    /// NodeClaims deleted since the start, by reason; complete.
     pub removed: Option<BTreeMap<String, u64>>,
-    /// Events that were told so far: reasons, or `Reason: words of the message`.
+    /// Events that were published: reasons, or `Reason: part of the message`.
     #[serde(default)]
     pub events: Vec<String>,
     /// Reasons of events that nobody told so far.
@@ -395,19 +393,19 @@ pub struct Expect {
     pub images: Option<Vec<String>>,
     /// On AWS: instances that run, by the address that their user data name.
     pub instances: Option<usize>,
-    /// On AWS: instances that run in the region, whoever they belong to.
+    /// On AWS: running instances in the region, of any owner.
     pub all_instances: Option<usize>,
-    /// Why the operator ends as soon as it starts, in some of its words.
+    /// Part of the message with which the operator exits at startup.
     pub refused: Option<String>,
-    /// The most that the fleet may cost, in dollars per hour.
+    /// The maximum cost of the nodes, in dollars per hour.
     pub cost_at_most: Option<f64>,
 }
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Parses a scenario.
     ///
     /// # Errors
-    /// What is wrong with the text, with line and column.
+    /// The error in the text, with line and column.
     pub fn parse(yaml: &str) -> Result<Self, String> {
         serde_saphyr::from_str(yaml).map_err(|error| error.to_string())
     }

@@ -1,18 +1,17 @@
-//! Property runs: one seed is one small cluster with a life full of trouble, and independent checks at every second.
+//! Property runs: one seed is one small cluster with many disturbances, and independent checks at every second.
 //!
-//! A run has three parts. While [`script`] changes loads, pools and objects, and [`chaos`] lets calls fail, operators are
-//! killed, cut off and told wrong times; nothing may be broken even then. After that the faults cease, and all has to come
-//! to rest: every pod runs, every instance is a node, nothing keeps a mark. At last nobody may write anything any more. A
-//! seed that fails fails again.
+//! A run has three phases. 1 [`script`] changes loads, pools and objects, while [`chaos`] fails calls and operators are killed, cut off
+//! and given wrong clocks; safety invariants must hold. 2 The faults end, and the cluster must become stable: every pod runs, every
+//! instance is a node, no taint of a command remains. 3 No operator may write anything. A failing seed fails again.
 //!
-//! Which trouble a seed gets is drawn first ([`plan`]): few kinds at once find more than all of them in every run.
+//! The disturbances of a seed are drawn first ([`plan`]): a few kinds at a time find more than all of them in every run.
 
 pub mod bugs;
 mod chaos;
 mod check;
-mod feed;
 mod log;
 mod plan;
+mod price_feed;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -37,45 +36,47 @@ use jiff::Timestamp;
 
 pub use bugs::Bug;
 pub use check::Violation;
-pub use log::Tell;
+pub use log::LineSink;
 
 use check::Checker;
-use fleetwright_sim::world::{Settled, World, WorldConfig, WorldError, Wrap, virtual_runtime};
+use fleetwright_sim::simulator::{
+    Simulator, SimulatorConfig, SimulatorError, Stability, Wrap, virtual_runtime,
+};
 use plan::Plan;
 use script::Script;
 
-/// How long everything may take to come to rest afterwards: longer than every timeout and brake.
+/// The maximum time until the cluster is stable after the faults: longer than every timeout and limit.
 const REST: Duration = Duration::from_secs(90 * 60);
-/// How long after the trouble every instance is a node, or ended.
+/// The time after the faults until every instance is a node or terminated.
 const COLLECTED: Duration = Duration::from_secs(25 * 60);
-/// How long all that is at rest is watched. Later prices move, and what was refused for an hour is tried again.
+/// How long the stable cluster is observed. Later, prices change, and launches that were refused for an hour are retried.
 const WATCH: Duration = Duration::from_secs(3 * 60);
-/// So long after an instance came in place of others it may go in its turn: it stays for ten minutes, and a cluster in which
-/// nothing changes is looked at every five.
+/// The time until a replacement may itself be disrupted: its stabilization period of ten minutes, and a reconciliation every five
+/// minutes.
 const YOUNG: Duration = Duration::from_secs(16 * 60);
-/// How often the checks look.
+/// The interval of the checks.
 const STEP: Duration = Duration::from_secs(1);
-/// How many instances of a type are reserved, where some are: more than a run has. The fake provider does not tell how many
-/// are left, and what is thought cheap and cannot be had is tried again and again.
+/// The number of reserved instances of a type, if any: more than a run has. The fake provider does not report how many are left, and a
+/// reservation that looks free and is not would be tried again and again.
 const RESERVED_INSTANCES: u32 = 40;
-/// The label that tells reservations apart.
+/// The label that distinguishes reservations.
 const RESERVATION: &str = "example.com/reservation-id";
-/// How many instance types the cloud has.
+/// The number of instance types.
 const TYPES: usize = 12;
-/// One seed in so many is run twice.
+/// One seed in this many is run twice.
 pub const TWICE: u64 = 100;
-/// The moment at which every run begins.
+/// The start time of every run.
 const ORIGIN: i64 = 1_767_225_600;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// What was broken: invariant, moment and objects. At most a few.
+    /// Violations: invariant, time and objects. At most a few.
     pub violations: Vec<Violation>,
-    /// What happened, so that a run that did nothing is seen to be one: kinds of trouble and how often.
+    /// The disturbances by kind with their number, so that a run without any is noticed.
     pub happened: BTreeMap<&'static str, u32>,
 }
 
@@ -93,34 +94,34 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a run could not be made.
+/// Why a run failed to start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The world.
+    /// The simulator.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Simulator(#[from] SimulatorError),
     /// The runtime.
     #[error("runtime: {0}")]
     Runtime(#[from] std::io::Error),
 }
 
-/// Runs `seed`, with a planted bug where one is given.
+/// Runs `seed`, optionally with a planted bug.
 ///
 /// # Errors
-/// Where the world cannot be made.
+/// If the simulator cannot be created.
 pub fn run(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
-    run_told(seed, bug, None)
+    run_logged(seed, bug, None)
 }
 
-/// The same, and tells everything that is asked for on the way.
+/// The same, and prints every request.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_told(seed: u64, bug: Option<Bug>, tell: Option<Tell>) -> Result<Report, RunError> {
-    virtual_runtime()?.block_on(async move { live(seed, bug, tell, trouble(seed)).await })
+pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result<Report, RunError> {
+    virtual_runtime()?.block_on(async move { run_one(seed, bug, sink, trouble(seed)).await })
 }
 
-/// Lives one life twice, and says where the second differs from the first: a seed that fails must fail again.
+/// Runs a seed twice, and reports where the second run differs from the first: a failing seed must fail again.
 ///
 /// # Errors
 /// As [`run`].
@@ -129,7 +130,7 @@ pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
     let (_, second) = digest(seed, bug)?;
     if first != second {
         let line = first.iter().zip(&second).take_while(|(one, other)| one == other).count();
-        let what = format!("told twice, the life differs from line {line} on (see --tell)");
+        let what = format!("the second run differs from line {line} on (see --tell)");
         let step = u64::try_from(line).unwrap_or(u64::MAX);
         let (at, invariant, objects) = (Duration::ZERO, "replay", Vec::new());
         report.violations.push(Violation { seed, step, at, invariant, what, objects });
@@ -137,23 +138,22 @@ pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
     Ok(report)
 }
 
-/// A life, and a figure for each line that is told of it.
+/// A run, with a digest of each line of its requests.
 fn digest(seed: u64, bug: Option<Bug>) -> Result<(Report, Vec<u64>), RunError> {
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let heard = lines.clone();
-    let tell: Tell = Arc::new(move |line| {
+    let digests = lines.clone();
+    let sink: LineSink = Arc::new(move |line| {
         let mut hasher = std::hash::DefaultHasher::new();
         line.hash(&mut hasher);
-        heard.lock().unwrap_or_else(PoisonError::into_inner).push(hasher.finish());
+        digests.lock().unwrap_or_else(PoisonError::into_inner).push(hasher.finish());
     });
-    let report = run_told(seed, bug, Some(tell))?;
+    let report = run_logged(seed, bug, Some(sink))?;
     let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(PoisonError::into_inner));
     Ok((report, lines))
 }
 
-/// Runs `count` seeds from `first` on as many threads, and gives the reports in the order of the seeds. One in
-/// [`TWICE`] is run twice, to see that it repeats itself. `stop` is asked after each run; where it says so, no further one
-/// is begun.
+/// Runs `count` seeds from `first` on as many threads, and returns the reports in the order of the seeds. One in [`TWICE`] is run twice,
+/// to check that it is repeatable. `stop` is called after each run; if it returns true, no further run is started.
 pub fn run_many(
     first: u64,
     count: u64,
@@ -185,53 +185,53 @@ pub fn run_many(
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-async fn live(
+async fn run_one(
     seed: u64,
     bug: Option<Bug>,
-    tell: Option<Tell>,
+    sink: Option<LineSink>,
     trouble: Duration,
 ) -> Result<Report, RunError> {
     let plan = Plan::new(seed);
-    let log = log::Log::new(tell);
+    let log = log::Log::new(sink);
     let chaos = Arc::new(chaos::Chaos::new(seed, plan.api_faults, log.clone()));
     let mut config = config(seed, &plan, &log, &chaos, bug);
-    let feed = Arc::new(feed::Feed::new(config.origin));
+    let feed = Arc::new(price_feed::PriceFeed::new(config.origin));
     if plan.feed && bug != Some(Bug::PricesThoughtNew) {
         config.wrap = Some(within(feed.wrap(), config.wrap.take()));
     }
-    let mut world = World::new(config).await?;
+    let mut simulator = Simulator::new(config).await?;
     let mut checker = Checker::new(seed, log.clone());
     let mut script = Script::new(seed, plan, feed, chaos.clone(), log.clone());
-    script.begin(&world)?;
-    while world.elapsed() < trouble && !checker.is_full() {
-        world.run_for(STEP).await;
+    script.begin(&simulator)?;
+    while simulator.elapsed() < trouble && !checker.is_full() {
+        simulator.run_for(STEP).await;
         if let Some(bug) = bug {
-            bugs::meddle(bug, &world);
+            bugs::apply_bug(bug, &simulator);
         }
-        script.step(&mut world)?;
-        world.tend().await?;
-        checker.step(&world, script.ledger());
+        script.step(&mut simulator)?;
+        simulator.start_due().await?;
+        checker.step(&simulator, script.interventions());
     }
-    chaos.cease();
-    script.calm(&mut world)?;
-    let settled = rest(&mut world, &mut checker, &script, bug).await?;
-    checker.rest(&world, settled, script.ledger());
+    chaos.stop();
+    script.calm(&mut simulator)?;
+    let stability = rest(&mut simulator, &mut checker, &script, bug).await?;
+    checker.rest(&simulator, stability, script.interventions());
     if !checker.is_full() {
-        world.run_for(WATCH).await;
-        checker.end(&world, script.ledger());
+        simulator.run_for(WATCH).await;
+        checker.end(&simulator, script.interventions());
     }
     let mut happened = script.happened();
     happened.insert("faults", chaos.count());
     Ok(Report { seed, violations: checker.into_violations(), happened })
 }
 
-/// What one puts between controllers and cloud, and around it what another does.
+/// Combines two wrappers between controllers and cloud.
 fn within(inner: Wrap, outer: Option<Wrap>) -> Wrap {
     let Some(outer) = outer else { return inner };
     Arc::new(move |provider, cloud| outer(inner(provider, cloud), cloud))
 }
 
-/// How long trouble lasts: it has to come to rest from any point of what it began, and the longest lives cost most.
+/// How long the faults last: the cluster must become stable from any point, and the longest runs cost most.
 fn trouble(seed: u64) -> Duration {
     let minutes = match seed % 4 {
         0 => 10,
@@ -248,16 +248,16 @@ fn config(
     log: &log::Log,
     chaos: &Arc<chaos::Chaos>,
     bug: Option<Bug>,
-) -> WorldConfig {
+) -> SimulatorConfig {
     let origin = Timestamp::from_second(ORIGIN).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut config = WorldConfig::selling(seed, origin, shop(plan.reservations));
+    let mut config = SimulatorConfig::selling(seed, origin, shop(plan.reservations));
     config.audit = Some(log.audit());
     config.faults = Some(chaos.clone());
     config.replicas = plan.replicas;
     config.cloud.names_claims = !plan.fleets;
     config.wrap = bug.and_then(bugs::wrap);
     config.distort = bug.and_then(bugs::distort);
-    // What nobody looks at costs half of the time.
+    // Without managed fields, which no check reads, a run takes half of the time.
     config.track_updates = false;
     config.count_removals = false;
     config.settings.disable_observability = true;
@@ -267,8 +267,7 @@ fn config(
     config
 }
 
-/// A few types of the realistic catalogue: a choice to make, and many runs in a short time. Some of the instances may be
-/// reserved.
+/// A few types of the realistic catalogue: enough to choose from, and short runs. Some of the instances may be reserved.
 fn shop(reservations: bool) -> Catalogue {
     static SHOPS: OnceLock<[Catalogue; 2]> = OnceLock::new();
     let [few, reserved] = SHOPS.get_or_init(|| {
@@ -305,32 +304,32 @@ fn reserve(kind: &mut InstanceType) {
     kind.requirements.replace(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND, RESERVED, SPOT]));
 }
 
-/// Waits until all is at rest, and goes on checking.
+/// Waits until the cluster is stable, and continues checking.
 async fn rest(
-    world: &mut World,
+    simulator: &mut Simulator,
     checker: &mut Checker,
     script: &Script,
     bug: Option<Bug>,
-) -> Result<Settled, RunError> {
-    let begun = world.elapsed();
+) -> Result<Stability, RunError> {
+    let begun = simulator.elapsed();
     let end = begun.saturating_add(REST);
-    while world.elapsed() < end && !checker.is_full() {
-        // Instances that no claim accounts for are ended with care, so long after they were seen.
-        let waited = world.elapsed().saturating_sub(begun);
-        let awaited = (waited < COLLECTED && Checker::has_orphans(world, script.ledger()))
+    while simulator.elapsed() < end && !checker.is_full() {
+        // Instances without a claim are terminated only after a delay.
+        let waited = simulator.elapsed().saturating_sub(begun);
+        let awaited = (waited < COLLECTED && Checker::has_orphans(simulator, script.interventions()))
             || waited < script.caught_up();
-        if !awaited && world.is_settled() && !Checker::has_young(world, YOUNG) {
-            return Ok(Settled::Since(world.observe().at));
+        if !awaited && simulator.is_stable() && !Checker::has_young_replacement(simulator, YOUNG) {
+            return Ok(Stability::Since(simulator.observe().at));
         }
         for _ in 0..5 {
-            world.run_for(STEP).await;
+            simulator.run_for(STEP).await;
             if let Some(bug) = bug {
-                bugs::meddle(bug, world);
+                bugs::apply_bug(bug, simulator);
             }
-            world.tend().await?;
-            checker.step(world, script.ledger());
+            simulator.start_due().await?;
+            checker.step(simulator, script.interventions());
         }
-        script.tidy(world)?;
+        script.tidy(simulator)?;
     }
-    Ok(Settled::OutOfTime)
+    Ok(Stability::OutOfTime)
 }

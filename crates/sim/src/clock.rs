@@ -1,4 +1,4 @@
-//! Virtual time over tokio's: scaled, and jumping ahead where tokio's time is paused.
+//! Virtual time over tokio's: scaled, and fast-forwarding if tokio's time is paused.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 /// A clock that starts at `origin` and runs `speed` times as fast as tokio's time.
 ///
-/// Under paused tokio time it is a virtual clock: it stands still while anything can run, and jumps to the next wait
-/// when nothing can.
+/// With paused tokio time it is a virtual clock: it stands still while any task can run, and advances to the next timer otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     origin: Timestamp,
@@ -17,18 +16,18 @@ pub struct TokioClock {
     speed: f64,
 }
 
-/// A speed that time cannot have.
+/// A speed out of range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("speed {0} is out of range: give a number from 0.001 to 100000")]
 pub struct BadSpeed(pub f64);
 
 impl TokioClock {
-    /// A clock that shows `origin` now.
+    /// A clock that starts at `origin`.
     ///
     /// # Errors
-    /// Where `speed` is not a number from 0.001 to 100,000.
+    /// If `speed` is not a number from 0.001 to 100,000.
     pub fn new(origin: Timestamp, speed: f64) -> Result<Self, BadSpeed> {
-        // Written so that NaN is refused too.
+        // Written so that NaN is rejected too.
         if (0.001..=100_000.0).contains(&speed) {
             Ok(Self { origin, start: Instant::now(), speed })
         } else {
@@ -42,7 +41,7 @@ impl TokioClock {
         scale(self.start.elapsed(), self.speed)
     }
 
-    /// How long `duration` of this clock takes in tokio's time.
+    /// The duration in tokio's time of a duration on this clock.
     #[must_use]
     pub fn real(&self, duration: Duration) -> Duration {
         scale(duration, self.speed.recip())
@@ -60,7 +59,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// Multiplies; exactly where `by` is one, saturating where the product is beyond what a duration can hold.
+/// Multiplies; exact if `by` is one, saturating at the largest duration.
 fn scale(duration: Duration, by: f64) -> Duration {
     if by.to_bits() == 1.0_f64.to_bits() {
         return duration;
@@ -79,7 +78,7 @@ mod tests {
             let clock = TokioClock::new(Timestamp::UNIX_EPOCH, speed).unwrap();
             clock.sleep(Duration::from_secs(600)).await;
             let off = clock.now().duration_since(Timestamp::UNIX_EPOCH).as_secs_f64() - 600.0;
-            // Tokio waits in whole milliseconds of its own time.
+            // Tokio's timers have a resolution of one millisecond.
             assert!((0.0..0.002 * speed.max(1.0)).contains(&off), "{speed}: {off}");
         }
     }

@@ -1,4 +1,4 @@
-//! What can be seen of a world at one moment, as values: `demo` draws it, scenarios compare it.
+//! The observable state of a simulator at one moment, as values: `demo` prints it, scenarios compare it.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,23 @@ use fleetwright_core::model::{Price, Resources};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// The fleet and its load at one moment.
+/// Nodes and pods at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Overview {
     /// Virtual time.
     pub at: Timestamp,
     /// Nodes that the autoscaler launched, oldest first.
     pub nodes: Vec<NodeOverview>,
-    /// NodeClaims by how far they are.
+    /// NodeClaims by state.
     pub claims: ClaimCounts,
     /// Pods of all namespaces.
     pub pods: PodCounts,
-    /// What all instances cost now, in nano-dollars per hour.
+    /// The current cost of all instances, in nano-dollars per hour.
     #[serde(serialize_with = "nanos")]
     pub hourly: Price,
-    /// NodeClaims that were created since the start.
+    /// NodeClaims created since the start.
     pub claims_created: u64,
-    /// NodeClaims that are gone, by the reason of their end (`Underutilized`, `Empty`, `Drifted`, `Expired`, …;
-    /// `Deleted` where nobody gave one).
+    /// Deleted NodeClaims by reason (`Underutilized`, `Empty`, `Drifted`, `Expired`, …; `Deleted` without a reason).
     pub removed: BTreeMap<String, u64>,
 }
 
@@ -32,7 +31,7 @@ pub struct Overview {
 pub struct NodeOverview {
     /// Name of the node.
     pub name: String,
-    /// Name of its NodeClaim; empty where it has none.
+    /// Name of its NodeClaim; empty without one.
     pub claim: String,
     /// NodePool.
     pub pool: String,
@@ -42,24 +41,24 @@ pub struct NodeOverview {
     pub zone: String,
     /// `spot`, `on-demand` or `reserved`.
     pub capacity_type: String,
-    /// What its instance costs, in nano-dollars per hour.
+    /// Price of its instance, in nano-dollars per hour.
     #[serde(serialize_with = "nanos")]
     pub price: Price,
-    /// How it stands.
+    /// Its state.
     pub phase: NodePhase,
-    /// What pods can have: CPU in milli-CPUs, memory in bytes.
+    /// Allocatable resources: CPU in milli-CPUs, memory in bytes.
     #[serde(serialize_with = "cpu_and_memory")]
     pub allocatable: Resources,
-    /// What its pods ask for.
+    /// Requests of its pods.
     #[serde(serialize_with = "cpu_and_memory")]
     pub requested: Resources,
-    /// Pods that run there or are about to.
+    /// Pods that are bound or assigned to it.
     pub pods: usize,
     /// When the node joined.
     pub created: Timestamp,
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodePhase {
@@ -68,28 +67,28 @@ pub enum NodePhase {
     Starting,
     /// Ready.
     Ready,
-    /// Marked for disruption: no new pods.
+    /// Tainted for disruption: no new pods.
     Disrupted,
     /// Being deleted.
     Draining,
 }
 
-/// NodeClaims by how far they are. Each is counted once.
+/// NodeClaims by state. Each is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClaimCounts {
     /// No instance yet.
     pub launching: usize,
-    /// An instance that has not joined yet.
+    /// Launched, not registered yet.
     pub registering: usize,
-    /// Joined, not initialized.
+    /// Registered, not initialized yet.
     pub initializing: usize,
-    /// Ready for pods.
+    /// Initialized.
     pub initialized: usize,
     /// Being deleted.
     pub deleting: usize,
 }
 
-/// Pods by how far they are. Each is counted once.
+/// Pods by state. Each is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodCounts {
     /// Without a node.
@@ -100,7 +99,7 @@ pub struct PodCounts {
     pub running: usize,
     /// Being deleted.
     pub terminating: usize,
-    /// Ended, well or badly.
+    /// Succeeded or failed.
     pub ended: usize,
 }
 

@@ -69,7 +69,7 @@ impl Buffers {
         true
     }
 
-    /// Records the outcome of a pass for every buffer; returns whether any outcome changed.
+    /// Records the result of a pass for every buffer; returns whether any result changed.
     pub(crate) fn set_outcomes(&mut self, outcomes: &BTreeMap<NamespacedName, BufferOutcome>) -> bool {
         let mut changed = false;
         for (id, entry) in &mut self.entries {

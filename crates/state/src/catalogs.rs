@@ -19,7 +19,7 @@ use crate::{
     validate,
 };
 
-/// What became of a NodeOverlay.
+/// The outcome of a NodeOverlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OverlayOutcome {
     /// It applies to this many instance types, over all NodePools.
@@ -174,7 +174,7 @@ impl Catalogs {
         self.overlays.get(name).map(|entry| &entry.raw)
     }
 
-    /// What became of every NodeOverlay, by name, as of the last [`Self::refresh`].
+    /// The outcome of every NodeOverlay, by name, as of the last [`Self::refresh`].
     pub(crate) fn overlay_outcomes(&self) -> BTreeMap<Str, OverlayOutcome> {
         let status = |(name, entry): (&Str, &Entry)| {
             let status = match (&entry.model, self.verdicts.get(name)) {

@@ -15,9 +15,9 @@ pub struct Change {
     pub kind: Kind,
     /// Its key.
     pub key: Key,
-    /// The object before; `None` where it is new.
+    /// The previous object; `None` if it is new.
     pub before: Option<Object>,
-    /// The object after; `None` where it was deleted.
+    /// The new object; `None` if it was deleted.
     pub after: Option<Object>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn by_key(existed: bool, exists: bool) -> Put {
 }
 
 impl Change {
-    /// The object or, where it was deleted, its last version.
+    /// The object, or the last version of a deleted one.
     #[must_use]
     pub fn latest(&self) -> Option<&Object> {
         self.after.as_ref().or(self.before.as_ref())
@@ -63,7 +63,7 @@ impl Change {
         self.after.is_none()
     }
 
-    /// [`Self::latest`], where it is a pod.
+    /// [`Self::latest`], if it is a pod.
     #[must_use]
     pub fn pod(&self) -> Option<&Arc<model::Pod>> {
         match self.latest() {
@@ -72,7 +72,7 @@ impl Change {
         }
     }
 
-    /// [`Self::latest`], where it is a Node.
+    /// [`Self::latest`], if it is a Node.
     #[must_use]
     pub fn node(&self) -> Option<&Arc<Node>> {
         match self.latest() {
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// [`Self::latest`], where it is a NodeClaim.
+    /// [`Self::latest`], if it is a NodeClaim.
     #[must_use]
     pub fn claim(&self) -> Option<&Arc<api::NodeClaim>> {
         match self.latest() {
@@ -90,7 +90,7 @@ impl Change {
         }
     }
 
-    /// [`Self::latest`], where it is a NodePool.
+    /// [`Self::latest`], if it is a NodePool.
     #[must_use]
     pub fn pool(&self) -> Option<&Arc<api::NodePool>> {
         match self.latest() {

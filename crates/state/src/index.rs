@@ -73,8 +73,7 @@ impl Index {
 
     // === Objects ===
 
-    /// Takes in an object from a watch or from the response to our own write. `None` where it is not newer than what is
-    /// known.
+    /// Stores an object from a watch or from the response to our own write. `None` if it is not newer than the stored one.
     pub fn apply<T: Tracked>(&mut self, object: T) -> Option<Change> {
         let key = object.key();
         let version = watches::version(object.meta().resource_version.as_deref());
@@ -85,7 +84,7 @@ impl Index {
         Some(Change { kind: T::KIND, key: key.outside(T::KIND), before, after })
     }
 
-    /// Takes in that an object was deleted. `None` where it is not there, or was created again since.
+    /// Records the deletion of an object. `None` if it is not stored, or was recreated since.
     pub fn delete<T: Tracked>(&mut self, object: &T) -> Option<Change> {
         let version = watches::version(object.meta().resource_version.as_deref());
         self.remove::<T>(object.key(), version)
@@ -199,7 +198,7 @@ impl Index {
         put
     }
 
-    /// Sets the status of a NodeClass; `None` where it was deleted.
+    /// Sets the status of a NodeClass; `None` if it was deleted.
     pub fn put_class(&mut self, id: NodeClassRef, status: Option<NodeClassStatus>) {
         self.objects.put_class(id, status);
     }
@@ -375,7 +374,7 @@ impl Index {
         self.catalogs.overlay(name)
     }
 
-    /// What became of every NodeOverlay, by name.
+    /// The outcome of every NodeOverlay, by name.
     pub fn overlay_outcomes(&mut self) -> BTreeMap<Str, OverlayOutcome> {
         self.catalogs.refresh(&mut self.objects);
         self.catalogs.overlay_outcomes()
@@ -388,8 +387,8 @@ impl Index {
         self.buffers.set_pods(id, pods)
     }
 
-    /// Records the outcome of a pass for the buffers, and the number of chunks that it placed per Node or NodeClaim.
-    /// Returns whether the outcome of any buffer changed.
+    /// Records the result of a pass for the buffers, and the number of chunks that it placed per Node or NodeClaim. Returns whether any
+    /// buffer's result changed.
     pub fn set_buffer_outcomes(
         &mut self,
         outcomes: &BTreeMap<NamespacedName, BufferOutcome>,

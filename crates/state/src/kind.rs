@@ -33,7 +33,7 @@ pub enum Kind {
     Node,
     /// `v1` Pod.
     Pod,
-    /// `karpenter.sh/v1alpha1` NodeOverlay. Followed only where the settings say so, as are all below.
+    /// `karpenter.sh/v1alpha1` NodeOverlay. Watched only if the settings enable it, as are all below.
     NodeOverlay,
     /// `v1` Service.
     Service,
@@ -56,7 +56,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind that is always followed, in the order in which lists are best begun: what others refer to comes first.
+    /// Every kind that is always watched, in the best order of lists: objects that others refer to come first.
     pub const ALL: [Self; 13] = [
         Self::Namespace,
         Self::StorageClass,

@@ -10,8 +10,8 @@
 //!
 //! [`limits`] admits creations against the index, and [`raise`] makes Kubernetes objects from plans.
 //!
-//! Architecture invariant: no client, no clock, no logging, no randomness. There is no gate for the whole: a NodeClaim
-//! that is not launched yet is in-flight capacity, not a reason to wait.
+//! Architecture invariant: no client, no clock, no logging, no randomness. There is no global sync gate: a NodeClaim that is not launched
+//! yet is in-flight capacity, not a reason to wait.
 
 mod buffers;
 mod catalogs;

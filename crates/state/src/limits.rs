@@ -50,7 +50,7 @@ impl Admitted {
     /// need it.
     ///
     /// # Errors
-    /// Where no pod needs it, the NodePool is being deleted, or a limit has no room.
+    /// If no pod needs it, the NodePool is being deleted, or a limit is reached.
     pub fn admit(
         &mut self,
         index: &Index,

@@ -1,5 +1,4 @@
-//! What nodes taught about their pool, as it stands in the annotation `fleetwright.dev/observed` of the NodePool: there it
-//! outlives the nodes that showed it, and this process.
+//! Observations on the nodes of a NodePool, stored in its annotation `fleetwright.dev/observed`: they survive the nodes and this process.
 
 use fleetwright_core::model::{
     Observed, ObservedCapacity, ObservedTaint, ResourceName, Resources, Str, Taint, TaintEffect,
@@ -79,7 +78,7 @@ fn amounts(written: &std::collections::BTreeMap<String, String>) -> Option<Resou
     supply("observed", Some(&quantities)).ok()
 }
 
-/// Writes the annotation; `None` where there is nothing to say.
+/// The value of the annotation; `None` without observations.
 #[must_use]
 pub fn write(observed: &Observed) -> Option<String> {
     if observed.is_empty() {

@@ -200,7 +200,7 @@ pub fn quantities(resources: &Resources) -> api::Quantities {
 /// The new NodeClaim's requirements with the instance types that are left, cheapest first.
 fn requirements(new_claim: &NewClaim) -> Vec<api::Requirement> {
     let mut raised = Vec::new();
-    // The host has no name yet; within a plan the key only tells new NodeClaims apart.
+    // The host has no name yet; within a plan the key only distinguishes new NodeClaims.
     for wanted in new_claim.requirements.iter().filter(|wanted| &**wanted.key() != labels::HOSTNAME) {
         if &**wanted.key() == labels::INSTANCE_TYPE && !new_claim.instance_types.is_empty() {
             continue;

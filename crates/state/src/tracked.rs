@@ -29,13 +29,13 @@ pub trait Tracked: Sized {
     /// Its metadata.
     fn meta(&self) -> &ObjectMeta;
 
-    /// The object with the kind that it was read as, for a type that stands for several kinds.
+    /// Sets the kind that the object was read as, for a type that represents several kinds.
     #[must_use]
     fn of_kind(self, _api_version: &str, _kind: &str) -> Self {
         self
     }
 
-    /// Its key in the index. A type that stands for several kinds distinguishes them in it.
+    /// Its key in the index. A type that represents several kinds includes the kind.
     #[doc(hidden)]
     fn key(&self) -> Key {
         watches::key(self.meta())

@@ -25,7 +25,7 @@ impl Problems {
         self.0.is_empty()
     }
 
-    /// `Ok` where nothing is wrong.
+    /// `Ok` if nothing is wrong.
     ///
     /// # Errors
     /// The problems.

@@ -1,8 +1,7 @@
 //! What watches delivered, per kind: the version of each object, and when the watch last showed a sign of life.
 //!
-//! Watch events, lists and responses to our own writes arrive in any order. Resource versions (monotonic numbers per kind,
-//! Kubernetes 1.35) say which is newer, so that a late event never undoes a newer one. Deleted objects are remembered for
-//! the same reason.
+//! Watch events, lists and responses to our own writes arrive in any order. Resource versions (monotonic numbers per kind, Kubernetes
+//! 1.35) determine which is newer, so that a late event never reverts a newer one. Deleted objects are remembered for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -48,7 +47,7 @@ impl Watches {
         true
     }
 
-    /// Records that an object was deleted at `version`; false where it is not there, or was created again since.
+    /// Records that an object was deleted at `version`; false if it is not stored, or was recreated since.
     pub(crate) fn is_deleted(&mut self, kind: Kind, key: &Key, version: u64) -> bool {
         let versions = self.versions.entry(kind).or_default();
         if versions.live.get(key).is_some_and(|live| *live > version && version != 0) {
@@ -115,7 +114,7 @@ pub(crate) fn key(meta: &ObjectMeta) -> Key {
     Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-/// A resource version as a number; zero where it is none.
+/// A resource version as a number; zero if it is not a number.
 pub(crate) fn version(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

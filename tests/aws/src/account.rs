@@ -215,7 +215,7 @@ impl Account {
         Ok(set.children.iter().map(profile).collect())
     }
 
-    /// Launches an instance as somebody else would.
+    /// Launches an instance as another client would.
     pub(crate) async fn launch(&self, tags: &[(&str, &str)]) -> anyhow::Result<String> {
         let image = self.create_image(&format!("by-hand-{}", tags.len()), "x86_64").await?;
         let params =
@@ -234,7 +234,7 @@ fn tags(item: &Element) -> BTreeMap<String, String> {
     all.iter().map(|tag| (tag.at(&["key"]).to_owned(), tag.at(&["value"]).to_owned())).collect()
 }
 
-/// What tells moto which service is meant; it checks nothing of it.
+/// The header by which moto selects the service; moto does not verify it.
 fn signature(service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential=administrator/20260101/{REGION}/{service}/aws4_request, SignedHeaders=host, \

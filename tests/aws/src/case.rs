@@ -35,7 +35,7 @@ pub(crate) struct Cx<'w> {
     pub(crate) folder: PathBuf,
     /// `PATH`, for processes.
     pub(crate) path: std::ffi::OsString,
-    /// What EKS says is the cluster's certificate authority, base64.
+    /// The certificate authority that EKS returns for the cluster, base64.
     pub(crate) authority: String,
     pub(crate) checks: Checks,
 }
@@ -78,7 +78,7 @@ impl Cx<'_> {
         Ok(cluster)
     }
 
-    /// One check; `false` fails the case and says what was expected.
+    /// One check; `false` fails the case with what was expected.
     pub(crate) fn check(&mut self, what: impl AsRef<str>, holds: bool) -> anyhow::Result<()> {
         self.checks.check(what.as_ref(), holds)
     }

@@ -1,4 +1,4 @@
-//! The cases, in the order in which they run: what all others build on comes first.
+//! The cases in the order of their runs, basic ones first.
 
 use crate::case::{Case, Run};
 
@@ -59,7 +59,7 @@ fn basics() -> Vec<Case> {
     ]
 }
 
-/// What goes wrong.
+/// Faults.
 fn faults() -> Vec<Case> {
     vec![
         case(

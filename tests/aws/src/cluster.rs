@@ -36,14 +36,14 @@ const ROUNDS: usize = 12;
 pub(crate) struct Seat {
     /// UID of its `kube-system` namespace.
     pub(crate) uid: &'static str,
-    /// The access key of its controller, by which the proxy tells clusters apart.
+    /// The access key of its controller, by which the proxy distinguishes clusters.
     pub(crate) access_key: &'static str,
     /// The controller's settings.
     pub(crate) settings: Settings,
 }
 
 impl Seat {
-    /// The cluster that most cases are about, with the certificate authority that it knows.
+    /// The cluster of most cases, with its certificate authority.
     pub(crate) fn ours(authority: &str) -> Self {
         let settings = Settings {
             cluster_endpoint: "https://api.example.com".to_owned(),
@@ -101,13 +101,13 @@ impl Cluster {
         let outlook = Outlook { pools: vec![Arc::new(pool())], ..Outlook::at(clock.now()) };
         let mut cluster = Self { provider, api, identity, outlook, classes, steps, clock, seat, endpoint };
         if !matches!(cluster.identity, Identity::Mismatch(_)) {
-            // The loops begin with the process; this one tells the provider which instances have a claim.
+            // The steps run at process start; this one tags instances with their claims.
             cluster.round("nodeclaim.tagging").await?;
         }
         Ok(cluster)
     }
 
-    /// The same cluster with a new process: it remembers nothing but what stands in objects.
+    /// The same cluster with a new process, which remembers only what objects contain.
     pub(crate) async fn restarted(self) -> anyhow::Result<Self> {
         let Self { outlook, classes, clock, seat, endpoint, .. } = self;
         let mut fresh = Self::with(endpoint, seat, classes, clock).await?;
@@ -133,7 +133,7 @@ impl Cluster {
         Ok(round)
     }
 
-    /// Rounds of the class's loop until it is ready; its conditions where it does not get so far.
+    /// Runs rounds of the class's step until it is ready; the error has its conditions.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         for _ in 0..ROUNDS {
             self.round("nodeclass").await?;
@@ -145,7 +145,7 @@ impl Cluster {
         bail!("the class is not ready: {:#?}", self.class()?.conditions())
     }
 
-    /// The class as it stands.
+    /// The current class.
     pub(crate) fn class(&self) -> anyhow::Result<Ec2NodeClass> {
         Ok((*self.classes.get("default").context("the class is gone")?.class).clone())
     }
@@ -283,7 +283,7 @@ fn pool() -> NodePool {
     NodePool::new("general", class_ref(), Timestamp::UNIX_EPOCH)
 }
 
-/// A claim of the pool that allows what `requirements` say: a label and its values each.
+/// A claim of the pool with `requirements`: a label and its values each.
 pub(crate) fn claim(name: &str, requirements: &[(&str, &[&str])]) -> NodeClaim {
     let mut allowed = Requirements::new();
     for (key, values) in requirements {

@@ -1,13 +1,13 @@
 //! A thin proxy between the SDK and moto. It passes calls on as they are, counts them, and adds what AWS does and moto does
 //! not:
 //!
-//! - `CreateFleet`: a repeated token gives the first answer again, capacity that has run dry gives errors, and so do tags
-//!   of spot requests where none is made, the cheapest override is taken ([`fleet`]);
+//! - `CreateFleet`: a repeated token returns the first answer, missing capacity is an error, as are tags of spot requests where none is
+//!   created, and the cheapest override is used ([`fleet`]);
 //! - what is made without the tags that `deploy/iam` demands is refused;
-//! - throttling, missing rights, expired tokens and answers that get lost, where a case asks for them ([`rules`]);
-//! - pages, where a case asks for them: moto answers with everything at once;
-//! - the architecture of images that were registered, which moto forgets; the security groups of instances, which it tells of
-//!   their interfaces only;
+//! - throttling, missing permissions, expired tokens and lost answers, if a case requests them ([`rules`]);
+//! - pages, if a case requests them: moto returns everything at once;
+//! - the architecture of registered images, which moto forgets; the security groups of instances, which moto returns for their interfaces
+//!   only;
 //! - SSM parameters of images, capacity reservations, placement groups, the price list, zonal shifts: moto has few or
 //!   none of them ([`answer`]).
 
@@ -86,7 +86,7 @@ impl Proxy {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The place in the log of calls that comes next.
+    /// The index of the next call in the log.
     pub(crate) fn mark(&self) -> usize {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -118,7 +118,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A request as it came.
+/// A received request.
 struct Incoming {
     method: Method,
     /// Path and query.
@@ -187,13 +187,13 @@ impl Shared {
         Ok(answer)
     }
 
-    /// How many items of an answer make a page, where the case asks for pages.
+    /// The number of items per page, if the case requests pages.
     fn page_size(&self, call: &Call) -> Option<usize> {
         let size = self.rules(|rules| rules.pages.get(call.action.as_str()).copied());
         size.filter(|_| call.service == "ec2")
     }
 
-    /// All that moto says: pages are made of it afterwards, and moto need not know of them.
+    /// The complete answer of moto, which is split into pages afterwards.
     async fn whole(&self, call: &Call, incoming: &Incoming) -> anyhow::Result<Answer> {
         if self.page_size(call).is_none() {
             return self.pass(incoming, incoming.body.clone()).await;

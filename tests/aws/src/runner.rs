@@ -1,4 +1,4 @@
-//! Runs the chosen cases one after the other, each in an empty account, and says what each of them showed.
+//! Runs the selected cases in sequence, each in an empty account, and reports the results.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -166,7 +166,7 @@ async fn attempt(
     Ok((verdict, begin.elapsed()))
 }
 
-/// Writes down which calls were made, for whoever looks into a failure.
+/// Records the calls, to debug a failure.
 fn record_calls(proxy: &Proxy, folder: &Path) {
     let line = |call: &crate::proxy::call::Call| {
         format!("{} {} {} {}\n", call.access_key, call.service, call.action, call.status)

@@ -157,7 +157,7 @@ impl Server {
         self.command_without(cx, args, "").await
     }
 
-    /// The same without variables of the environment that begin with `prefix`, where one is given.
+    /// The same without environment variables with `prefix`, if given.
     pub(crate) async fn command_without(
         &self,
         cx: &Cx<'_>,
@@ -197,7 +197,7 @@ impl Operator {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) ok: bool,
@@ -205,7 +205,7 @@ pub(crate) struct Printed {
     pub(crate) err: String,
 }
 
-/// Waits until `probe` comes true; it answers `Err(why)` for "not yet", and the last reason is part of the failure.
+/// Waits until `probe` succeeds; it returns `Err(why)` for "not yet", and the last reason is part of the failure.
 pub(crate) async fn eventually<T>(
     what: &str,
     limit: Duration,

@@ -11,7 +11,7 @@ const MOTO: &str = "moto[server]==5.2.5";
 /// The folder's name carries the version, so that a newer one is not taken for it.
 const FOLDER: &str = "tools/moto-5.2.5";
 
-/// The program `moto_server`, installed below `target` where it is not there.
+/// The program `moto_server`, installed below `target` if missing.
 pub(crate) async fn moto_server(target: &Path) -> anyhow::Result<PathBuf> {
     let folder = target.join(FOLDER);
     let program = folder.join("bin/moto_server");

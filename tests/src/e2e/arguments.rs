@@ -1,4 +1,4 @@
-//! What the user chose: the tier, the cases, the seed; and what the environment says about tools.
+//! The user's options: tier, cases, seed; and tools from the environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Where the parts of a control plane are: `KUBEBUILDER_ASSETS`, else a folder that the tier builds once.
+//! The binaries of a control plane: `KUBEBUILDER_ASSETS`, else a folder that the tier builds once.
 
 mod go;
 
@@ -19,7 +19,7 @@ pub(crate) struct Assets {
 }
 
 impl Assets {
-    /// Finds all the programs that `tier` needs in one folder, or builds the folder and says so on `out`.
+    /// Finds all binaries that `tier` needs in one folder, or builds the folder and reports so on `out`.
     ///
     /// A folder that lacks any part (conventional envtest folders lack two) is not used at all: parts of different
     /// releases would otherwise be mixed. The fake tier needs only kubectl, and takes that of `PATH` before it builds.

@@ -50,10 +50,10 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// One check; `false` is an error that says what was expected.
+    /// One check; `false` is an error with what was expected.
     ///
     /// # Errors
-    /// Where it does not hold.
+    /// If it does not hold.
     pub fn check(&mut self, what: &str, holds: bool) -> anyhow::Result<()> {
         self.count += 1;
         if !holds {
@@ -90,7 +90,7 @@ impl<'w> Cx<'w> {
         format!("e2e-{}", self.name)
     }
 
-    /// One check; `false` fails the case and says what was expected.
+    /// One check; `false` fails the case with what was expected.
     pub(crate) fn check(&mut self, what: impl AsRef<str>, holds: bool) -> anyhow::Result<()> {
         self.checks.check(what.as_ref(), holds)
     }
@@ -105,8 +105,8 @@ impl<'w> Cx<'w> {
         self.checks.check(&format!("{what}: found {found:?}, expected {expected:?}"), found == expected)
     }
 
-    /// One check that `probe` comes true within `limit`. The probe answers `Err(why)` for "not yet"; the last reason is
-    /// part of the failure. A process that ends meanwhile is a failure at once.
+    /// One check that `probe` succeeds within `limit`. The probe returns `Err(why)` for "not yet"; the last reason is part of the
+    /// failure. A process that exits meanwhile is a failure at once.
     pub(crate) async fn eventually(
         &mut self,
         what: &str,

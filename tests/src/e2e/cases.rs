@@ -1,4 +1,4 @@
-//! The cases, in the order in which they are begun: what all others build on comes first, then what takes longest.
+//! The cases in the order of their start: basic ones first, then the longest ones.
 
 use super::arguments::Tier;
 use super::case::{Case, Run};

@@ -1,4 +1,4 @@
-//! What a call changes, in so many words that two calls of one kind have the same.
+//! The change of a call, as text that is equal for calls of one kind.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// What a call with this method, path and body changes; nothing where it only reads.
+    /// The change of a call with this method, path and body; `None` for a read.
     pub(crate) fn of(method: &Method, path: &str, body: &Value) -> Option<Self> {
         let verb = match *method {
             Method::POST => "create",

@@ -77,13 +77,13 @@ impl Cloud {
         parse(&response.json().await?)
     }
 
-    /// What goes wrong from now on: faults as `fleetwright fake-cloud` takes them.
+    /// Adds faults, in the format of `fleetwright fake-cloud`.
     pub(crate) async fn inject(&self, faults: &Value) -> anyhow::Result<()> {
         let call = reqwest::Client::new().post(format!("{}/faults", self.url)).json(faults);
         call.send().await?.error_for_status().map(drop).context("the fake cloud refuses the faults")
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all faults.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         let call = reqwest::Client::new().delete(format!("{}/faults", self.url));
         call.send().await?.error_for_status().map(drop).context("the fake cloud does not heal")

@@ -152,7 +152,7 @@ impl ControlPlane {
         }
     }
 
-    /// Starts the API server again where it was.
+    /// Restarts the API server on its port.
     pub(crate) fn start_api_server(&mut self) -> anyhow::Result<()> {
         self.api_server = Some(self.api_server_recipe.start()?);
         Ok(())
@@ -190,7 +190,7 @@ fn api_server_args(files: &Files, etcd: u16, port: u16) -> Vec<String> {
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // Endpoints must not be loopback addresses, and nobody asks for those of the API server here.
+        // Endpoints must not be loopback addresses, and those of the API server are not used here.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", files.certificates.display()),

@@ -67,7 +67,7 @@ impl History {
     /// What has been seen so far, in the order in which it happened.
     ///
     /// # Errors
-    /// When a watch has ended: what it would have told is missing.
+    /// If a watch has ended: its later events are missing.
     pub(crate) async fn so_far(&mut self) -> anyhow::Result<Vec<Seen>> {
         self.watches.check().await?;
         let mut seen = lock(&self.seen).clone();

@@ -61,7 +61,7 @@ fn account(objects: &[Value]) -> anyhow::Result<ServiceAccount> {
 /// The objects of the YAML files in `folder`, in the order of their names; folders in it do not count.
 ///
 /// # Errors
-/// Where a file cannot be read, or is no manifest.
+/// If a file cannot be read, or is not a manifest.
 pub fn objects(folder: &Path) -> anyhow::Result<Vec<Value>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;

@@ -28,7 +28,7 @@ pub(crate) struct Operator {
     metrics: u16,
 }
 
-/// How an operator is told from others, and whom it talks to.
+/// The identity of an operator, and the servers that it uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat<'a> {
     /// Names its log.

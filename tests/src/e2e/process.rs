@@ -25,7 +25,7 @@ pub struct Recipe {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The whole environment: nothing is inherited, so that a user's KUBECONFIG, proxies and settings have no say.
+    /// The whole environment: nothing is inherited, so that a user's KUBECONFIG, proxies and settings have no effect.
     pub env: Vec<(&'static str, OsString)>,
     /// The folder of the log files.
     pub logs: PathBuf,
@@ -122,9 +122,9 @@ impl Process {
 pub enum Signal {
     /// It is asked to end.
     Terminate,
-    /// It stands still, wherever it is.
+    /// Pauses it.
     Stop,
-    /// It goes on as if nothing had been.
+    /// Resumes it.
     Continue,
 }
 
@@ -146,8 +146,7 @@ async fn send(signal: Signal, id: u32) -> anyhow::Result<()> {
 /// Ports that were handed out: several control planes start at once, and a port is listened on only a while later.
 static HANDED_OUT: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Loopback ports that nobody listens on and that this process never gave to anybody else. They are free when this
-/// returns, not reserved.
+/// Loopback ports that are free and that this process has not returned before. They are free when this returns, not reserved.
 pub fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
     const SPARE: usize = 20;
     let mut handed_out = HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,10 +171,10 @@ pub fn free_ports<const COUNT: usize>() -> anyhow::Result<[u16; COUNT]> {
     Ok(ports)
 }
 
-/// Longer lines of a log are cut where it is shown.
+/// Longer lines of a log are cut in the output.
 const LINE_MAX: usize = 400;
 
-/// The last `count` lines of a log, indented and cut; says so when there is none.
+/// The last `count` lines of a log, indented and cut, or a note that there is none.
 pub fn tail(log: &Path, count: usize) -> String {
     match std::fs::read(log) {
         Ok(bytes) => {

@@ -32,10 +32,10 @@ pub(crate) struct Proxy {
 /// One call that was to change something.
 #[derive(Debug, Clone)]
 pub(crate) struct Noted {
-    /// When it came.
+    /// The time of the request.
     pub(crate) at: Instant,
     pub(crate) change: Change,
-    /// What was answered; nothing where the caller was gone before, or never let through.
+    /// The answer; `None` if the caller was gone before, or the request was not forwarded.
     pub(crate) answer: Option<(StatusCode, Value)>,
 }
 
@@ -185,7 +185,7 @@ async fn pass(shared: &Shared, request: Request) -> anyhow::Result<Response> {
         Fate::Waits => std::future::pending().await,
         Fate::Held(Side::Before) => shared.traps.close().await,
         Fate::Held(Side::After) => {
-            // Whatever the answer is, nobody hears it.
+            // The caller is gone, so the answer is dropped.
             let _ = shared.call(call, Some(place)).await;
             shared.traps.close().await
         }

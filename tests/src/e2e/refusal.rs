@@ -34,7 +34,7 @@ pub(crate) struct Row {
     /// Fragments of the answer, all of which must be there. Empty: the object must be accepted.
     #[serde(default)]
     pub(crate) expect: Vec<String>,
-    /// Why the in-memory server refuses this in other words than the recorded ones, where it does.
+    /// Why the message of the in-memory server differs from the recorded one, if it does.
     pub(crate) differs: Option<String>,
 }
 

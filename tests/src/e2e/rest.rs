@@ -28,7 +28,7 @@ impl Rest {
     /// The API server that a kubeconfig names.
     ///
     /// # Errors
-    /// Where the kubeconfig cannot be used.
+    /// If the kubeconfig cannot be used.
     pub async fn open(kubeconfig: &Path, patience: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self::new(super::server::connect(kubeconfig, patience).await?))
     }

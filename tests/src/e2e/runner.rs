@@ -1,4 +1,4 @@
-//! Runs the chosen cases and says what each of them showed.
+//! Runs the selected cases and reports the results.
 //!
 //! Cases mostly wait, so several lanes run side by side: each has a control plane, a cloud and an operator of its own, and
 //! takes the next case when it has finished one. Within a lane cases run one after the other.
@@ -168,7 +168,7 @@ struct Run<'a> {
     assets: Assets,
     seed: u64,
     folder: &'a Path,
-    /// Cases that nobody runs yet. Never borrowed across an await, nor is `out`.
+    /// Cases that have not started. Never borrowed across an await, nor is `out`.
     queue: RefCell<VecDeque<Case>>,
     out: RefCell<&'a mut dyn Write>,
 }
@@ -197,7 +197,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lanes speak in whole lines.
+    /// Lanes print whole lines.
     fn say(&self, text: &str) -> anyhow::Result<()> {
         let mut out = self.out.borrow_mut();
         out.write_all(text.as_bytes())?;
@@ -253,7 +253,7 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
             }
         },
         Err(_) => {
-            // The failure is what is reported, whatever comes of this.
+            // The failure is reported, whatever the result of the cleanup.
             let _ = tokio::time::timeout(CASE_LIMIT, cx.clean_up()).await;
             Ok(())
         }
@@ -355,7 +355,7 @@ mod tests {
         let distinct: std::collections::BTreeSet<_> = all.iter().map(|case| case.name).collect();
         assert_eq!(distinct.len(), all.len());
         for case in all {
-            // The name becomes part of a namespace.
+            // The name is part of a namespace.
             let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(case.name.len() <= 40 && case.name.chars().all(valid), "{}", case.name);
             assert!(case.shows.len() > 20, "{} shows what?", case.name);

@@ -58,12 +58,12 @@ impl Server {
         connect(&self.kubeconfigs.admin, patience).await
     }
 
-    /// A client with the operator's rights, for who stands between it and the server.
+    /// A client with the operator's permissions, for proxies between it and the server.
     pub(crate) async fn operators_client(&self) -> anyhow::Result<kube::Client> {
         connect(&self.kubeconfigs.operator, None).await
     }
 
-    /// Waits until the server says that it is ready and has the namespaces that every cluster has.
+    /// Waits until the server is ready and has the system namespaces.
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
         loop {

@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) const PACE: [(&str, &str); 3] =
     [("DISRUPTION_PERIOD", "10s"), ("DISRUPTION_VALIDATION_DELAY", "15s"), ("LOG_LEVEL", "info")];
 
-/// Measures once with so many pods.
+/// Measures once with this number of pods.
 pub(super) async fn measure(world: &mut World, pods: usize) -> anyhow::Result<Row> {
     world.kubectl.apply(&manifests::namespace(NAME)).await?;
     world.kubectl.apply(&node_pool()).await?;
@@ -140,7 +140,7 @@ async fn reached(
     }
 }
 
-/// Waits until every instance is initialized, so that none is still on its way when the load goes.
+/// Waits until every node is initialized, so that none is in flight when the load is deleted.
 async fn initialized(world: &mut World, claims: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {

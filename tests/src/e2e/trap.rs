@@ -11,16 +11,16 @@ use super::change::Change;
 /// On which side of its effect a call is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
-    /// The server never hears of it.
+    /// The server does not receive the request.
     Before,
-    /// The server has done it, and the caller never hears of that.
+    /// The server executes the request, and the caller does not receive the answer.
     After,
 }
 
-/// What becomes of a change that meets the traps.
+/// The handling of a change by the traps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes through.
+    /// It is forwarded.
     Passes,
     /// It is caught.
     Held(Side),
@@ -106,7 +106,7 @@ impl Traps {
         }
     }
 
-    /// Opens the trap that has closed, after its prey was killed, and says what it held.
+    /// Opens the trap that has closed, after the caller was killed, and returns what it held.
     pub(crate) fn open(&self) -> Option<(String, Side)> {
         let mut state = self.state();
         state.closed = false;

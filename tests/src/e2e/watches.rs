@@ -1,5 +1,5 @@
-//! Watches that last until they are dropped. A server ends its own now and then, such as all of a kind whose definition
-//! has just been accepted; they go on from where they were.
+//! Watches that last until they are dropped. A server ends watches now and then, for example all of a kind whose definition has just been
+//! accepted; they are resumed.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 /// Between the end of a watch and its successor.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What can be watched: it knows its version.
+/// A watched kind with a resource version.
 pub(crate) trait Versioned: Clone + DeserializeOwned + Send + 'static {
     /// `metadata.resourceVersion`.
     fn version(&self) -> Option<&str>;
@@ -31,7 +31,7 @@ impl Versioned for Value {
 pub(crate) struct Watches(Vec<JoinHandle<anyhow::Result<()>>>);
 
 impl Watches {
-    /// Watches the objects at `path`, later ones than `version`; `note` hears of each state, and whether it is the last.
+    /// Watches the objects at `path` that are newer than `version`; `note` receives each state, and whether it is the last.
     pub(crate) fn add<T: Versioned>(
         &mut self,
         client: kube::Client,
@@ -48,7 +48,7 @@ impl Watches {
         }));
     }
 
-    /// Fails when a watch has ended for good: what it would have told is missing.
+    /// Fails if a watch has ended permanently: its later events are missing.
     pub(crate) async fn check(&mut self) -> anyhow::Result<()> {
         for task in &mut self.0 {
             if task.is_finished() {

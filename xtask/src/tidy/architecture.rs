@@ -38,8 +38,7 @@ pub(super) fn check(
     found
 }
 
-/// What stands in backticks, has a slash and no other punctuation, with its line. Names with a dot before the slash are API
-/// groups and keys.
+/// Paths in backticks with a slash and no other punctuation, with their line. Names with a dot before the slash are API groups and keys.
 fn paths(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(page.lines()) {

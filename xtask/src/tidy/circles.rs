@@ -1,7 +1,6 @@
 //! Files of one crate do not import each other in a circle: each can be read before those that use it.
 //!
-//! A file and the files in its folder are one room: that `foo.rs` calls `foo/bar.rs`, and that this uses the types of the room,
-//! is no circle.
+//! A file and the files in its folder are one unit: `foo.rs` may use `foo/bar.rs`, and the reverse, without a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +42,7 @@ fn circles(imports: &Imports) -> BTreeSet<Vec<String>> {
         .collect()
 }
 
-/// Whether `file` stands in the folder of `parent`: below `foo/` for `foo.rs`, `foo/mod.rs` and `foo/lib.rs`.
+/// Whether `file` is in the folder of `parent`: below `foo/` for `foo.rs`, `foo/mod.rs` and `foo/lib.rs`.
 fn is_inside(file: &str, parent: &str) -> bool {
     let folder = parent.strip_suffix(".rs").unwrap_or(parent);
     let folder =

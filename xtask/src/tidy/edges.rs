@@ -15,7 +15,7 @@ struct Layer {
     tests_use: &'static [&'static str],
 }
 
-/// From the leaves up. A crate that is not here yet fails the check until someone decides where it stands.
+/// From the lowest layer up. A new crate fails the check until it is added here.
 const LAYERS: &[Layer] = &[
     Layer { name: "kube-semantics", uses: &[], tests_use: &[] },
     Layer { name: "kube-schema", uses: &[], tests_use: &[] },
@@ -48,7 +48,7 @@ const WORLD: &[&str] = &["api", "controllers", "core", "fake", "fake-kube", "kub
 /// What scenarios and property runs use: no SDK, and not the binary.
 const RUNS: &[&str] = &["api", "aws", "aws-api", "controllers", "core", "fake", "fake-kube", "sim", "state"];
 
-/// What stands on top may use all that is below, the SDK only behind a feature.
+/// The top layer may use everything below, the SDK only behind a feature.
 const EVERYTHING: &[&str] = &[
     "api",
     "aws",

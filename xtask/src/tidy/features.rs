@@ -26,7 +26,7 @@ fn graph(edges: &str, packages: &[&str]) -> anyhow::Result<Graph> {
     Ok(parse(&shell::capture(tree.args(packages))?))
 }
 
-/// Reads lines such as `syn v2.0.119 (proc-macro)|full,visit (*)`; the mark at the end says that children were left out.
+/// Parses lines such as `syn v2.0.119 (proc-macro)|full,visit (*)`; the mark at the end means that children are omitted.
 fn parse(printed: &str) -> Graph {
     let mut graph = Graph::new();
     for line in printed.lines().filter(|line| !line.contains("(/")) {
@@ -38,7 +38,7 @@ fn parse(printed: &str) -> Graph {
     graph
 }
 
-/// Packages that are compiled in a form which tests do not share. A further form, for tests alone, is no harm.
+/// Packages that tests compile with other features. An additional form for tests alone is allowed.
 fn differing(shipped: &Graph, tested: &Graph) -> Vec<Violation> {
     let mut found = Vec::new();
     for (package, forms) in shipped {

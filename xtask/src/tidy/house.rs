@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Violation;
 
-/// Where the lists are kept, from the root of the repository.
+/// The path of the lists, from the root of the repository.
 pub(super) const FILE: &str = "xtask/src/tidy/house.toml";
 
 /// The lists.
@@ -28,7 +28,7 @@ pub(super) struct House {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Floors {
-    /// Lowest first. What stands on one floor does not import each other.
+    /// Lowest first. Modules on one floor do not import each other.
     pub(super) floors: Vec<Vec<String>>,
     /// Imports that point upwards, as `from -> to`.
     pub(super) upward: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! In the solver, an index says of what: no parameter or field with the name of a table's row is a bare `usize`.
+//! In the solver, indices have types: no parameter or field with the name of a table's row is a bare `usize`.
 
 use std::collections::BTreeMap;
 

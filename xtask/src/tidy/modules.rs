@@ -1,7 +1,7 @@
 //! One crate as modules: which file declares which names, and which file uses names of which other file. Tests are left out.
 //!
-//! A name is followed through re-exports to the file that defines it, so a facade (`pub use child::Name`) is no import of its
-//! own: whoever uses the name through the facade imports the child.
+//! A name is followed through re-exports to the file that defines it, so a facade (`pub use child::Name`) is not an import of its own: a
+//! user of the facade imports the child.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ struct WrittenPath {
     exported: bool,
 }
 
-/// Where a path ends.
+/// The end of a path.
 enum Target {
     Module,
     /// A name that is defined in this module.
@@ -103,7 +103,7 @@ impl Crate {
         impls
     }
 
-    /// What a path stands for that is written in `module`; nothing if it leaves the crate, or is a local name.
+    /// The target of a path written in `module`; `None` if it leaves the crate, or is a local name.
     fn resolve(&self, module: &[String], segments: &[String]) -> Option<Target> {
         let path = self.absolute(module, segments, HOPS_MAX)?;
         self.follow(&path, HOPS_MAX)
@@ -128,7 +128,7 @@ impl Crate {
                 if self.modules.contains_key(&child) || here.items.contains(name) {
                     child
                 } else if let Some(alias) = here.aliases.get(name) {
-                    // An alias of the same name as the crate that it comes from resolves to itself.
+                    // An alias with the same name as its crate resolves to itself.
                     (alias.as_slice() != segments).then_some(())?;
                     self.absolute(module, alias, hops.checked_sub(1)?)?
                 } else {

@@ -55,7 +55,7 @@ fn unfinished(file: &str, text: &str) -> Vec<Violation> {
     found
 }
 
-/// Whether `word` stands in `line` and is not the middle of a longer one.
+/// Whether `word` is a whole word in `line`.
 fn has_word(line: &str, word: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(start, _)| {

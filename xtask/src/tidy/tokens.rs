@@ -1,4 +1,4 @@
-//! A source file as tokens: comments are gone, and what stands inside macros is still there.
+//! Tokens of a source file: without comments, with the contents of macros.
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};

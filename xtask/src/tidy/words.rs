@@ -17,7 +17,7 @@ const RETIRED: &[(&[&str], &str)] = &[
     (&["in", "the", "stead", "of"], "instead of, replaces"),
 ];
 
-/// Words around `machine` that make a term of somebody else out of it: (word before, word after), empty for any.
+/// Words around `machine` that form a term of others: (word before, word after), empty for any.
 const TERMS: &[(&str, &str)] = &[
     ("state", ""),
     ("virtual", ""),
@@ -28,7 +28,7 @@ const TERMS: &[(&str, &str)] = &[
     ("", "code"),
 ];
 
-/// Where a retired word stays: path, word, why.
+/// Where a retired word is allowed: path, word, reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("xtask/src/tidy/words.rs", "", "the list itself"),
     (
@@ -89,8 +89,8 @@ fn words(file: &str, text: &str) -> Vec<Word> {
     words
 }
 
-/// `NodeClaimID2s` gives `node`, `claim`, `id`, `s`: a hump begins before a capital after a small letter, and before the
-/// last of several capitals where a small letter follows.
+/// `NodeClaimID2s` gives `node`, `claim`, `id`, `s`: a part begins at a capital after a small letter, and at the last of several capitals
+/// before a small letter.
 fn split(line: &str) -> Vec<String> {
     let letters: Vec<char> = line.chars().collect();
     let mut words = Vec::new();

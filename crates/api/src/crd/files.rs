@@ -16,7 +16,7 @@ pub enum GenerateError {
     Yaml {
         /// Name of the definition.
         name: String,
-        /// What the serialiser says.
+        /// The serializer's message.
         reason: String,
     },
     /// A file or the folder could not be read or written.
@@ -24,21 +24,21 @@ pub enum GenerateError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's message.
         source: io::Error,
     },
 }
 
-/// How a file differs from what the types say.
+/// How a file differs from the types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is not there.
     Missing,
-    /// It is there and says something else.
+    /// The file is outdated.
     Stale,
 }
 
-/// A file that differs from what the types say.
+/// A file that differs from the types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// The file.
@@ -79,7 +79,7 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// The integer that a floating-point number stands for, when its text says so.
+/// The integer value of a floating-point number, if its text is an integer.
 fn whole(number: &Number) -> Option<i64> {
     number.to_string().strip_suffix(".0")?.parse().ok()
 }

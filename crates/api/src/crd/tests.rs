@@ -1,4 +1,4 @@
-//! Names, columns and subresources as a table; schemas without loss; files that say the same twice.
+//! Names, columns and subresources as a table; complete schemas; deterministic files.
 
 use std::fs;
 

@@ -21,7 +21,7 @@ pub struct NodeClaimTemplate {
     pub spec: NodeClaimTemplateSpec,
 }
 
-/// Labels and annotations of the nodes. An empty map is told from an absent one, because the drift hash does.
+/// Labels and annotations of the nodes. An empty map differs from an absent one, because the drift hashes differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TemplateMeta {
@@ -99,7 +99,7 @@ fn label_values(schema: &mut Schema) {
     }
 }
 
-/// A pool's requirements may not name the label that tells its own nodes.
+/// A NodePool's requirements may not name the NodePool label.
 fn nodepool_key_is_ours(schema: &mut Schema) {
     if let Some(key) = schema.get_mut("items").and_then(|item| item.pointer_mut("/properties/key")) {
         let rule = (r#"self != "karpenter.sh/nodepool""#, r#"label "karpenter.sh/nodepool" is restricted"#);

@@ -1,8 +1,8 @@
-//! Families of images, and aliases that name an EKS-optimised image by family and version.
+//! Image families, and aliases that name an EKS-optimized image by family and version.
 
 use std::{fmt, str::FromStr};
 
-/// A family of images: what its instances run and how they are told to join.
+/// An image family: what its instances run and how they join the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Amazon Linux 2.
@@ -11,7 +11,7 @@ pub enum Family {
     Al2023,
     /// Bottlerocket.
     Bottlerocket,
-    /// An image of the user's own; user data is passed as it is.
+    /// A custom image; user data is passed unchanged.
     Custom,
     /// Windows Server 2019.
     Windows2019,
@@ -21,7 +21,7 @@ pub enum Family {
     Windows2025,
 }
 
-/// Why a text names no family or alias.
+/// Why a text is not a family or an alias.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AliasError {
     /// No such family.
@@ -69,7 +69,7 @@ impl Family {
     /// Reads a name as in `spec.amiFamily`.
     ///
     /// # Errors
-    /// Where there is no such family.
+    /// If there is no such family.
     pub fn from_name(name: &str) -> Result<Self, AliasError> {
         let found = Self::ALL.into_iter().find(|family| family.as_str() == name);
         found.ok_or_else(|| AliasError::Family(name.to_owned()))
@@ -93,12 +93,12 @@ impl fmt::Display for Family {
 pub struct Alias {
     /// The family, never Custom.
     pub family: Family,
-    /// The version as written: `latest`, or one of the family's own.
+    /// The version as written: `latest`, or a version of the family.
     pub version: String,
 }
 
 impl Alias {
-    /// The version that stands for the newest.
+    /// The version that means the newest image.
     pub const LATEST: &'static str = "latest";
 
     /// Whether it follows new images.
@@ -135,7 +135,7 @@ impl fmt::Display for Alias {
 
 #[cfg(test)]
 mod tests {
-    //! Which aliases can be read.
+    //! Which aliases are valid.
     use rstest::rstest;
 
     use super::*;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_families_stand_in_one_order() {
+    fn names_and_families_have_the_same_order() {
         assert_eq!(Family::ALL.map(Family::as_str), Family::NAMES);
     }
 }

@@ -1,8 +1,8 @@
-//! The drift hash of an EC2NodeClass, version `v6`, and how NodeClaims of older versions are stamped again.
+//! The drift hash of an EC2NodeClass, version `v6`, and how NodeClaims with hashes of older versions are updated.
 //!
-//! It is the set of four hashes: the spec's static fields, the family of the images as resolved, the cluster's certificate
-//! authority as it is put into user data, and the kubelet block as JSON. The names below are those of Karpenter's Go types
-//! and fields in the order of their declaration: they are hashed, so they are on the wire.
+//! It combines four hashes: the spec's static fields, the resolved image family, the cluster's certificate authority as written to user
+//! data, and the kubelet block as JSON. The names below are those of Karpenter's Go types and fields in declaration order: they are part
+//! of the hash and must not change.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::kubelet::KubeletConfig;
 use crate::labels::{CURRENT_HASH_VERSION, HASH, HASH_VERSION};
 
 impl Ec2NodeClass {
-    /// The value of the annotation [`HASH`], of version [`CURRENT_HASH_VERSION`]. `ca_bundle` is the certificate authority
-    /// of the cluster as user data has it (base64); empty where none is configured.
+    /// The value of the annotation [`HASH`], of version [`CURRENT_HASH_VERSION`]. `ca_bundle` is the certificate authority of the cluster
+    /// as in user data (base64); empty if none is configured.
     #[must_use]
     pub fn drift_hash(&self, ca_bundle: &str) -> String {
         self.spec.drift_hash(ca_bundle)
@@ -33,18 +33,18 @@ impl Ec2NodeClassSpec {
     }
 }
 
-/// The annotations that a NodeClaim or NodeClass should carry.
+/// The hash annotations that a NodeClaim or EC2NodeClass should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The new value of [`HASH`]; `None` leaves what stands.
+    /// The new value of [`HASH`]; `None` keeps the current value.
     pub hash: Option<String>,
     /// The new value of [`HASH_VERSION`].
     pub version: &'static str,
 }
 
-/// What to write on a NodeClaim whose class has the hash `class_hash`, where its own hash is of another version: hashes of
-/// different versions are never compared. The hash is taken over from the class, unless the claim is known to have drifted,
-/// which it then stays. `None` where nothing is to be written.
+/// Returns the annotations to write on a NodeClaim whose own hash is of another version than the EC2NodeClass's hash `class_hash`: hashes
+/// of different versions are never compared. The hash is copied from the EC2NodeClass, unless the NodeClaim is already Drifted, which it
+/// then stays. `None` if there is nothing to write.
 #[must_use]
 pub fn restamp(annotations: &BTreeMap<String, String>, drifted: bool, class_hash: &str) -> Option<Stamp> {
     let version = annotations.get(HASH_VERSION).map(String::as_str);

@@ -12,7 +12,7 @@ pub struct NetworkInterface {
     /// Index of the device.
     #[schemars(extend("minimum" = 0))]
     pub device_index: i32,
-    /// An ordinary interface, or one for EFA traffic alone.
+    /// An ordinary interface, or one for EFA traffic only.
     #[schemars(extend("enum" = ["interface", "efa-only"]))]
     pub interface_type: String,
     /// Index of the network card.
@@ -31,29 +31,29 @@ pub(super) const INTERFACES_RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// How an instance sees its metadata service.
+/// Options of the instance metadata service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MetadataOptions {
-    /// Whether the service answers at all.
+    /// Whether the service is enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["enabled", "disabled"], "x-crd-default" = "enabled"))]
     pub http_endpoint: Option<String>,
-    /// Whether the service answers over IPv6.
+    /// Whether the service is reachable over IPv6.
     #[serde(rename = "httpProtocolIPv6", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["enabled", "disabled"], "x-crd-default" = "disabled"))]
     pub http_protocol_ipv6: Option<String>,
-    /// How many hops an answer may travel: with 1, containers without the host's network are out of reach.
+    /// Hop limit of responses: with 1, containers without the host network cannot reach the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 1, "maximum" = 64, "x-crd-default" = 1))]
     pub http_put_response_hop_limit: Option<i64>,
-    /// Whether requests need a session token.
+    /// Whether requests require a session token.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["required", "optional"], "x-crd-default" = "required"))]
     pub http_tokens: Option<String>,
 }
 
-/// After how many idle seconds a tracked connection is forgotten.
+/// Idle timeouts of tracked connections, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = rules(&[(

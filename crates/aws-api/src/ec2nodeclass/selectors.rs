@@ -14,7 +14,7 @@ pub struct SubnetSelectorTerm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "subnet-[0-9a-z]+"))]
     pub id: Option<String>,
-    /// Tags that the subnet has; the value `*` stands for any.
+    /// Tags that the subnet has; the value `*` matches any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 20, "x-kubernetes-validations" = rules(TERM_TAGS)))]
     pub tags: Option<Tags>,
@@ -28,16 +28,16 @@ pub struct SecurityGroupSelectorTerm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "sg-[0-9a-z]+"))]
     pub id: Option<String>,
-    /// Name of the security group, which is not its tag called Name.
+    /// Name of the security group (not its tag Name).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Tags that the security group has; the value `*` stands for any.
+    /// Tags that the security group has; the value `*` matches any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 20, "x-kubernetes-validations" = rules(TERM_TAGS)))]
     pub tags: Option<Tags>,
 }
 
-/// A capacity reservation by id, or by tags, owner and the way in which instances match it.
+/// A capacity reservation by id, or by tags, owner and match criteria.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityReservationSelectorTerm {
@@ -53,7 +53,7 @@ pub struct CapacityReservationSelectorTerm {
     #[serde(rename = "ownerID", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "^[0-9]{12}$"))]
     pub owner_id: Option<String>,
-    /// Tags that the reservation has; the value `*` stands for any.
+    /// Tags that the reservation has; the value `*` matches any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 20, "x-kubernetes-validations" = rules(TERM_TAGS)))]
     pub tags: Option<Tags>,
@@ -81,8 +81,8 @@ pub struct PlacementGroupSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AmiSelectorTerm {
-    /// An EKS-optimised image as `family@version`; the version is one of the family's own, or `latest`, with which nodes
-    /// drift whenever a new image comes out. Windows families know `latest` only.
+    /// An EKS-optimized image as `family@version`; the version is one of the family's, or `latest`, with which nodes drift whenever a new
+    /// image is released. Windows families support `latest` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = 30, "x-kubernetes-validations" = rules(ALIAS_RULES)))]
     pub alias: Option<String>,
@@ -90,16 +90,16 @@ pub struct AmiSelectorTerm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "ami-[0-9a-z]+"))]
     pub id: Option<String>,
-    /// Name of the image, which is not its tag called Name; may have wildcards.
+    /// Name of the image (not its tag Name); may contain wildcards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Owner of the image: an account, `self`, `amazon` or `aws-marketplace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Name or ARN of the SSM parameter that holds the image's id.
+    /// Name or ARN of the SSM parameter with the image's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssm_parameter: Option<String>,
-    /// Tags that the image has; the value `*` stands for any.
+    /// Tags that the image has; the value `*` matches any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 20, "x-kubernetes-validations" = rules(TERM_TAGS)))]
     pub tags: Option<Tags>,

@@ -1,4 +1,4 @@
-//! What became of a node class: what its selectors found, and its conditions.
+//! The status of an EC2NodeClass: resolved selectors and conditions.
 
 use fleetwright_api::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,20 +13,20 @@ pub mod condition {
     pub const SUBNETS_READY: &str = "SubnetsReady";
     /// Security groups were found.
     pub const SECURITY_GROUPS_READY: &str = "SecurityGroupsReady";
-    /// The instance profile is there.
+    /// The instance profile exists.
     pub const INSTANCE_PROFILE_READY: &str = "InstanceProfileReady";
-    /// The spec passed what the CRD cannot check, and dry runs.
+    /// The spec passed the checks beyond the CRD, and dry runs.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
-    /// The placement group was found, where one is asked for.
+    /// The placement group was found, if one is selected.
     pub const PLACEMENT_GROUP_READY: &str = "PlacementGroupReady";
-    /// Capacity reservations were looked up, where they are switched on.
+    /// Capacity reservations were looked up, if the feature is enabled.
     pub const CAPACITY_RESERVATIONS_READY: &str = "CapacityReservationsReady";
-    /// The cluster of the configured name is the one behind the API server. Not Karpenter's, and nothing depends on it.
+    /// The EKS cluster of the configured name is the one behind the API server. Not part of Karpenter; Ready does not depend on it.
     pub const CLUSTER_IDENTITY_PROVEN: &str = "ClusterIdentityProven";
-    /// What is switched on works. Not Karpenter's, there only once something did not, and nothing depends on it.
+    /// All enabled features work. Not part of Karpenter; present only after a failure; Ready does not depend on it.
     pub const FEATURES_AVAILABLE: &str = "FeaturesAvailable";
 
-    /// The conditions that the root depends on, with capacity reservations switched on as they are by default.
+    /// The conditions that Ready depends on, with capacity reservations enabled (the default).
     pub const DEPENDENTS: &[&str] = &[
         AMIS_READY,
         SUBNETS_READY,
@@ -38,26 +38,26 @@ pub mod condition {
     ];
 }
 
-/// What became of a node class.
+/// The observed state of an EC2NodeClass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ec2NodeClassStatus {
-    /// Images that the selectors found, the newest first.
+    /// Images that the selectors match, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub amis: Vec<Ami>,
-    /// Capacity reservations that the selectors found.
+    /// Capacity reservations that the selectors match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capacity_reservations: Vec<CapacityReservation>,
-    /// Signals about the node class.
+    /// Conditions of the EC2NodeClass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The instance profile in use.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance_profile: String,
-    /// Security groups that the selectors found.
+    /// Security groups that the selectors match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<SecurityGroup>,
-    /// Subnets that the selectors found, the one with the most free addresses first.
+    /// Subnets that the selectors match, those with the most free addresses first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subnets: Vec<Subnet>,
 }
@@ -71,7 +71,7 @@ pub struct Subnet {
     pub id: String,
     /// Its zone.
     pub zone: String,
-    /// Its zone by the id that all accounts share.
+    /// The zone's id, which is the same in all accounts.
     #[serde(rename = "zoneID", skip_serializing_if = "String::is_empty")]
     pub zone_id: String,
 }
@@ -88,7 +88,7 @@ pub struct SecurityGroup {
     pub name: String,
 }
 
-/// An image, and which instance types it is for.
+/// An image and the instance types that it supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["id", "requirements"]))]
@@ -101,18 +101,18 @@ pub struct Ami {
     /// Its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What an instance type must be to run it.
+    /// Requirements on the instance type.
     pub requirements: Vec<AmiRequirement>,
 }
 
-/// A condition on the labels of an instance type.
+/// A requirement on a label of an instance type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["key", "operator"]))]
 pub struct AmiRequirement {
     /// The label.
     pub key: String,
-    /// How the label relates to the values: In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    /// The operator: In, NotIn, Exists, DoesNotExist, Gt or Lt.
     pub operator: String,
     /// The values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -127,7 +127,7 @@ pub struct AmiRequirement {
 pub struct CapacityReservation {
     /// The zone that it is in.
     pub availability_zone: String,
-    /// When it ends; after that nothing is launched into it.
+    /// When it ends; afterwards nothing is launched into it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<Time>,
     /// Its id.
@@ -138,16 +138,16 @@ pub struct CapacityReservation {
     pub instance_match_criteria: String,
     /// The instance type that it is for.
     pub instance_type: String,
-    /// Whether its capacity may be taken back.
+    /// Whether its owner may reclaim the capacity.
     pub interruptible: bool,
     /// Account that owns it.
     #[serde(rename = "ownerID")]
     #[schemars(extend("pattern" = "^[0-9]{12}$"))]
     pub owner_id: String,
-    /// An ordinary reservation, or a block for a fixed time.
+    /// An ordinary reservation, or a capacity block.
     #[schemars(extend("enum" = ["default", "capacity-block"], "x-crd-default" = "default"))]
     pub reservation_type: String,
-    /// Whether it is about to end; blocks only.
+    /// Whether it is about to end; capacity blocks only.
     #[schemars(extend("enum" = ["active", "expiring"], "x-crd-default" = "active"))]
     pub state: String,
 }

@@ -1,15 +1,15 @@
 //! The fields of Kubernetes' KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`, as of 1.36) and their JSON types.
 
-/// What a field may hold.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum FieldType {
     /// `true` or `false`.
     Boolean,
     /// A whole number of 32 bits.
     Int32,
     /// A whole number of 64 bits.
     Int64,
-    /// Any number.
+    /// Any number, with or without a fraction.
     Float,
     /// A string.
     Text,
@@ -21,19 +21,19 @@ pub(super) enum Shape {
     Map(&'static Self),
     /// An object with these fields.
     Object(&'static [(&'static str, Self)]),
-    /// Not looked into.
+    /// Not validated.
     Any,
 }
 
-/// The shape of a top-level field; `None` where Kubernetes has no such field.
-pub(super) fn shape(field: &str) -> Option<Shape> {
-    let plain = PLAIN.iter().find(|(_, names)| names.contains(&field)).map(|(shape, _)| *shape);
-    plain.or_else(|| NESTED.iter().find(|(name, _)| *name == field).map(|(_, shape)| *shape))
+/// The type of a top-level field; `None` if Kubernetes has no such field.
+pub(super) fn field_type(field: &str) -> Option<FieldType> {
+    let plain = PLAIN.iter().find(|(_, names)| names.contains(&field)).map(|(field_type, _)| *field_type);
+    plain.or_else(|| NESTED.iter().find(|(name, _)| *name == field).map(|(_, field_type)| *field_type))
 }
 
-const PLAIN: &[(Shape, &[&str])] = &[
+const PLAIN: &[(FieldType, &[&str])] = &[
     (
-        Shape::Boolean,
+        FieldType::Boolean,
         &[
             "enableServer",
             "rotateCertificates",
@@ -62,7 +62,7 @@ const PLAIN: &[(Shape, &[&str])] = &[
         ],
     ),
     (
-        Shape::Int32,
+        FieldType::Int32,
         &[
             "port",
             "readOnlyPort",
@@ -88,10 +88,10 @@ const PLAIN: &[(Shape, &[&str])] = &[
             "containerLogMaxWorkers",
         ],
     ),
-    (Shape::Int64, &["podPidsLimit", "maxOpenFiles"]),
-    (Shape::Float, &["memoryThrottlingFactor"]),
+    (FieldType::Int64, &["podPidsLimit", "maxOpenFiles"]),
+    (FieldType::Float, &["memoryThrottlingFactor"]),
     (
-        Shape::Text,
+        FieldType::Text,
         &[
             "apiVersion",
             "kind",
@@ -131,7 +131,7 @@ const PLAIN: &[(Shape, &[&str])] = &[
         ],
     ),
     (
-        Shape::Duration,
+        FieldType::Duration,
         &[
             "syncFrequency",
             "fileCheckFrequency",
@@ -152,7 +152,7 @@ const PLAIN: &[(Shape, &[&str])] = &[
         ],
     ),
     (
-        Shape::List(&Shape::Text),
+        FieldType::List(&FieldType::Text),
         &[
             "tlsCipherSuites",
             "preloadedImagesVerificationAllowlist",
@@ -162,7 +162,7 @@ const PLAIN: &[(Shape, &[&str])] = &[
         ],
     ),
     (
-        Shape::Map(&Shape::Text),
+        FieldType::Map(&FieldType::Text),
         &[
             "cpuManagerPolicyOptions",
             "topologyManagerPolicyOptions",
@@ -177,55 +177,64 @@ const PLAIN: &[(Shape, &[&str])] = &[
     ),
 ];
 
-const NESTED: &[(&str, Shape)] = &[
+const NESTED: &[(&str, FieldType)] = &[
     (
         "authentication",
-        Shape::Object(&[
-            ("x509", Shape::Object(&[("clientCAFile", Shape::Text)])),
-            ("webhook", Shape::Object(&[("enabled", Shape::Boolean), ("cacheTTL", Shape::Duration)])),
-            ("anonymous", Shape::Object(&[("enabled", Shape::Boolean)])),
+        FieldType::Object(&[
+            ("x509", FieldType::Object(&[("clientCAFile", FieldType::Text)])),
+            (
+                "webhook",
+                FieldType::Object(&[("enabled", FieldType::Boolean), ("cacheTTL", FieldType::Duration)]),
+            ),
+            ("anonymous", FieldType::Object(&[("enabled", FieldType::Boolean)])),
         ]),
     ),
     (
         "authorization",
-        Shape::Object(&[
-            ("mode", Shape::Text),
+        FieldType::Object(&[
+            ("mode", FieldType::Text),
             (
                 "webhook",
-                Shape::Object(&[
-                    ("cacheAuthorizedTTL", Shape::Duration),
-                    ("cacheUnauthorizedTTL", Shape::Duration),
+                FieldType::Object(&[
+                    ("cacheAuthorizedTTL", FieldType::Duration),
+                    ("cacheUnauthorizedTTL", FieldType::Duration),
                 ]),
             ),
         ]),
     ),
-    ("crashLoopBackOff", Shape::Object(&[("maxContainerRestartPeriod", Shape::Duration)])),
-    ("featureGates", Shape::Map(&Shape::Boolean)),
+    ("crashLoopBackOff", FieldType::Object(&[("maxContainerRestartPeriod", FieldType::Duration)])),
+    ("featureGates", FieldType::Map(&FieldType::Boolean)),
     (
         "logging",
-        Shape::Object(&[
-            ("flushFrequency", Shape::Any),
-            ("format", Shape::Text),
-            ("options", Shape::Any),
-            ("verbosity", Shape::Int64),
-            ("vmodule", Shape::Any),
+        FieldType::Object(&[
+            ("flushFrequency", FieldType::Any),
+            ("format", FieldType::Text),
+            ("options", FieldType::Any),
+            ("verbosity", FieldType::Int64),
+            ("vmodule", FieldType::Any),
         ]),
     ),
-    ("memorySwap", Shape::Object(&[("swapBehavior", Shape::Text)])),
-    ("registerWithTaints", Shape::List(&Shape::Any)),
+    ("memorySwap", FieldType::Object(&[("swapBehavior", FieldType::Text)])),
+    ("registerWithTaints", FieldType::List(&FieldType::Any)),
     (
         "reservedMemory",
-        Shape::List(&Shape::Object(&[("numaNode", Shape::Int32), ("limits", Shape::Map(&Shape::Any))])),
+        FieldType::List(&FieldType::Object(&[
+            ("numaNode", FieldType::Int32),
+            ("limits", FieldType::Map(&FieldType::Any)),
+        ])),
     ),
     (
         "shutdownGracePeriodByPodPriority",
-        Shape::List(&Shape::Object(&[
-            ("priority", Shape::Int32),
-            ("shutdownGracePeriodSeconds", Shape::Int64),
+        FieldType::List(&FieldType::Object(&[
+            ("priority", FieldType::Int32),
+            ("shutdownGracePeriodSeconds", FieldType::Int64),
         ])),
     ),
-    ("staticPodURLHeader", Shape::Map(&Shape::List(&Shape::Text))),
-    ("tlsCurvePreferences", Shape::List(&Shape::Int32)),
-    ("tracing", Shape::Object(&[("endpoint", Shape::Text), ("samplingRatePerMillion", Shape::Int32)])),
-    ("userNamespaces", Shape::Object(&[("idsPerPod", Shape::Int64)])),
+    ("staticPodURLHeader", FieldType::Map(&FieldType::List(&FieldType::Text))),
+    ("tlsCurvePreferences", FieldType::List(&FieldType::Int32)),
+    (
+        "tracing",
+        FieldType::Object(&[("endpoint", FieldType::Text), ("samplingRatePerMillion", FieldType::Int32)]),
+    ),
+    ("userNamespaces", FieldType::Object(&[("idsPerPod", FieldType::Int64)])),
 ];

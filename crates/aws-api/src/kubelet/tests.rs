@@ -1,4 +1,4 @@
-//! What is read from the block, how it is hashed, and what is refused.
+//! Parsing, hashing and validation of the block.
 
 use rstest::rstest;
 use serde_json::json;
@@ -30,7 +30,7 @@ fn the_typed_block_of_earlier_versions_is_read() {
 }
 
 #[test]
-fn unmanaged_fields_are_named() {
+fn unmanaged_fields_are_listed() {
     let block =
         config(json!({"maxPods": 1, "topologyManagerPolicy": "best-effort", "cpuManagerPolicy": "static"}));
     let names: Vec<&str> = block.unmanaged_fields().collect();
@@ -38,7 +38,7 @@ fn unmanaged_fields_are_named() {
 }
 
 #[test]
-fn json_is_gos() {
+fn json_equals_gos_encoding() {
     let block = config(
         json!({"maxPods": "a < b && b > c ? 1 : 2", "evictionHard": {"b": "1", "a": "2"}, "z": [1, 2.0, null]}),
     );
@@ -59,7 +59,7 @@ fn json_is_gos() {
 #[case::wrong_value(json!({"featureGates": {"A": "true"}}), "featureGates[A]: must be true or false")]
 #[case::duration(json!({"shutdownGracePeriod": "soon"}), "shutdownGracePeriod: must be a duration")]
 #[case::owned(json!({"registerWithTaints": []}), "registerWithTaints: cannot be set")]
-#[case::signal(json!({"evictionHard": {"disk": "5%"}}), "evictionHard[disk]: is no eviction signal")]
+#[case::signal(json!({"evictionHard": {"disk": "5%"}}), "evictionHard[disk]: is not an eviction signal")]
 #[case::threshold(json!({"evictionHard": {"memory.available": "101%"}}), "must be a percentage from 0% to 100%")]
 #[case::threshold_text(json!({"evictionHard": {"memory.available": "much"}}), "must be a percentage from 0% to 100%")]
 #[case::negative(json!({"evictionHard": {"memory.available": "-5Mi"}}), "evictionHard[memory.available]: must not be negative")]

@@ -1,4 +1,4 @@
-//! What the kubelet would refuse or ignore, found before a node is launched: the CRD lets everything pass.
+//! Validates what the kubelet would reject or ignore, before a node is launched: the CRD accepts any object.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,14 @@ use fleetwright_api::duration;
 use serde_json::Value;
 
 use super::KubeletConfig;
-use super::fields::{Shape, shape};
+use super::fields::{FieldType, field_type};
 
-/// What is wrong with one field.
+/// A problem with one field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The field below `spec.kubelet`; empty for the block as a whole.
     pub field: String,
-    /// What is wrong and how to fix it.
+    /// The problem and how to fix it.
     pub message: String,
 }
 
@@ -35,8 +35,8 @@ const SIGNALS: [&str; 6] = [
 ];
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/// Everything that is wrong with a kubelet block, in the order of its fields. Expressions count as well-formed here; they
-/// are checked where they are evaluated.
+/// Returns all problems of a kubelet block, in the order of its fields. Expressions are valid here; they are checked when they are
+/// evaluated.
 #[must_use]
 pub fn validate(config: &KubeletConfig) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -44,23 +44,23 @@ pub fn validate(config: &KubeletConfig) -> Vec<Problem> {
         let mut say = |path: &str, message: String| {
             problems.push(Problem { field: path.to_owned(), message });
         };
-        // An expression stands where Kubernetes has a number.
+        // An expression is allowed in place of a number.
         if field == "maxPods" && value.is_string() {
             continue;
         }
-        match shape(field) {
-            Some(shape) => check(shape, value, field, &mut say),
+        match field_type(field) {
+            Some(field_type) => check(field_type, value, field, &mut say),
             None => {
-                say(field, "is not a field of KubeletConfiguration: remove it, or mend its name".to_owned())
+                say(field, "is not a field of KubeletConfiguration: remove it, or fix its name".to_owned())
             }
         }
     }
     semantics(config, &mut problems);
-    // What cannot be read would count as nothing said: a null within a list or a map, where Kubernetes has a value.
+    // Kubernetes reads a null within a list or a map as an absent value.
     if problems.is_empty()
         && let Err(error) = config.parse()
     {
-        let message = format!("{}: a null within a list or a map is no value", error.0);
+        let message = format!("{}: a null within a list or a map is not a value", error.0);
         problems.push(Problem { field: String::new(), message });
     }
     problems
@@ -68,70 +68,72 @@ pub fn validate(config: &KubeletConfig) -> Vec<Problem> {
 
 type Say<'a> = &'a mut dyn FnMut(&str, String);
 
-/// That a value has its field's type.
-fn check(shape: Shape, value: &Value, path: &str, say: Say<'_>) {
-    let wanted = match (shape, value) {
-        (_, Value::Null) | (Shape::Any, _) => return,
-        (Shape::Boolean, Value::Bool(_))
-        | (Shape::Float, Value::Number(_))
-        | (Shape::Text, Value::String(_)) => {
+/// Checks that a value has its field's type.
+fn check(field_type: FieldType, value: &Value, path: &str, say: Say<'_>) {
+    let wanted = match (field_type, value) {
+        (_, Value::Null) | (FieldType::Any, _) => return,
+        (FieldType::Boolean, Value::Bool(_))
+        | (FieldType::Float, Value::Number(_))
+        | (FieldType::Text, Value::String(_)) => {
             return;
         }
-        (Shape::Int32, value) if value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => return,
-        (Shape::Int64, value) if value.is_i64() => return,
-        (Shape::Duration, Value::String(text)) if duration::parse(text).is_ok() => return,
-        (Shape::List(item), Value::Array(items)) => {
+        (FieldType::Int32, value) if value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => {
+            return;
+        }
+        (FieldType::Int64, value) if value.is_i64() => return,
+        (FieldType::Duration, Value::String(text)) if duration::parse(text).is_ok() => return,
+        (FieldType::List(item), Value::Array(items)) => {
             for (at, value) in items.iter().enumerate() {
                 check(*item, value, &format!("{path}[{at}]"), say);
             }
             return;
         }
-        (Shape::Map(item), Value::Object(map)) => {
+        (FieldType::Map(item), Value::Object(map)) => {
             for (key, value) in map {
                 check(*item, value, &format!("{path}[{key}]"), say);
             }
             return;
         }
-        (Shape::Object(fields), Value::Object(map)) => {
+        (FieldType::Object(fields), Value::Object(map)) => {
             for (key, value) in map {
                 let path = format!("{path}.{key}");
                 match fields.iter().find(|(name, _)| name == key) {
-                    Some((_, shape)) => check(*shape, value, &path, say),
+                    Some((_, field_type)) => check(*field_type, value, &path, say),
                     None => say(
                         &path,
-                        "is not a field of KubeletConfiguration: remove it, or mend its name".to_owned(),
+                        "is not a field of KubeletConfiguration: remove it, or fix its name".to_owned(),
                     ),
                 }
             }
             return;
         }
-        (Shape::Boolean, _) => "true or false",
-        (Shape::Int32, _) => "a whole number of 32 bits",
-        (Shape::Int64, _) => "a whole number",
-        (Shape::Float, _) => "a number",
-        (Shape::Text, _) => "a string",
-        (Shape::Duration, _) => "a duration such as 30s",
-        (Shape::List(_), _) => "a list",
-        (Shape::Map(_) | Shape::Object(_), _) => "an object",
+        (FieldType::Boolean, _) => "true or false",
+        (FieldType::Int32, _) => "a whole number of 32 bits",
+        (FieldType::Int64, _) => "a whole number",
+        (FieldType::Float, _) => "a number",
+        (FieldType::Text, _) => "a string",
+        (FieldType::Duration, _) => "a duration such as 30s",
+        (FieldType::List(_), _) => "a list",
+        (FieldType::Map(_) | FieldType::Object(_), _) => "an object",
     };
     say(path, format!("must be {wanted}"));
 }
 
-/// What Kubernetes' types do not say.
+/// Checks beyond the types of Kubernetes.
 fn semantics(config: &KubeletConfig, problems: &mut Vec<Problem>) {
     let mut say =
         |field: String, message: &str| problems.push(Problem { field, message: message.to_owned() });
     if config.0.contains_key("registerWithTaints") {
         say(
             "registerWithTaints".to_owned(),
-            "cannot be set: it is made from the NodeClaim's taints, so that nothing is scheduled before the node is ready",
+            "cannot be set: the NodeClaim's taints are used, so that nothing is scheduled before the node is ready",
         );
     }
     for field in ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"] {
         for (signal, value) in texts(config, field) {
             let at = format!("{field}[{signal}]");
             if !SIGNALS.contains(&signal) {
-                say(at.clone(), &format!("is no eviction signal: use one of {}", SIGNALS.join(", ")));
+                say(at.clone(), &format!("is not an eviction signal: use one of {}", SIGNALS.join(", ")));
             }
             let flaw =
                 if field == "evictionSoftGracePeriod" { grace_flaw(value) } else { threshold_flaw(value) };
@@ -176,7 +178,7 @@ fn semantics(config: &KubeletConfig, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A field that maps strings to strings; empty where it is something else, which its type has told.
+/// A field that maps strings to strings; empty if it has another type, which is reported elsewhere.
 fn texts<'a>(config: &'a KubeletConfig, field: &str) -> BTreeMap<&'a str, &'a str> {
     let map = config.0.get(field).and_then(Value::as_object);
     let entries = map.into_iter().flatten();
@@ -195,7 +197,7 @@ fn grace_flaw(value: &str) -> Option<&'static str> {
     }
 }
 
-/// A threshold is a share of 0 to 100 percent, or a quantity of at least zero.
+/// A threshold is a percentage from 0 to 100, or a quantity of at least zero.
 fn threshold_flaw(value: &str) -> Option<&'static str> {
     const NEITHER: &str = "must be a percentage from 0% to 100%, or a quantity such as 500Mi";
     if let Some(percent) = value.strip_suffix('%') {
@@ -209,7 +211,7 @@ fn threshold_flaw(value: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text has the form of a Kubernetes quantity.
+/// Whether a text is a Kubernetes quantity.
 fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());

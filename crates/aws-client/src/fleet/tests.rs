@@ -28,7 +28,7 @@ fn request(kind: FleetKind, strategy: Strategy) -> FleetRequest {
 }
 
 #[test]
-fn overrides_stand_below_their_template() {
+fn overrides_are_grouped_by_template() {
     let input = input(&request(FleetKind::Spot, Strategy::PriceCapacityOptimized)).build().unwrap();
     assert_eq!((input.client_token(), input.r#type()), (Some("token"), Some(&sdk::FleetType::Instant)));
     let configured: Vec<(&str, usize)> = input
@@ -48,7 +48,7 @@ fn overrides_stand_below_their_template() {
 }
 
 #[test]
-fn each_kind_asks_for_its_capacity() {
+fn each_kind_requests_its_capacity_type() {
     for (kind, strategy, capacity, options) in [
         (FleetKind::Spot, Strategy::PriceCapacityOptimized, "spot", [true, false, false]),
         (FleetKind::Spot, Strategy::CapacityOptimizedPrioritized, "spot", [true, false, false]),

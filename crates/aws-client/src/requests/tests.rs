@@ -1,4 +1,4 @@
-//! What is noted of requests, over the SDK's own pipeline: only the connection stands in for AWS.
+//! Metrics of requests, through the SDK's own pipeline: only the connection is a test double.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::SdkClient;
 
 use super::*;
 
-/// Each look takes a second: answers take one, requests of one attempt three.
+/// Every reading advances the clock by a second: an answer takes one, a request of one attempt three.
 #[derive(Debug, Default)]
-struct Ticking(Mutex<i64>);
+struct TickingClock(Mutex<i64>);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
@@ -39,10 +39,10 @@ impl Clock for Ticking {
     }
 }
 
-/// Status and body; `None` is a connection that breaks.
+/// Status and body; `None` is a broken connection.
 type Answer = Option<(u16, &'static str)>;
 
-/// A connection that answers in turn.
+/// A connection that returns these answers in order.
 #[derive(Clone, Debug)]
 struct Answers(Arc<Mutex<VecDeque<Answer>>>);
 
@@ -70,11 +70,11 @@ fn client(answers: &[Answer], identified: bool) -> SdkClient {
         )
         .http_client(http)
         .build();
-    SdkClient::of(&config, true, Arc::new(Ticking::default())).unwrap()
+    SdkClient::of(&config, true, Arc::new(TickingClock::default())).unwrap()
 }
 
 /// One line for each figure: name, labels, value.
-fn told(client: &SdkClient) -> Vec<String> {
+fn figure_lines(client: &SdkClient) -> Vec<String> {
     let line = |figure: Figure| {
         let labels: Vec<&str> = figure.labels.iter().map(|label| &**label).collect();
         let name = figure.family.name.trim_start_matches("aws_sdk_go_request_");
@@ -88,12 +88,12 @@ const THROTTLED: &str = "<Response><Errors><Error><Code>RequestLimitExceeded</Co
 const DENIED: &str = "<Response><Errors><Error><Code>UnauthorizedOperation</Code><Message>m</Message></Error></Errors></Response>";
 
 #[tokio::test]
-async fn a_request_that_is_answered() {
+async fn an_answered_request() {
     let client = client(&[Some((200, EMPTY))], true);
     client.subnets(&[]).await.unwrap();
     let of = "EC2/DescribeSubnets/200";
     assert_eq!(
-        told(&client),
+        figure_lines(&client),
         [
             format!("attempt_total {of} 1"),
             format!("total {of} 1"),
@@ -102,16 +102,16 @@ async fn a_request_that_is_answered() {
             format!("retry_count {of} 0"),
         ]
     );
-    assert_eq!(told(&client), [""; 0], "each is handed out once");
+    assert_eq!(figure_lines(&client), [""; 0], "figures are exposed once");
 }
 
 #[tokio::test]
-async fn a_request_that_is_throttled_then_not_answered_then_answered() {
+async fn a_throttled_and_retried_request() {
     let client = client(&[Some((503, THROTTLED)), None, Some((200, EMPTY))], true);
     client.subnets(&[]).await.unwrap();
     let of = "EC2/DescribeSubnets";
     assert_eq!(
-        told(&client),
+        figure_lines(&client),
         [
             format!("attempt_total {of}/0 1"),
             format!("attempt_total {of}/200 1"),
@@ -127,17 +127,17 @@ async fn a_request_that_is_throttled_then_not_answered_then_answered() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_counts_by_its_status() {
+async fn a_refused_request_is_counted_by_status() {
     let client = client(&[Some((403, DENIED))], true);
     client.subnets(&[]).await.unwrap_err();
-    let counted = told(&client);
+    let counted = figure_lines(&client);
     assert_eq!(counted[..2], ["attempt_total EC2/DescribeSubnets/403 1", "total EC2/DescribeSubnets/403 1"]);
 }
 
 #[tokio::test]
-async fn a_request_of_nobody_never_leaves() {
+async fn a_request_without_credentials_is_not_sent() {
     let client = client(&[], false);
     client.parameter("/aws/service/x").await.unwrap_err();
-    let counted = told(&client);
+    let counted = figure_lines(&client);
     assert!(counted.contains(&"total SSM/GetParameter/0 1".to_owned()), "{counted:?}");
 }

@@ -1,4 +1,4 @@
-//! Every owner is reported, in the table and in JSON, from a region in memory.
+//! Every owner is reported, in the table and in JSON, for an in-memory region.
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn instance(id: &str, uid: Option<&str>) -> InstanceInfo {
 }
 
 #[test]
-fn each_owner_is_named_and_counted() {
+fn each_owner_is_reported_and_counted() {
     let mut audit = Audit::default();
     let all = [
         instance("i-1", Some("us")),

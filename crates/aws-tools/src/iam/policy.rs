@@ -142,21 +142,21 @@ fn of_resource(statement: &Value, request: &AuthorizationRequest) -> Holds {
 /// Whether a pattern covers a resource. An unknown partition, region or account matches the pattern.
 fn resource(pattern: &str, resource: &str) -> Holds {
     let others = || Holds::No(format!("not for {resource}"));
-    let told: Vec<&str> = resource.splitn(6, ':').collect();
+    let requested: Vec<&str> = resource.splitn(6, ':').collect();
     let own: Vec<&str> = pattern.splitn(6, ':').collect();
     let (mut pattern_rest, mut resource_rest) = (pattern, resource);
-    if let ([told @ .., told_rest], [own @ .., own_rest]) = (told.as_slice(), own.as_slice())
-        && told.len() == 5
+    if let ([requested @ .., requested_end], [own @ .., pattern_end]) = (requested.as_slice(), own.as_slice())
+        && requested.len() == 5
         && own.len() == 5
     {
-        let fits = |(told, own): (&&str, &&str)| match *told {
+        let fits = |(requested, own): (&&str, &&str)| match *requested {
             "*" => !own.is_empty(),
-            told => covers(own, told),
+            requested => covers(own, requested),
         };
-        if !told.iter().zip(own).all(fits) {
+        if !requested.iter().zip(own).all(fits) {
             return others();
         }
-        (pattern_rest, resource_rest) = (own_rest, told_rest);
+        (pattern_rest, resource_rest) = (pattern_end, requested_end);
     }
     if covers(pattern_rest, resource_rest) {
         Holds::Yes

@@ -29,12 +29,16 @@ fn every_permission_is_granted_by_its_statement(#[case] policy: &str) {
         assert!(given.iter().any(|given| given == permission.action), "{permission:?}");
         used.insert(permission.action);
     }
-    // Nothing is asked for that nothing uses.
+    // No unused action is granted.
     let given: BTreeSet<String> = actions(&document).into_iter().collect();
     let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
     assert_eq!(given, used);
     assert_eq!(check(&[policy], &Place::default(), |_| true).unwrap(), Checked::default());
-    assert_eq!(check(&[policy], &place(), |_| true).unwrap(), Checked::default(), "nothing is left open");
+    assert_eq!(
+        check(&[policy], &place(), |_| true).unwrap(),
+        Checked::default(),
+        "nothing is missing or undecided"
+    );
 }
 
 /// Mutating actions are bound to the cluster, in the strict policy by its UID where EC2 knows it.
@@ -75,7 +79,7 @@ fn place() -> Place {
     Place { cluster: text("prod"), region: text("eu-west-1"), queue: text("prod") }
 }
 
-/// The scoped policy with a change; `Null` takes a field away.
+/// The scoped policy with a change; `Null` removes a field.
 fn changed(sid: &str, pointer: &str, value: Value) -> String {
     let mut document: Value = serde_json::from_str(&filled(SCOPED)).unwrap();
     let all = document["Statement"].as_array_mut().unwrap();
@@ -85,7 +89,7 @@ fn changed(sid: &str, pointer: &str, value: Value) -> String {
 }
 
 /// One line for each missing and each undecided permission.
-fn told(policies: &[&str], place: &Place) -> Vec<String> {
+fn lines_of(policies: &[&str], place: &Place) -> Vec<String> {
     let checked = check(policies, place, |_| true).unwrap();
     let lack = |lack: &MissingPermission| {
         format!("{} {}: {}", lack.permission.action, lack.permission.statement, lack.why)
@@ -98,19 +102,19 @@ fn a_policy_that_is_filled_in_leaves_the_role_open() {
     let scoped = filled(SCOPED);
     let role = "iam:PassRole on arn:*:iam::*:role/*: the statement AllowPassingInstanceRole allows it, \
                 for arn:aws:iam::123456789012:role/nodes only";
-    assert_eq!(told(&[&scoped], &place()), [role]);
-    let strict = told(&[&filled(STRICT)], &place());
+    assert_eq!(lines_of(&[&scoped], &place()), [role]);
+    let strict = lines_of(&[&filled(STRICT)], &place());
     assert!(strict.contains(&role.to_owned()) && !strict.iter().any(|line| line.contains("does not hold")));
     assert!(strict.iter().any(|line| line.contains("fleetwright.dev/cluster-uid")), "{strict:?}");
 }
 
-/// A policy of another cluster, region or queue names every right, and says what does not hold.
+/// A policy of another cluster, region or queue grants nothing, and the report names the failing condition.
 #[rstest]
 #[case::cluster(Place { cluster: Some("test".to_owned()), ..place() }, &["ec2:CreateFleet", "ec2:RunInstances", "ec2:TerminateInstances", "ec2:CreateTags", "eks:DescribeCluster", "iam:CreateInstanceProfile"], "does not hold")]
 #[case::region(Place { region: Some("us-east-1".to_owned()), ..place() }, &["ec2:DescribeImages", "ssm:GetParameter", "sqs:ReceiveMessage"], "aws:RequestedRegion")]
 #[case::queue(Place { queue: Some("https://sqs/123/other".to_owned()), ..place() }, &["sqs:ReceiveMessage"], "not for arn:*:sqs:eu-west-1:*:other")]
 fn another_place(#[case] place: Place, #[case] actions: &[&str], #[case] why: &str) {
-    let lines = told(&[&filled(SCOPED)], &place);
+    let lines = lines_of(&[&filled(SCOPED)], &place);
     for action in actions {
         assert!(lines.iter().any(|line| line.starts_with(action)), "{action}: {lines:#?}");
     }
@@ -128,7 +132,7 @@ fn another_place(#[case] place: Place, #[case] actions: &[&str], #[case] why: &s
 fn denials(#[case] mut statement: Value, #[case] expected: &str) {
     statement["Sid"] = "No".into();
     let deny = json!({"Statement": statement}).to_string();
-    let lines = told(&[&filled(SCOPED), &deny], &place());
+    let lines = lines_of(&[&filled(SCOPED), &deny], &place());
     assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
 }
 
@@ -139,8 +143,8 @@ fn denials(#[case] mut statement: Value, #[case] expected: &str) {
 #[case::of_untagged(json!({"Effect": "Deny", "Action": "ec2:CreateLaunchTemplate", "Resource": "*", "Condition": {"Null": {"aws:RequestTag/karpenter.sh/nodepool": "true"}}}))]
 fn denials_of_others(#[case] statement: Value) {
     let deny = json!({"Statement": [statement]}).to_string();
-    // In no region but its own, IAM's and that of prices are not known.
-    let lines = told(&[&filled(SCOPED), &deny], &place());
+    // Outside one region, the calls of IAM and pricing are undecided.
+    let lines = lines_of(&[&filled(SCOPED), &deny], &place());
     assert!(
         !lines.iter().any(|line| line.contains("denies it") && !line.contains("depending")),
         "{lines:#?}"
@@ -163,7 +167,7 @@ fn a_removed_grant_is_missing(
     #[case] value: Value,
     #[case] expected: &str,
 ) {
-    let lines = told(&[&changed(sid, pointer, value)], &place());
+    let lines = lines_of(&[&changed(sid, pointer, value)], &place());
     assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
 }
 

@@ -69,10 +69,10 @@ async fn end(batched: &Arc<Batched>, ids: &[String]) -> Vec<Result<(), AwsError>
 /// EC2 refuses a whole call for one instance that is protected or not covered by the policy. All others are terminated at once, and the
 /// refused one does not delay later batches.
 #[rstest]
-#[case::protected(FakeAws::protect, Class::Refused)]
-#[case::out_of_the_policys_reach(FakeAws::forbid_end, Class::Unauthorized)]
+#[case::protected(FakeAws::protect, ErrorClass::Refused)]
+#[case::out_of_the_policys_reach(FakeAws::forbid_end, ErrorClass::Unauthorized)]
 #[tokio::test(start_paused = true)]
-async fn one_refused_instance_fails_alone(#[case] spoil: fn(&FakeAws, &str), #[case] expected: Class) {
+async fn one_refused_instance_fails_alone(#[case] spoil: fn(&FakeAws, &str), #[case] expected: ErrorClass) {
     let (cloud, batched, ids) = region(84);
     let one = &ids[41];
     spoil(&cloud, one);
@@ -104,7 +104,7 @@ async fn few_calls_are_made_if_all_terminations_are_refused(#[case] code: &str, 
     }
     let ended = end(&batched, &ids).await;
     let unauthorized = |answer: &Result<(), AwsError>| {
-        answer.as_ref().is_err_and(|error| error.class() == Class::Unauthorized)
+        answer.as_ref().is_err_and(|error| error.class() == ErrorClass::Unauthorized)
     };
     assert!(ended.iter().all(unauthorized));
     let calls = cloud.count("TerminateInstances");
@@ -162,7 +162,7 @@ async fn calls_are_counted() {
     cloud.inject(Call::Describe, Fault::Refuse(AwsError::new("RequestLimitExceeded", "slow down")));
     batched.instances(&ids, &[]).await.unwrap();
     assert!(batched.profile("none").await.is_err());
-    let told: Vec<(&str, String, f64)> = batched
+    let figures: Vec<(&str, String, f64)> = batched
         .figures()
         .into_iter()
         .filter(|figure| figure.family.name != BATCH_TIME.name)
@@ -175,7 +175,7 @@ async fn calls_are_counted() {
         (calls, "GetInstanceProfile not_found", 1.0),
         (BATCH_SIZE.name, "describe_instances", 16.0),
     ];
-    assert_eq!(told, expected.map(|(name, labels, value)| (name, labels.to_owned(), value)));
+    assert_eq!(figures, expected.map(|(name, labels, value)| (name, labels.to_owned(), value)));
     assert!(batched.figures().is_empty());
 }
 
@@ -214,7 +214,7 @@ fn fleet(token: usize) -> FleetRequest {
 }
 
 fn held(answer: Result<(), AwsError>) -> Option<Duration> {
-    answer.err().filter(|error| error.class() == Class::Throttled).map(|error| error.wait())
+    answer.err().filter(|error| error.class() == ErrorClass::Throttled).map(|error| error.wait())
 }
 
 /// 50 fleets at once and 5 per second; a caller that would wait longer than 10 s is rate-limited, and EC2 is not called.

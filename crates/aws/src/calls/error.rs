@@ -18,7 +18,7 @@ pub struct AwsError {
 
 /// What a code means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ErrorClass {
     /// The resource does not exist.
     NotFound,
     /// No capacity, or a quota is exhausted: another offering may have some.
@@ -45,7 +45,7 @@ impl AwsError {
 
     /// What the code means.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         classify(&self.code)
     }
 
@@ -53,10 +53,10 @@ impl AwsError {
     #[must_use]
     pub fn to_cloud_error(&self, action: &str) -> CloudError {
         match self.class() {
-            Class::NotFound => CloudError::NotFound(self.to_string().into()),
-            Class::Throttled => CloudError::RateLimited { after: self.wait() },
-            Class::Unauthorized => CloudError::Unauthorized { action: action.into() },
-            Class::Unfulfillable | Class::Unknown | Class::Refused => {
+            ErrorClass::NotFound => CloudError::NotFound(self.to_string().into()),
+            ErrorClass::Throttled => CloudError::RateLimited { after: self.wait() },
+            ErrorClass::Unauthorized => CloudError::Unauthorized { action: action.into() },
+            ErrorClass::Unfulfillable | ErrorClass::Unknown | ErrorClass::Refused => {
                 CloudError::Unavailable(self.to_string().into())
             }
         }
@@ -65,7 +65,7 @@ impl AwsError {
     /// Whether the requested resource does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.class() == Class::NotFound
+        self.class() == ErrorClass::NotFound
     }
 
     /// Whether AWS rejects the caller's identity: no policy helps.
@@ -156,15 +156,15 @@ const UNKNOWN: [&str; 7] = [
 
 /// What a code means.
 #[must_use]
-pub fn classify(code: &str) -> Class {
-    let table: [(&[&str], Class); 7] = [
-        (&NOT_FOUND, Class::NotFound),
-        (&UNFULFILLABLE, Class::Unfulfillable),
-        (&THROTTLED, Class::Throttled),
-        (&UNAUTHORIZED, Class::Unauthorized),
-        (&UNIDENTIFIED, Class::Unauthorized),
-        (&UNKNOWN, Class::Unknown),
-        (&REPEATED, Class::Unknown),
+pub fn classify(code: &str) -> ErrorClass {
+    let table: [(&[&str], ErrorClass); 7] = [
+        (&NOT_FOUND, ErrorClass::NotFound),
+        (&UNFULFILLABLE, ErrorClass::Unfulfillable),
+        (&THROTTLED, ErrorClass::Throttled),
+        (&UNAUTHORIZED, ErrorClass::Unauthorized),
+        (&UNIDENTIFIED, ErrorClass::Unauthorized),
+        (&UNKNOWN, ErrorClass::Unknown),
+        (&REPEATED, ErrorClass::Unknown),
     ];
-    table.iter().find(|(codes, _)| codes.contains(&code)).map_or(Class::Refused, |(_, class)| *class)
+    table.iter().find(|(codes, _)| codes.contains(&code)).map_or(ErrorClass::Refused, |(_, class)| *class)
 }

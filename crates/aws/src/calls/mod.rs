@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use error::{AwsError, Class, classify};
+pub use error::{AwsError, ErrorClass, classify};
 pub use fleet::{
     FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest, InstanceInfo, LaunchTemplate, Market,
     Override, Strategy, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume,

@@ -9,7 +9,7 @@ use fleetwright_core::model::{Operator, Requirement, Requirements};
 
 /// The image of an instance type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice<'a> {
+pub struct ImageChoice<'a> {
     /// The image.
     pub image: &'a Ami,
     /// Another image of equal specificity with other requirements: only the user can decide between them.
@@ -35,8 +35,8 @@ fn specificity(demands: &Requirements) -> (usize, usize) {
 
 /// Chooses the image for an instance type with these requirements.
 #[must_use]
-pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<Choice<'a>> {
-    let mut best: Option<(Choice<'a>, Requirements)> = None;
+pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<ImageChoice<'a>> {
+    let mut best: Option<(ImageChoice<'a>, Requirements)> = None;
     for image in images {
         let Some(wanted) = demands(&image.requirements) else { continue };
         if instance_type.compatible(&wanted, |_| false).is_err() {
@@ -46,12 +46,12 @@ pub fn choose<'a>(instance_type: &Requirements, images: &'a [Ami]) -> Option<Cho
             Some((choice, known)) => {
                 let (new, old) = (specificity(&wanted), specificity(known));
                 if new > old {
-                    best = Some((Choice { image, rival: None }, wanted));
+                    best = Some((ImageChoice { image, rival: None }, wanted));
                 } else if new == old && wanted != *known && choice.rival.is_none() {
                     choice.rival = Some(image);
                 }
             }
-            None => best = Some((Choice { image, rival: None }, wanted)),
+            None => best = Some((ImageChoice { image, rival: None }, wanted)),
         }
     }
     best.map(|(choice, _)| choice)

@@ -8,7 +8,7 @@ mod resolve;
 mod select;
 
 pub use alias::{AliasProblem, Parameter, Variant, parameters};
-pub use map::{Choice, choose, demands};
-pub use parameters::{Parameters, Source};
+pub use map::{ImageChoice, choose, demands};
+pub use parameters::{ParameterSource, Parameters};
 pub use resolve::{ImageError, Lookup, Resolved, resolve};
 pub use select::{Candidate, select, variant_of_name};

@@ -19,7 +19,7 @@ const REMEMBERED: u64 = 2000;
 
 /// Where a parameter's name comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ParameterSource {
     /// An alias of a fixed version: its value does not change.
     Pinned,
     /// An alias of the latest version.
@@ -30,26 +30,26 @@ pub enum Source {
 
 /// A cached value.
 #[derive(Clone, Debug)]
-struct Read {
+struct CachedParameter {
     /// The image id; `None` if there is no such parameter, or no image id in it.
     image: Option<String>,
-    source: Source,
+    source: ParameterSource,
     at: Timestamp,
 }
 
-impl Read {
-    fn counts_for(&self, deprecated: bool) -> SignedDuration {
+impl CachedParameter {
+    fn valid_for(&self, deprecated: bool) -> SignedDuration {
         match self {
-            Self { image: None, .. } | Self { source: Source::Custom, .. } => CUSTOM,
-            Self { source: Source::Latest, .. } if deprecated => DEPRECATED,
-            Self { source: Source::Pinned | Source::Latest, .. } => OF_ALIAS,
+            Self { image: None, .. } | Self { source: ParameterSource::Custom, .. } => CUSTOM,
+            Self { source: ParameterSource::Latest, .. } if deprecated => DEPRECATED,
+            Self { source: ParameterSource::Pinned | ParameterSource::Latest, .. } => OF_ALIAS,
         }
     }
 }
 
 /// The parameters by name.
 #[derive(Debug, Default)]
-pub struct Parameters(Cache<String, Read, REMEMBERED>);
+pub struct Parameters(Cache<String, CachedParameter, REMEMBERED>);
 
 impl Parameters {
     /// Returns the image id in a parameter; `None` if there is no such parameter, or no image id in it.
@@ -60,7 +60,7 @@ impl Parameters {
         &self,
         api: &dyn AwsApi,
         path: &str,
-        source: Source,
+        source: ParameterSource,
         now: Timestamp,
     ) -> Result<Option<String>, AwsError> {
         let key = path.to_owned();
@@ -72,8 +72,8 @@ impl Parameters {
             Err(error) if error.is_not_found() => None,
             Err(error) => return self.0.peek(&key).map(|read| read.image).ok_or(error),
         };
-        let read = Read { image: image.clone(), source, at: now };
-        let long = read.counts_for(false);
+        let read = CachedParameter { image: image.clone(), source, at: now };
+        let long = read.valid_for(false);
         self.0.insert(key, read, now, long);
         Ok(image)
     }
@@ -82,7 +82,7 @@ impl Parameters {
     pub fn deprecated(&self, image: &str) {
         for (path, read) in self.0.all() {
             if read.image.as_deref() == Some(image) {
-                let (at, long) = (read.at, read.counts_for(true));
+                let (at, long) = (read.at, read.valid_for(true));
                 self.0.insert(path, read, at, long);
             }
         }
@@ -101,9 +101,9 @@ mod tests {
     use super::*;
     use crate::testing::{Call, FakeAws, Fault};
 
-    struct Still;
+    struct FixedClock;
 
-    impl fleetwright_core::clock::Clock for Still {
+    impl fleetwright_core::clock::Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
@@ -120,21 +120,21 @@ mod tests {
 
     /// The calls for a parameter that is looked up every minute for two days.
     #[rstest]
-    #[case::pinned(Source::Pinned, Some("ami-1"), false, 2)]
-    #[case::latest(Source::Latest, Some("ami-1"), false, 2)]
-    #[case::latest_deprecated(Source::Latest, Some("ami-1"), true, 96)]
-    #[case::pinned_deprecated(Source::Pinned, Some("ami-1"), true, 2)]
-    #[case::custom(Source::Custom, Some("ami-1"), false, 576)]
-    #[case::not_there(Source::Latest, None, false, 576)]
-    #[case::no_image(Source::Latest, Some("hello"), false, 576)]
+    #[case::pinned(ParameterSource::Pinned, Some("ami-1"), false, 2)]
+    #[case::latest(ParameterSource::Latest, Some("ami-1"), false, 2)]
+    #[case::latest_deprecated(ParameterSource::Latest, Some("ami-1"), true, 96)]
+    #[case::pinned_deprecated(ParameterSource::Pinned, Some("ami-1"), true, 2)]
+    #[case::custom(ParameterSource::Custom, Some("ami-1"), false, 576)]
+    #[case::not_there(ParameterSource::Latest, None, false, 576)]
+    #[case::no_image(ParameterSource::Latest, Some("hello"), false, 576)]
     #[tokio::test]
     async fn karpenters_times(
-        #[case] source: Source,
+        #[case] source: ParameterSource,
         #[case] value: Option<&str>,
         #[case] deprecated: bool,
         #[case] expected: u64,
     ) {
-        let aws = FakeAws::new(Arc::new(Still));
+        let aws = FakeAws::new(Arc::new(FixedClock));
         aws.set_parameter(PATH, value);
         let parameters = Parameters::default();
         for minute in 0..2 * 24 * 60 {
@@ -149,34 +149,37 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_changes_nothing() {
-        let aws = FakeAws::new(Arc::new(Still));
+        let aws = FakeAws::new(Arc::new(FixedClock));
         let parameters = Parameters::default();
         let throttled = || Fault::Refuse(AwsError::new("ThrottlingException", "slow down"));
         aws.inject(Call::Parameter, throttled());
-        assert!(parameters.image(&aws, PATH, Source::Custom, at(0)).await.is_err(), "no value is cached yet");
+        assert!(
+            parameters.image(&aws, PATH, ParameterSource::Custom, at(0)).await.is_err(),
+            "no value is cached yet"
+        );
         aws.set_parameter(PATH, Some("ami-1"));
         assert_eq!(
-            parameters.image(&aws, PATH, Source::Custom, at(1)).await.unwrap().as_deref(),
+            parameters.image(&aws, PATH, ParameterSource::Custom, at(1)).await.unwrap().as_deref(),
             Some("ami-1")
         );
         aws.inject(Call::Parameter, throttled());
         aws.set_parameter(PATH, Some("ami-2"));
-        let later = parameters.image(&aws, PATH, Source::Custom, at(60)).await.unwrap();
+        let later = parameters.image(&aws, PATH, ParameterSource::Custom, at(60)).await.unwrap();
         assert_eq!(later.as_deref(), Some("ami-1"));
-        let answered = parameters.image(&aws, PATH, Source::Custom, at(61)).await.unwrap();
+        let answered = parameters.image(&aws, PATH, ParameterSource::Custom, at(61)).await.unwrap();
         assert_eq!(answered.as_deref(), Some("ami-2"));
         // A clock that jumps back causes a read and does not extend validity.
-        let back = parameters.image(&aws, PATH, Source::Custom, at(2)).await.unwrap();
+        let back = parameters.image(&aws, PATH, ParameterSource::Custom, at(2)).await.unwrap();
         assert_eq!((back.as_deref(), aws.count(Call::Parameter.name())), (Some("ami-2"), 5));
     }
 
     #[tokio::test]
     async fn memory_has_a_bound() {
-        let aws = FakeAws::new(Arc::new(Still));
+        let aws = FakeAws::new(Arc::new(FixedClock));
         let parameters = Parameters::default();
         for number in 0..REMEMBERED + 10 {
             let now = at(i64::try_from(number).unwrap());
-            parameters.image(&aws, &format!("/{number}"), Source::Latest, now).await.unwrap();
+            parameters.image(&aws, &format!("/{number}"), ParameterSource::Latest, now).await.unwrap();
         }
         assert_eq!(parameters.0.len(), REMEMBERED);
         assert!(parameters.0.peek(&"/0".to_owned()).is_none());

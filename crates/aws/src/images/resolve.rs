@@ -9,10 +9,10 @@ use fleetwright_aws_api::ec2nodeclass::{AmiSelectorTerm, Ec2NodeClassSpec};
 use jiff::Timestamp;
 
 use super::alias::{AliasProblem, Variant, parameters};
-use super::parameters::{Parameters, Source};
+use super::parameters::{ParameterSource, Parameters};
 use super::select::{Candidate, select, variant_of_name};
 use crate::calls::{AwsApi, AwsError, Filter};
-use crate::nodeclass::some;
+use crate::lists::first_names;
 
 /// Why an EC2NodeClass has no images.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum ImageError {
 
 /// What was not found, as the end of a sentence.
 fn listed(missing: &[String]) -> String {
-    if missing.is_empty() { String::new() } else { format!(": there is no {}", some(missing)) }
+    if missing.is_empty() { String::new() } else { format!(": there is no {}", first_names(missing)) }
 }
 
 /// The images of a class.
@@ -72,7 +72,8 @@ pub async fn resolve(
         Some(alias) => {
             let mut ids: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
             for parameter in parameters(&alias, kubernetes)? {
-                let source = if parameter.mutable { Source::Latest } else { Source::Pinned };
+                let source =
+                    if parameter.mutable { ParameterSource::Latest } else { ParameterSource::Pinned };
                 match lookup.value(&parameter.path, source, &mut missing).await? {
                     Some(id) => ids.entry(id).or_default().extend(parameter.variants),
                     None => continue,
@@ -98,7 +99,7 @@ impl Lookup<'_> {
     async fn value(
         self,
         path: &str,
-        source: Source,
+        source: ParameterSource,
         missing: &mut Vec<String>,
     ) -> Result<Option<String>, ImageError> {
         let image = self.parameters.image(self.api, path, source, self.now).await;
@@ -137,7 +138,7 @@ async fn by_terms(
             continue;
         }
         if let Some(parameter) = &term.ssm_parameter {
-            if let Some(id) = lookup.value(parameter, Source::Custom, missing).await? {
+            if let Some(id) = lookup.value(parameter, ParameterSource::Custom, missing).await? {
                 ids.entry(id).or_default();
             }
             continue;
@@ -186,8 +187,8 @@ mod tests {
     /// One of them is an alias that passes the CRD's validation and is invalid.
     #[tokio::test]
     async fn empty_terms_are_not_queried() {
-        struct Still;
-        impl fleetwright_core::clock::Clock for Still {
+        struct FixedClock;
+        impl fleetwright_core::clock::Clock for FixedClock {
             fn now(&self) -> Timestamp {
                 Timestamp::UNIX_EPOCH
             }
@@ -195,7 +196,7 @@ mod tests {
                 Box::pin(std::future::ready(()))
             }
         }
-        let aws = crate::testing::FakeAws::new(std::sync::Arc::new(Still));
+        let aws = crate::testing::FakeAws::new(std::sync::Arc::new(FixedClock));
         let parameters = Parameters::default();
         let lookup = Lookup { api: &aws, parameters: &parameters, now: Timestamp::UNIX_EPOCH };
         let alias = AmiSelectorTerm { alias: Some("al2023@a@b".to_owned()), ..AmiSelectorTerm::default() };

@@ -16,7 +16,7 @@ use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassSpec, E
 use fleetwright_aws_api::{MaxPods, ParsedKubelet, labels};
 use fleetwright_core::model::{Catalog, InstanceType, Requirement, ResourceName, Resources};
 
-pub use offerings::Market;
+pub use offerings::OfferingInputs;
 pub use pods::eni_limited;
 pub use requirements::architecture;
 
@@ -30,7 +30,7 @@ use pods::PodLimits;
 
 /// A node class as instance types see it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct ClassView<'a> {
     /// The operator's settings.
     pub settings: &'a Settings,
     /// The class's spec.
@@ -43,7 +43,7 @@ pub struct View<'a> {
     pub group: Option<&'a PlacementGroup>,
 }
 
-impl<'a> View<'a> {
+impl<'a> ClassView<'a> {
     /// The class's subnets in a zone.
     pub fn subnets_in(&self, zone: &str) -> impl Iterator<Item = &'a Subnet> {
         self.status.subnets.iter().filter(move |subnet| subnet.zone == zone)
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
 
 /// An instance type as launched with an EC2NodeClass, without offerings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shaped {
+pub struct ResolvedInstanceType {
     /// The type without offerings.
     pub instance_type: InstanceType,
     /// Its capacity without observations from running nodes.
@@ -109,7 +109,11 @@ fn variables(info: &InstanceTypeDescription, pods: i64) -> Variables {
     }
 }
 
-fn max_pods(info: &InstanceTypeDescription, view: &View<'_>, default: i64) -> Result<Option<i64>, Unusable> {
+fn max_pods(
+    info: &InstanceTypeDescription,
+    view: &ClassView<'_>,
+    default: i64,
+) -> Result<Option<i64>, Unusable> {
     let text = match &view.kubelet.max_pods {
         None => return Ok(None),
         Some(MaxPods::Count(count)) => return Ok(Some(i64::from(*count))),
@@ -132,7 +136,7 @@ fn max_pods(info: &InstanceTypeDescription, view: &View<'_>, default: i64) -> Re
 /// If the expression for maxPods has no usable value.
 pub fn resolve_kubelet(
     info: &InstanceTypeDescription,
-    view: &View<'_>,
+    view: &ClassView<'_>,
     problems: &mut Vec<String>,
 ) -> Result<ResolvedKubelet, Unusable> {
     let family = view.spec.family();
@@ -158,12 +162,12 @@ pub fn resolve_kubelet(
 ///
 /// # Errors
 /// If the type cannot be used with the EC2NodeClass.
-pub fn shape(
+pub fn resolve(
     info: &InstanceTypeDescription,
     sold_in: &BTreeSet<String>,
-    view: &View<'_>,
+    view: &ClassView<'_>,
     observed: &Observed,
-) -> Result<Shaped, Unusable> {
+) -> Result<ResolvedInstanceType, Unusable> {
     if info.vcpus <= 0 || info.memory_mib <= 0 {
         return Err(Unusable::Empty(info.name.clone()));
     }
@@ -212,7 +216,7 @@ pub fn shape(
     let devices = Arc::default();
     let instance_type =
         InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead, devices };
-    Ok(Shaped { instance_type, predicted, image, kubelet, problems })
+    Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
 }
 
 /// The instance types of a region.
@@ -230,7 +234,7 @@ pub struct ClassCatalog {
     /// The catalogue.
     pub catalog: Arc<Catalog>,
     /// The types by name, as launched.
-    pub shaped: BTreeMap<String, Shaped>,
+    pub resolved: BTreeMap<String, ResolvedInstanceType>,
     /// Types that were left out, and other problems to report.
     pub problems: Vec<String>,
 }
@@ -240,28 +244,28 @@ pub struct ClassCatalog {
 #[must_use]
 pub fn catalog(
     instance_types: &InstanceTypeCatalogue,
-    view: &View<'_>,
+    view: &ClassView<'_>,
     observed: &Observed,
-    market: &Market<'_>,
+    market: &OfferingInputs<'_>,
 ) -> ClassCatalog {
     let mut all = ClassCatalog::default();
     let (mut types, mut unpriced) = (Vec::new(), Vec::new());
     let nowhere = BTreeSet::new();
     for (name, info) in &instance_types.types {
         let sold_in = instance_types.sold_in.get(name).unwrap_or(&nowhere);
-        match shape(info, sold_in, view, observed) {
-            Ok(mut shaped) => {
-                let sold = offerings::offerings(info, &shaped, view, market);
+        match resolve(info, sold_in, view, observed) {
+            Ok(mut resolved) => {
+                let sold = offerings::offerings(info, &resolved, view, market);
                 if sold.priced.is_empty() && sold.unpriced.is_empty() {
                     continue;
                 }
-                all.problems.append(&mut shaped.problems);
+                all.problems.append(&mut resolved.problems);
                 for (offerings, into) in [(sold.priced, &mut types), (sold.unpriced, &mut unpriced)] {
                     if !offerings.is_empty() {
-                        into.push(Arc::new(InstanceType { offerings, ..shaped.instance_type.clone() }));
+                        into.push(Arc::new(InstanceType { offerings, ..resolved.instance_type.clone() }));
                     }
                 }
-                all.shaped.insert(name.clone(), shaped);
+                all.resolved.insert(name.clone(), resolved);
             }
             Err(error) => all.problems.push(error.to_string()),
         }

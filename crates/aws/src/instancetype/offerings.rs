@@ -8,14 +8,14 @@ use fleetwright_core::model::{
 };
 
 use super::compatible::compatible;
-use super::{Shaped, View};
+use super::{ClassView, ResolvedInstanceType};
 use crate::calls::InstanceTypeDescription;
 use crate::prices::Prices;
-use crate::unavailable::{Asked, Unavailable};
+use crate::unavailable::{OfferingQuery, Unavailable};
 
 /// The inputs of offerings besides the type and the EC2NodeClass.
 #[derive(Clone, Copy)]
-pub struct Market<'a> {
+pub struct OfferingInputs<'a> {
     /// Prices.
     pub prices: &'a Prices,
     /// Offerings that failed recently, without expired ones.
@@ -28,7 +28,7 @@ pub struct Market<'a> {
 
 /// The offerings of a type.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sold {
+pub(super) struct PricedOfferings {
     /// Those with a price.
     pub(super) priced: Vec<Offering>,
     /// Those without a known price, at price zero.
@@ -40,35 +40,35 @@ pub(super) struct Sold {
 #[must_use]
 pub(super) fn offerings(
     info: &InstanceTypeDescription,
-    shaped: &Shaped,
-    view: &View<'_>,
-    market: &Market<'_>,
-) -> Sold {
-    let served = shaped.image.is_some() || view.status.amis.is_empty();
+    resolved: &ResolvedInstanceType,
+    view: &ClassView<'_>,
+    inputs: &OfferingInputs<'_>,
+) -> PricedOfferings {
+    let served = resolved.image.is_some() || view.status.amis.is_empty();
     let can = served && compatible(info, view.spec, view.group);
-    let shaped = &shaped.instance_type;
-    let mut all = Sold::default();
-    let zones = shaped.requirements.get(ZONE).map(|zones| zones.values().clone()).unwrap_or_default();
+    let resolved = &resolved.instance_type;
+    let mut all = PricedOfferings::default();
+    let zones = resolved.requirements.get(ZONE).map(|zones| zones.values().clone()).unwrap_or_default();
     for zone in &zones {
         for capacity_type in [ON_DEMAND, SPOT] {
-            if !shaped.requirements.allows(CAPACITY_TYPE, capacity_type) {
+            if !resolved.requirements.allows(CAPACITY_TYPE, capacity_type) {
                 continue;
             }
             let price = match capacity_type {
-                ON_DEMAND => market.prices.on_demand(&info.name),
-                _ => market.prices.spot(&info.name, zone),
+                ON_DEMAND => inputs.prices.on_demand(&info.name),
+                _ => inputs.prices.spot(&info.name, zone),
             };
             let base = Base { zone, capacity_type, price: price.unwrap_or(Price::ZERO), reservation: None };
             let into = if price.is_some() { &mut all.priced } else { &mut all.unpriced };
-            into.extend(base.offerings(info, view, market, can));
+            into.extend(base.offerings(info, view, inputs, can));
         }
         let here = |reservation: &&CapacityReservation| {
             reservation.instance_type == info.name && reservation.availability_zone == **zone
         };
         for reservation in view.reservations().filter(here) {
-            let price = market.prices.reserved(&info.name);
+            let price = inputs.prices.reserved(&info.name);
             let base = Base { zone, capacity_type: RESERVED, price, reservation: Some(reservation) };
-            all.priced.extend(base.offerings(info, view, market, can));
+            all.priced.extend(base.offerings(info, view, inputs, can));
         }
     }
     all
@@ -86,43 +86,43 @@ impl Base<'_> {
     fn offerings(
         &self,
         info: &InstanceTypeDescription,
-        view: &View<'_>,
-        market: &Market<'_>,
+        view: &ClassView<'_>,
+        inputs: &OfferingInputs<'_>,
         can: bool,
     ) -> Vec<Offering> {
         let parts = view.group.map_or(0, |group| group.partitions);
         let one_each = (1..=parts).map(|part| Some(part.to_string()));
         let whole = (parts == 0).then_some(None);
-        one_each.chain(whole).map(|part| self.offering(info, view, market, can, part.as_deref())).collect()
+        one_each.chain(whole).map(|part| self.offering(info, view, inputs, can, part.as_deref())).collect()
     }
 
     fn offering(
         &self,
         info: &InstanceTypeDescription,
-        view: &View<'_>,
-        market: &Market<'_>,
+        view: &ClassView<'_>,
+        inputs: &OfferingInputs<'_>,
         can: bool,
         part: Option<&str>,
     ) -> Offering {
         let subnets: Vec<&str> = view.subnets_in(self.zone).map(|subnet| subnet.id.as_str()).collect();
         let zone_id =
             view.subnets_in(self.zone).map(|subnet| subnet.zone_id.as_str()).find(|id| !id.is_empty());
-        let asked = Asked {
+        let asked = OfferingQuery {
             instance_type: &info.name,
             zone: self.zone,
             capacity_type: self.capacity_type,
             subnets: &subnets,
             group: view.group.map(|group| (group.id.as_str(), part)),
         };
-        let left = self.reservation.map(|reservation| (market.reservation_capacity)(&reservation.id));
+        let left = self.reservation.map(|reservation| (inputs.reservation_capacity)(&reservation.id));
         let ending = self.reservation.is_some_and(|reservation| reservation.state == "expiring");
         // Reserved capacity is counted; insufficient capacity elsewhere does not affect it.
         let dry = if self.reservation.is_some() {
             left == Some(0) || ending
         } else {
-            market.unavailable.covers(&asked)
+            inputs.unavailable.covers(&asked)
         };
-        let shifted = zone_id.is_some_and(|id| (market.shifted_zones)(id));
+        let shifted = zone_id.is_some_and(|id| (inputs.shifted_zones)(id));
         Offering {
             requirements: self.requirements(zone_id, view.group.map(|group| group.id.as_str()), part),
             price: self.price,

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calls::{Card, Gpu, Network, NeuronDevice, Storage};
-use crate::observed::Node;
+use crate::observed::ObservedNode;
 use crate::prices::Prices;
-use crate::unavailable::{Scarce, Unavailable};
+use crate::unavailable::{Shortage, Unavailable};
 
 const MIB: i64 = 1 << 20;
 const GI: i64 = 1 << 30;
@@ -95,8 +95,8 @@ impl World {
         self.instance_types.types.insert(info.name.clone(), info);
     }
 
-    fn view(&self) -> View<'_> {
-        View {
+    fn view(&self) -> ClassView<'_> {
+        ClassView {
             settings: &self.settings,
             spec: &self.spec,
             status: &self.status,
@@ -106,7 +106,7 @@ impl World {
     }
 
     fn catalog(&self) -> ClassCatalog {
-        let market = Market {
+        let market = OfferingInputs {
             prices: &self.prices,
             unavailable: &self.unavailable,
             shifted_zones: &|id| id == "usw2-az9",
@@ -301,20 +301,20 @@ fn devices() {
         (label(gpu, labels::INSTANCE_GPU_NAME).as_str(), label(gpu, labels::INSTANCE_GPU_COUNT).as_str()),
         ("v100", "4")
     );
-    assert_eq!(catalog.shaped["p3.8xlarge"].image.as_deref(), Some("ami-gpu"));
+    assert_eq!(catalog.resolved["p3.8xlarge"].image.as_deref(), Some("ami-gpu"));
     let neuron = catalog.catalog.get("inf2.48xlarge").unwrap();
     assert_eq!(neuron.capacity.get(&labels::RESOURCE_NEURON.into()), 12);
     assert_eq!(neuron.capacity.get(&labels::RESOURCE_NEURON_CORE.into()), 24);
     assert_eq!(label(neuron, labels::INSTANCE_ACCELERATOR_MANUFACTURER), "aws");
     assert_eq!(
-        catalog.shaped["inf2.48xlarge"].image.as_deref(),
+        catalog.resolved["inf2.48xlarge"].image.as_deref(),
         Some("ami-plain"),
         "no image is for it alone"
     );
 }
 
-fn born(name: &str) -> Node<'_> {
-    Node { name, born: Timestamp::UNIX_EPOCH }
+fn born(name: &str) -> ObservedNode<'_> {
+    ObservedNode { name, born: Timestamp::UNIX_EPOCH }
 }
 
 /// Storage and pods are taken from observations with the same prediction, and eviction thresholds follow them.
@@ -322,20 +322,20 @@ fn born(name: &str) -> Node<'_> {
 fn storage_and_pods_are_observed_per_prediction() {
     let hard = json!({"evictionHard": {"nodefs.available": "10%"}});
     let mut world = World::new(&[("kubelet", hard.clone())]);
-    let predicted = world.catalog().shaped["m5.large"].predicted.clone();
+    let predicted = world.catalog().resolved["m5.large"].predicted.clone();
     assert_eq!(world.only().capacity, predicted);
-    let told = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
-    world.observed.observe("m5.large", "ami-plain", born("node-1"), &told, Some(&predicted));
+    let reported = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
+    world.observed.observe("m5.large", "ami-plain", born("node-1"), &reported, Some(&predicted));
     let after = world.only();
-    assert_eq!(after.capacity, told);
+    assert_eq!(after.capacity, reported);
     assert_eq!(after.overhead.eviction_threshold.get(&ResourceName::EphemeralStorage), (19 * GI + 9) / 10);
     assert_eq!(
-        world.catalog().shaped["m5.large"].predicted,
+        world.catalog().resolved["m5.large"].predicted,
         predicted,
         "observations do not change the prediction"
     );
     assert_eq!(
-        world.catalog().shaped["m5.large"].kubelet.pods,
+        world.catalog().resolved["m5.large"].kubelet.pods,
         29,
         "the kubelet gets the EC2NodeClass's value"
     );
@@ -378,7 +378,7 @@ fn offerings_are_the_zones_times_the_ways_to_buy() {
         .collect();
     assert_eq!(spot, ["us-west-2a"], "an offering without a price is not available");
     world.unavailable.mark(
-        Scarce::Offering {
+        Shortage::Offering {
             instance_type: "m5.large".to_owned(),
             zone: "us-west-2b".to_owned(),
             capacity_type: ON_DEMAND.to_owned(),

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 /// Free addresses by subnet. EC2's figures are minutes old; launches since then are subtracted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    told: BTreeMap<String, i64>,
+    reported: BTreeMap<String, i64>,
     held: BTreeMap<String, i64>,
 }
 
 impl Addresses {
     /// Replaces the figures by those that EC2 reports now, which include all launches until now.
-    pub fn refresh(&mut self, told: impl IntoIterator<Item = (String, i64)>) {
-        for (subnet, free) in told {
+    pub fn refresh(&mut self, reported: impl IntoIterator<Item = (String, i64)>) {
+        for (subnet, free) in reported {
             self.held.remove(&subnet);
-            self.told.insert(subnet, free);
+            self.reported.insert(subnet, free);
         }
     }
 
     /// The known free addresses; 0 for a subnet that was never reported.
     #[must_use]
     pub fn free(&self, subnet: &str) -> i64 {
-        let told = self.told.get(subnet).copied().unwrap_or(0);
-        told.saturating_sub(self.held.get(subnet).copied().unwrap_or(0))
+        let reported = self.reported.get(subnet).copied().unwrap_or(0);
+        reported.saturating_sub(self.held.get(subnet).copied().unwrap_or(0))
     }
 
     /// The subnet with the most free addresses; among equals the first by name.
@@ -47,7 +47,7 @@ impl Addresses {
 
     /// Records that a subnet has no free addresses.
     pub fn exhausted(&mut self, subnet: &str) {
-        self.told.insert(subnet.to_owned(), 0);
+        self.reported.insert(subnet.to_owned(), 0);
         self.held.remove(subnet);
     }
 }

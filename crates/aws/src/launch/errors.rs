@@ -2,8 +2,8 @@
 
 use fleetwright_core::cloud::LaunchError;
 
-use crate::calls::{AwsError, Class, FleetError, classify};
-use crate::unavailable::Scarce;
+use crate::calls::{AwsError, ErrorClass, FleetError, classify};
+use crate::unavailable::Shortage;
 
 /// The code of a spot request in an account without the role for it.
 const WITHOUT_ROLE: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
@@ -12,7 +12,7 @@ const WITHOUT_ROLE: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Something has run dry.
-    Unavailable(Scarce),
+    Unavailable(Shortage),
     /// A subnet has no free addresses.
     NoAddresses(String),
     /// A reservation is full.
@@ -31,7 +31,7 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Opt
     const SPREAD: &str = "limit of instances in this spread placement group";
     let offering = || {
         let scope = group.filter(|_| NO_CAPACITY.contains(&error.code.as_str()));
-        Effect::Unavailable(Scarce::Offering {
+        Effect::Unavailable(Shortage::Offering {
             instance_type: error.instance_type.clone(),
             zone: error.zone.clone(),
             capacity_type: capacity_type.to_owned(),
@@ -40,24 +40,24 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Opt
     };
     let no_addresses = || {
         let subnet = || error.subnet.clone();
-        [Effect::NoAddresses(subnet()), Effect::Unavailable(Scarce::Subnet(subnet()))]
+        [Effect::NoAddresses(subnet()), Effect::Unavailable(Shortage::Subnet(subnet()))]
     };
-    if capacity_type == "reserved" && classify(&error.code) == Class::Unfulfillable {
+    if capacity_type == "reserved" && classify(&error.code) == ErrorClass::Unfulfillable {
         let dry = (error.code == NO_ADDRESSES).then(no_addresses);
         return dry.into_iter().flatten().chain([Effect::ReservationFull]).collect();
     }
     match error.code.as_str() {
         WITHOUT_ROLE => {
-            vec![Effect::Unavailable(Scarce::CapacityType("spot".to_owned()))]
+            vec![Effect::Unavailable(Shortage::CapacityType("spot".to_owned()))]
         }
         NO_ADDRESSES => no_addresses().into_iter().chain([offering()]).collect(),
         _ if error.message.contains(SPREAD) => match group {
             Some((id, _)) => {
-                vec![Effect::Unavailable(Scarce::Group { id: id.to_owned(), zone: error.zone.clone() })]
+                vec![Effect::Unavailable(Shortage::Group { id: id.to_owned(), zone: error.zone.clone() })]
             }
             None => vec![offering()],
         },
-        code if classify(code) == Class::Unfulfillable => vec![offering()],
+        code if classify(code) == ErrorClass::Unfulfillable => vec![offering()],
         _ => Vec::new(),
     }
 }
@@ -90,13 +90,14 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
         lines.truncate(5);
         lines
     };
-    let dry = |error: &FleetError| classify(&error.code) == Class::Unfulfillable || is_without_role(error);
+    let dry =
+        |error: &FleetError| classify(&error.code) == ErrorClass::Unfulfillable || is_without_role(error);
     let message = text.join("; ");
     if errors.iter().all(dry) {
         return LaunchError::InsufficientCapacity(message.into());
     }
     // What has run dry is known by now, and what was throttled is launched by the next attempt: EC2 repeats its answer to this one.
-    let is_throttled = |error: &FleetError| classify(&error.code) == Class::Throttled;
+    let is_throttled = |error: &FleetError| classify(&error.code) == ErrorClass::Throttled;
     let others = || errors.iter().filter(|error| !dry(error));
     let telling = others().find(|error| !is_throttled(error)).or_else(|| others().next());
     let telling = telling.map_or("LaunchFailed", |error| reason(&error.code, &error.message));
@@ -108,9 +109,9 @@ pub fn launch_error(errors: &[FleetError]) -> LaunchError {
 #[must_use]
 pub fn call_error(error: &AwsError) -> LaunchError {
     match error.class() {
-        Class::Throttled => LaunchError::RateLimited { after: error.wait() },
-        Class::Unknown => LaunchError::Unknown(error.to_string().into()),
-        Class::Unfulfillable | Class::NotFound | Class::Unauthorized | Class::Refused => {
+        ErrorClass::Throttled => LaunchError::RateLimited { after: error.wait() },
+        ErrorClass::Unknown => LaunchError::Unknown(error.to_string().into()),
+        ErrorClass::Unfulfillable | ErrorClass::NotFound | ErrorClass::Unauthorized | ErrorClass::Refused => {
             LaunchError::Failed {
                 reason: reason(&error.code, &error.message).into(),
                 message: error.to_string().into(),
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn what_failures_teach() {
         let dry = effects(&error("InsufficientInstanceCapacity"), "spot", None);
-        assert!(matches!(dry.as_slice(), [Effect::Unavailable(Scarce::Offering { group: None, .. })]));
+        assert!(matches!(dry.as_slice(), [Effect::Unavailable(Shortage::Offering { group: None, .. })]));
         assert_eq!(
             effects(&error("InsufficientInstanceCapacity"), "reserved", None),
             [Effect::ReservationFull]
@@ -186,7 +187,7 @@ mod tests {
         let no_addresses = error("InsufficientFreeAddressesInSubnet");
         let subnet = [
             Effect::NoAddresses("subnet-1".to_owned()),
-            Effect::Unavailable(Scarce::Subnet("subnet-1".to_owned())),
+            Effect::Unavailable(Shortage::Subnet("subnet-1".to_owned())),
         ];
         let [of_spot, of_reserved] = ["spot", "reserved"].map(|kind| effects(&no_addresses, kind, None));
         assert_eq!((of_spot.len(), &of_spot[..2]), (3, &subnet[..]));
@@ -196,9 +197,9 @@ mod tests {
             message: "You have reached the limit of instances in this spread placement group".to_owned(),
             ..error("InsufficientInstanceCapacity")
         };
-        let taught = effects(&spread, "on-demand", Some(("pg-1", None)));
-        let full = Scarce::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
-        assert_eq!(taught, [Effect::Unavailable(full)], "no type has room there, and that is all it says");
+        let found = effects(&spread, "on-demand", Some(("pg-1", None)));
+        let full = Shortage::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
+        assert_eq!(found, [Effect::Unavailable(full)], "no type has capacity in the group's zone");
         for (code, part, expected) in [
             ("InsufficientInstanceCapacity", None, Some(("pg-1".to_owned(), None))),
             ("UnfulfillableCapacity", Some(2), Some(("pg-1".to_owned(), Some("2".to_owned())))),
@@ -206,27 +207,30 @@ mod tests {
             ("VcpuLimitExceeded", None, None),
             ("InsufficientFreeAddressesInSubnet", None, None),
         ] {
-            let taught = effects(&error(code), "on-demand", Some(("pg-1", part)));
-            let Some(Effect::Unavailable(Scarce::Offering { group, .. })) = taught.last() else {
-                panic!("{taught:?}")
+            let found = effects(&error(code), "on-demand", Some(("pg-1", part)));
+            let Some(Effect::Unavailable(Shortage::Offering { group, .. })) = found.last() else {
+                panic!("{found:?}")
             };
             assert_eq!(*group, expected, "{code}");
         }
         let outside = effects(&spread, "on-demand", None);
-        assert!(matches!(outside.as_slice(), [Effect::Unavailable(Scarce::Offering { .. })]));
+        assert!(matches!(outside.as_slice(), [Effect::Unavailable(Shortage::Offering { .. })]));
     }
 
     #[rstest]
-    #[case("RequestLimitExceeded", Class::Throttled)]
-    #[case("InsufficientInstanceCapacity", Class::Unfulfillable)]
-    #[case("InvalidInstanceID.NotFound", Class::NotFound)]
-    #[case("NoAnswer", Class::Unknown)]
-    #[case("UnauthorizedOperation", Class::Unauthorized)]
-    #[case("InvalidParameterValue", Class::Refused)]
-    fn classes(#[case] code: &str, #[case] expected: Class) {
+    #[case("RequestLimitExceeded", ErrorClass::Throttled)]
+    #[case("InsufficientInstanceCapacity", ErrorClass::Unfulfillable)]
+    #[case("InvalidInstanceID.NotFound", ErrorClass::NotFound)]
+    #[case("NoAnswer", ErrorClass::Unknown)]
+    #[case("UnauthorizedOperation", ErrorClass::Unauthorized)]
+    #[case("InvalidParameterValue", ErrorClass::Refused)]
+    fn classes(#[case] code: &str, #[case] expected: ErrorClass) {
         assert_eq!(classify(code), expected);
-        let told = call_error(&AwsError::new(code, "why"));
-        assert_eq!(matches!(told, LaunchError::Unknown(_)), expected == Class::Unknown);
-        assert!(!matches!(told, LaunchError::InsufficientCapacity(_)), "no offering is known to be dry");
+        let launch_error = call_error(&AwsError::new(code, "why"));
+        assert_eq!(matches!(launch_error, LaunchError::Unknown(_)), expected == ErrorClass::Unknown);
+        assert!(
+            !matches!(launch_error, LaunchError::InsufficientCapacity(_)),
+            "no offering is known to be dry"
+        );
     }
 }

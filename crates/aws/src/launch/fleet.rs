@@ -7,10 +7,10 @@ use fleetwright_core::model::{NodeClaim, Price, labels::SPOT};
 
 use super::addresses::Addresses;
 use super::filter::Filtered;
-use super::template::{Group, group_of};
+use super::template::{TemplateGroup, group_of};
 use crate::calls::{FleetKind, FleetRequest, Override, Strategy, TagSet};
 use crate::digest::digest;
-use crate::instancetype::{ClassCatalog, View};
+use crate::instancetype::{ClassCatalog, ClassView};
 use crate::nodeclass::placement;
 
 /// Annotation of claims whose choice rests on a price that a NodeOverlay set.
@@ -18,7 +18,7 @@ const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
 /// One way to launch: a type in a subnet, by the template of a group.
 #[derive(Clone, Debug, PartialEq)]
 struct Way {
-    group: Group,
+    group: TemplateGroup,
     instance_type: String,
     zone: String,
     subnet: String,
@@ -27,7 +27,7 @@ struct Way {
 
 /// A launch of claims that are alike, decided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct FleetPlan {
     ways: Vec<Way>,
     /// What the instances cost by.
     pub capacity_type: &'static str,
@@ -36,7 +36,7 @@ pub struct Plan {
     /// Whether a NodeOverlay set a price: then EC2 is to go by ours.
     pub prioritized: bool,
     /// The groups, each of which needs a launch template.
-    pub groups: BTreeSet<Group>,
+    pub groups: BTreeSet<TemplateGroup>,
     /// Addresses that each instance takes at least, by subnet.
     pub addresses: BTreeMap<String, i64>,
     /// The placement group, and the partition where the claim asks for one.
@@ -45,13 +45,13 @@ pub struct Plan {
 
 /// What a plan is made from.
 #[derive(Clone, Copy)]
-pub struct PlanInput<'a> {
+pub struct FleetPlanInput<'a> {
     /// One of the claims; the others are like it.
     pub claim: &'a NodeClaim,
     /// What may be launched.
     pub filtered: &'a Filtered,
     /// The class.
-    pub view: &'a View<'a>,
+    pub view: &'a ClassView<'a>,
     /// The class's types.
     pub catalog: &'a ClassCatalog,
     /// Free addresses.
@@ -60,26 +60,26 @@ pub struct PlanInput<'a> {
 
 /// Decides subnets, groups and tenancy. `None` where no type has an image, or no zone a subnet.
 #[must_use]
-pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
+pub fn plan(input: &FleetPlanInput<'_>) -> Option<FleetPlan> {
     let mut ways = Vec::new();
     let mut subnets: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut addresses: BTreeMap<String, i64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for candidate in &input.filtered.candidates {
         let name = candidate.instance_type.name.to_string();
-        let Some(shaped) = input.catalog.shaped.get(&name) else { continue };
+        let Some(resolved) = input.catalog.resolved.get(&name) else { continue };
         for offering in &candidate.offerings {
             let Some(zone) = offering.zone().map(ToString::to_string) else { continue };
             let of_zone = || input.view.subnets_in(&zone).map(|subnet| subnet.id.as_str());
             let roomiest = || input.addresses.roomiest(of_zone()).map(str::to_owned);
             let subnet = subnets.entry(zone.clone()).or_insert_with(roomiest).clone();
-            let (Some(subnet), Some(group)) = (subnet, group_of(shaped, offering, input.claim)) else {
+            let (Some(subnet), Some(group)) = (subnet, group_of(resolved, offering, input.claim)) else {
                 continue;
             };
             if !seen.insert((group.clone(), name.clone(), zone.clone())) {
                 continue;
             }
-            let pods = shaped.kubelet.pods;
+            let pods = resolved.kubelet.pods;
             let least = addresses.entry(subnet.clone()).or_insert(pods);
             *least = pods.min(*least);
             ways.push(Way { group, instance_type: name.clone(), zone, subnet, price: offering.price });
@@ -90,7 +90,7 @@ pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
     }
     let dedicated = !input.claim.requirements.allows(labels::INSTANCE_TENANCY, "default");
     let groups = ways.iter().map(|way| way.group.clone()).collect();
-    Some(Plan {
+    Some(FleetPlan {
         ways,
         capacity_type: input.filtered.capacity_type,
         tenancy: if dedicated { "dedicated" } else { "default" },
@@ -108,10 +108,10 @@ pub fn plan(input: &PlanInput<'_>) -> Option<Plan> {
     })
 }
 
-impl Plan {
+impl FleetPlan {
     /// The group by which a type is launched in a zone.
     #[must_use]
-    pub fn group_of(&self, instance_type: &str, zone: &str) -> Option<&Group> {
+    pub fn group_of(&self, instance_type: &str, zone: &str) -> Option<&TemplateGroup> {
         let way = self.ways.iter().find(|way| way.instance_type == instance_type && way.zone == zone)?;
         Some(&way.group)
     }
@@ -140,8 +140,8 @@ pub fn token(cluster_uid: &str, batch: &str, attempt: u32) -> String {
 /// The fleet of a plan with `count` instances. The instance of a fleet of one carries its NodeClaim from birth.
 #[must_use]
 pub fn request(
-    plan: &Plan,
-    templates: &BTreeMap<Group, String>,
+    plan: &FleetPlan,
+    templates: &BTreeMap<TemplateGroup, String>,
     (claim, count): (&NodeClaim, usize),
     tags: &TagSet,
     (token, context): (String, Option<&str>),

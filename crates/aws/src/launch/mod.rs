@@ -12,8 +12,8 @@ mod tests;
 pub use addresses::Addresses;
 pub use errors::{Effect, call_error, effects, is_without_role, is_without_template, launch_error, reason};
 pub use filter::{Candidate, Filtered, candidates};
-pub use fleet::{Plan, PlanInput, plan, request, token};
+pub use fleet::{FleetPlan, FleetPlanInput, plan, request, token};
 pub use overlaid::overlaid;
 pub use template::{
-    Group, TEMPLATE_PREFIX, TemplateInput, group_of, has_metadata_ipv6, template_data, template_name,
+    TEMPLATE_PREFIX, TemplateGroup, TemplateInput, group_of, has_metadata_ipv6, template_data, template_name,
 };

@@ -9,14 +9,14 @@ use fleetwright_core::model::{NodeClaim, Offering, Quantity, labels::SPOT};
 use crate::calls::{Market, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume};
 use crate::digest::digest_of;
 use crate::families::default_volumes;
-use crate::instancetype::{ResolvedKubelet, Shaped};
+use crate::instancetype::{ResolvedInstanceType, ResolvedKubelet};
 
 /// Prefix of the names of launch templates.
 pub const TEMPLATE_PREFIX: &str = "karpenter.k8s.aws/";
 
 /// What the instances of one launch template have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Group {
+pub struct TemplateGroup {
     /// The image.
     pub image: String,
     /// How many EFA interfaces they have.
@@ -47,18 +47,22 @@ pub fn has_metadata_ipv6(region: &str) -> bool {
 
 /// The group of a type and one of its offerings; `None` for a type without an image.
 #[must_use]
-pub fn group_of(shaped: &Shaped, offering: &Offering, claim: &NodeClaim) -> Option<Group> {
+pub fn group_of(
+    resolved: &ResolvedInstanceType,
+    offering: &Offering,
+    claim: &NodeClaim,
+) -> Option<TemplateGroup> {
     let wants_efa = claim.requests.get(&labels::RESOURCE_EFA.into()) > 0;
-    let efas = shaped.instance_type.capacity.get(&labels::RESOURCE_EFA.into());
+    let efas = resolved.instance_type.capacity.get(&labels::RESOURCE_EFA.into());
     let value = |key: &str| offering.requirements.get(key).and_then(|r| r.single()).map(ToString::to_string);
     let reservation = value(labels::CAPACITY_RESERVATION_ID).map(|id| {
         let kind = value(labels::CAPACITY_RESERVATION_TYPE).unwrap_or_default();
         (id, kind, value(labels::CAPACITY_RESERVATION_INTERRUPTIBLE).as_deref() == Some("true"))
     });
-    Some(Group {
-        image: shaped.image.clone()?,
+    Some(TemplateGroup {
+        image: resolved.image.clone()?,
         efas: if wants_efa { efas } else { 0 },
-        kubelet: shaped.kubelet.clone(),
+        kubelet: resolved.kubelet.clone(),
         reservation,
         spot: offering.capacity_type().is_some_and(|own| &**own == SPOT),
     })
@@ -91,7 +95,7 @@ pub struct TemplateInput<'a> {
 
 /// The template of a group.
 #[must_use]
-pub fn template_data(group: &Group, input: &TemplateInput<'_>) -> TemplateData {
+pub fn template_data(group: &TemplateGroup, input: &TemplateInput<'_>) -> TemplateData {
     let spec = input.spec;
     let mappings = spec.block_device_mappings.clone().unwrap_or_else(|| default_volumes(spec.family()));
     let nested = spec.cpu_options.as_ref().and_then(|options| options.nested_virtualization.as_deref());
@@ -172,7 +176,7 @@ fn volume(mapping: &BlockDeviceMapping) -> TemplateVolume {
 }
 
 /// The EC2NodeClass's interfaces, else one for each EFA of the type, else a single one.
-fn interfaces(group: &Group, input: &TemplateInput<'_>) -> Vec<TemplateInterface> {
+fn interfaces(group: &TemplateGroup, input: &TemplateInput<'_>) -> Vec<TemplateInterface> {
     let own = input.spec.network_interfaces.as_deref().unwrap_or_default();
     if !own.is_empty() {
         let from = |own: &NetworkInterface| {

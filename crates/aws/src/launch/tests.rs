@@ -148,7 +148,7 @@ fn template(spec: Value, efas: i64, reservation: Option<(&str, bool)>, ipv6: boo
     let kubelet = ResolvedKubelet { pods: 29, kube_reserved: None, system_reserved: None };
     let reservation =
         reservation.map(|(kind, interruptible)| ("cr-1".to_owned(), kind.to_owned(), interruptible));
-    let group = Group { image: "ami-1".to_owned(), efas, kubelet, reservation, spot: false };
+    let group = TemplateGroup { image: "ami-1".to_owned(), efas, kubelet, reservation, spot: false };
     let input = TemplateInput {
         spec: &spec,
         status: &status,

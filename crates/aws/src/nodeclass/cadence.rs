@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 /// The look-ups of an EC2NodeClass, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum ClassLookup {
     /// Subnets.
     Subnets,
     /// Security groups.
@@ -26,7 +26,7 @@ pub enum Part {
     Validation,
 }
 
-impl Part {
+impl ClassLookup {
     /// All parts, in the order of the look-ups.
     pub const ALL: [Self; 7] = [
         Self::Subnets,
@@ -63,26 +63,28 @@ pub struct Cadence {
 struct Entry {
     generation: i64,
     /// For each part, when it was scheduled and for when.
-    due: BTreeMap<Part, (Timestamp, Timestamp)>,
+    due: BTreeMap<ClassLookup, (Timestamp, Timestamp)>,
 }
 
 impl Cadence {
     /// Returns the due parts of an EC2NodeClass.
-    pub fn due(&mut self, uid: &str, generation: i64, now: Timestamp) -> Vec<Part> {
+    pub fn due(&mut self, uid: &str, generation: i64, now: Timestamp) -> Vec<ClassLookup> {
         let entry = self.classes.entry(uid.to_owned()).or_default();
         if entry.generation != generation {
             *entry = Entry { generation, due: BTreeMap::new() };
         }
         // A part that was scheduled in the future was scheduled before the clock was set back.
-        let due = |part: &Part| entry.due.get(part).is_none_or(|(since, due)| *due <= now || *since > now);
-        Part::ALL.into_iter().filter(due).collect()
+        let due = |lookup: &ClassLookup| {
+            entry.due.get(lookup).is_none_or(|(since, due)| *due <= now || *since > now)
+        };
+        ClassLookup::ALL.into_iter().filter(due).collect()
     }
 
     /// Schedules the next look-up of a part.
-    pub fn again(&mut self, uid: &str, part: Part, after: Duration, now: Timestamp) {
+    pub fn again(&mut self, uid: &str, lookup: ClassLookup, after: Duration, now: Timestamp) {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let due = now.checked_add(after).unwrap_or(Timestamp::MAX);
-        self.classes.entry(uid.to_owned()).or_default().due.insert(part, (now, due));
+        self.classes.entry(uid.to_owned()).or_default().due.insert(lookup, (now, due));
     }
 
     /// The time until the next part of any EC2NodeClass is due, at most `most`.
@@ -112,15 +114,15 @@ mod tests {
         let start = Timestamp::UNIX_EPOCH;
         let settings = Settings::new("c", "r");
         let mut cadence = Cadence::default();
-        let mut seen: BTreeMap<Part, usize> = BTreeMap::new();
+        let mut seen: BTreeMap<ClassLookup, usize> = BTreeMap::new();
         for minute in 0..31 {
             let now = start + SignedDuration::from_mins(minute);
-            for part in cadence.due("a", 1, now) {
-                *seen.entry(part).or_default() += 1;
-                cadence.again("a", part, part.every(&settings), now);
+            for lookup in cadence.due("a", 1, now) {
+                *seen.entry(lookup).or_default() += 1;
+                cadence.again("a", lookup, lookup.every(&settings), now);
             }
         }
-        let counts: Vec<usize> = Part::ALL.iter().map(|part| seen[part]).collect();
+        let counts: Vec<usize> = ClassLookup::ALL.iter().map(|lookup| seen[lookup]).collect();
         assert_eq!(counts, [31, 7, 31, 31, 31, 3, 4]);
     }
 
@@ -129,25 +131,25 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let ahead = now + SignedDuration::from_hours(24 * 365);
         let mut cadence = Cadence::default();
-        for part in cadence.due("a", 1, ahead) {
-            cadence.again("a", part, MINUTE, ahead);
+        for lookup in cadence.due("a", 1, ahead) {
+            cadence.again("a", lookup, MINUTE, ahead);
         }
-        assert_eq!(cadence.due("a", 1, now), Part::ALL);
+        assert_eq!(cadence.due("a", 1, now), ClassLookup::ALL);
     }
 
     #[test]
     fn a_new_generation_makes_everything_due() {
         let now = Timestamp::UNIX_EPOCH;
         let mut cadence = Cadence::default();
-        for part in cadence.due("a", 1, now) {
-            cadence.again("a", part, MINUTE, now);
+        for lookup in cadence.due("a", 1, now) {
+            cadence.again("a", lookup, MINUTE, now);
         }
         assert!(cadence.due("a", 1, now).is_empty());
         assert_eq!(cadence.next(now, 2 * MINUTE), MINUTE);
         assert_eq!(cadence.next(now, MINUTE / 2), MINUTE / 2);
-        assert_eq!(cadence.due("a", 2, now), Part::ALL);
-        cadence.again("b", Part::Images, MINUTE, now);
+        assert_eq!(cadence.due("a", 2, now), ClassLookup::ALL);
+        cadence.again("b", ClassLookup::Images, MINUTE, now);
         cadence.retain(|uid| uid == "b");
-        assert_eq!(cadence.due("b", 0, now).len(), Part::ALL.len() - 1);
+        assert_eq!(cadence.due("b", 0, now).len(), ClassLookup::ALL.len() - 1);
     }
 }

@@ -4,7 +4,7 @@ use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{Condition, ConditionSet, ConditionTypes, Ec2NodeClass, HasConditions as _};
 use jiff::Timestamp;
 
-use super::{Finding, Outcome};
+use super::{ConditionOutcome, ConditionResult};
 use crate::settings::Settings;
 
 /// Reason of a condition whose look-up IAM refuses.
@@ -35,7 +35,7 @@ pub fn types(settings: &Settings) -> ConditionTypes {
 
 /// Writes findings to the conditions of an EC2NodeClass. If AWS did not answer, a condition that is True for this generation remains; any
 /// other becomes Unknown.
-pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings, now: Timestamp) {
+pub fn apply(class: &mut Ec2NodeClass, findings: &[ConditionResult], settings: &Settings, now: Timestamp) {
     let generation = class.metadata.generation.unwrap_or(0);
     let types = types(settings);
     let meta = class.metadata.clone();
@@ -45,13 +45,17 @@ pub fn apply(class: &mut Ec2NodeClass, findings: &[Finding], settings: &Settings
         // With the gate off it is no dependent of Ready and can be removed.
         let _ = set.clear(condition::CAPACITY_RESERVATIONS_READY);
     }
-    for Finding { condition, outcome } in findings {
+    for ConditionResult { condition, outcome } in findings {
         match outcome {
-            Outcome::True => set.set_true(condition),
-            Outcome::Limited { reason, message } => set.set_true_with_reason(condition, reason, message),
-            Outcome::Waiting { reason, message } => set.set_unknown_with_reason(condition, reason, message),
-            Outcome::False { reason, message } => set.set_false(condition, reason, message),
-            Outcome::Unanswered { message, denied, .. } => {
+            ConditionOutcome::True => set.set_true(condition),
+            ConditionOutcome::Limited { reason, message } => {
+                set.set_true_with_reason(condition, reason, message)
+            }
+            ConditionOutcome::Waiting { reason, message } => {
+                set.set_unknown_with_reason(condition, reason, message)
+            }
+            ConditionOutcome::False { reason, message } => set.set_false(condition, reason, message),
+            ConditionOutcome::Unanswered { message, denied, .. } => {
                 let holds = |known: &Condition| known.is_true() && known.observed_generation == generation;
                 if set.get(condition).is_some_and(holds) {
                     continue;
@@ -104,8 +108,8 @@ mod tests {
     use super::*;
     use crate::calls::AwsError;
 
-    fn all_true() -> Vec<Finding> {
-        condition::DEPENDENTS.iter().map(|condition| Finding::good(condition)).collect()
+    fn all_true() -> Vec<ConditionResult> {
+        condition::DEPENDENTS.iter().map(|condition| ConditionResult::good(condition)).collect()
     }
 
     fn state(class: &Ec2NodeClass, condition: &str) -> String {
@@ -123,7 +127,7 @@ mod tests {
         apply(&mut class, &all_true(), &settings, now);
         assert_eq!(state(&class, "Ready"), "True Ready");
         let throttled = AwsError::new("RequestLimitExceeded", "request 1 of many");
-        let lost = Finding::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &throttled);
+        let lost = ConditionResult::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &throttled);
         let before = class.clone();
         apply(&mut class, std::slice::from_ref(&lost), &settings, now);
         assert_eq!(class, before);
@@ -136,7 +140,7 @@ mod tests {
         );
         assert_eq!(state(&class, "Ready"), "Unknown ReconcilingDependents");
         let denied = AwsError::new("AccessDenied", "no");
-        let denied = Finding::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &denied);
+        let denied = ConditionResult::unanswered(condition::AMIS_READY, "ec2:DescribeImages", &denied);
         apply(&mut class, &[denied], &settings, now);
         assert_eq!(state(&class, condition::AMIS_READY), "Unknown Unauthorized");
     }
@@ -147,7 +151,7 @@ mod tests {
         let on = Settings::new("c", "r");
         let off = Settings { reserved_capacity: false, ..on.clone() };
         let mut class = Ec2NodeClass::default();
-        let findings: Vec<Finding> = all_true()
+        let findings: Vec<ConditionResult> = all_true()
             .into_iter()
             .filter(|finding| finding.condition != condition::CAPACITY_RESERVATIONS_READY)
             .collect();
@@ -156,9 +160,9 @@ mod tests {
         apply(&mut class, &[], &off, now);
         let status = class.status.as_ref().unwrap();
         assert!(status.conditions.iter().all(|c| c.type_ != condition::CAPACITY_RESERVATIONS_READY));
-        apply(&mut class, &[Finding::bad(condition::AMIS_READY, "AMINotFound", "none")], &off, now);
+        apply(&mut class, &[ConditionResult::bad(condition::AMIS_READY, "AMINotFound", "none")], &off, now);
         assert_eq!(state(&class, "Ready"), "False UnhealthyDependents");
-        apply(&mut class, &[Finding::good(condition::AMIS_READY)], &off, now);
+        apply(&mut class, &[ConditionResult::good(condition::AMIS_READY)], &off, now);
         assert_eq!(state(&class, "Ready"), "True Ready");
     }
 }

@@ -7,7 +7,7 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::model::NodeClaim;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Finding, Outcome};
+use super::{ConditionOutcome, ConditionResult};
 use crate::calls::{AwsError, PlacementGroup};
 use crate::launch::Filtered;
 use crate::recent::is_recent;
@@ -33,30 +33,30 @@ pub fn resolve(
     found: Result<Option<PlacementGroup>, AwsError>,
     known: Option<Resolved>,
     now: Timestamp,
-) -> (Option<Resolved>, Finding) {
+) -> (Option<Resolved>, ConditionResult) {
     const CONDITION: &str = condition::PLACEMENT_GROUP_READY;
-    let Some(selector) = selector else { return (None, Finding::good(CONDITION)) };
+    let Some(selector) = selector else { return (None, ConditionResult::good(CONDITION)) };
     let asked = selector.name.as_deref().or(selector.id.as_deref()).unwrap_or_default();
     match found {
         Ok(Some(group)) if !STRATEGIES.contains(&group.strategy.as_str()) => {
             let message = format!("placement group {asked} has the unknown strategy {:?}", group.strategy);
-            (None, Finding::bad(CONDITION, "PlacementGroupResolutionFailed", message))
+            (None, ConditionResult::bad(CONDITION, "PlacementGroupResolutionFailed", message))
         }
-        Ok(Some(group)) => (Some(Resolved { group, at: now }), Finding::good(CONDITION)),
+        Ok(Some(group)) => (Some(Resolved { group, at: now }), ConditionResult::good(CONDITION)),
         Ok(None) => {
             let message = format!("there is no placement group {asked}");
-            (None, Finding::bad(CONDITION, "PlacementGroupNotFound", message))
+            (None, ConditionResult::bad(CONDITION, "PlacementGroupNotFound", message))
         }
         Err(error) => {
             let known = known.filter(|known| is_recent(known.at, now, KNOWN_FOR));
-            let unanswered = Finding::unanswered(CONDITION, "ec2:DescribePlacementGroups", &error);
+            let unanswered = ConditionResult::unanswered(CONDITION, "ec2:DescribePlacementGroups", &error);
             match (known, unanswered.outcome) {
-                (Some(known), outcome) => (Some(known), Finding { condition: CONDITION, outcome }),
+                (Some(known), outcome) => (Some(known), ConditionResult { condition: CONDITION, outcome }),
                 // An instance outside of the requested group would be worse than none.
-                (None, Outcome::Unanswered { message, .. }) => {
-                    (None, Finding::bad(CONDITION, "PlacementGroupResolutionFailed", message))
+                (None, ConditionOutcome::Unanswered { message, .. }) => {
+                    (None, ConditionResult::bad(CONDITION, "PlacementGroupResolutionFailed", message))
                 }
-                (None, outcome) => (None, Finding { condition: CONDITION, outcome }),
+                (None, outcome) => (None, ConditionResult { condition: CONDITION, outcome }),
             }
         }
     }
@@ -64,9 +64,9 @@ pub fn resolve(
 
 /// The delay until a group is looked up again.
 #[must_use]
-pub fn again(finding: &Finding, every: Duration) -> Duration {
+pub fn again(finding: &ConditionResult, every: Duration) -> Duration {
     match &finding.outcome {
-        Outcome::Unanswered { after, .. } => *after,
+        ConditionOutcome::Unanswered { after, .. } => *after,
         _ => every,
     }
 }
@@ -101,11 +101,11 @@ mod tests {
         }
     }
 
-    fn reason(finding: &Finding) -> &'static str {
+    fn reason(finding: &ConditionResult) -> &'static str {
         match &finding.outcome {
-            Outcome::True => "True",
-            Outcome::False { reason, .. } => reason,
-            Outcome::Unanswered { .. } => "Unanswered",
+            ConditionOutcome::True => "True",
+            ConditionOutcome::False { reason, .. } => reason,
+            ConditionOutcome::Unanswered { .. } => "Unanswered",
             _ => "other",
         }
     }

@@ -10,9 +10,9 @@ use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{Ec2NodeClass, labels};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Finding, Outcome};
+use super::{ConditionOutcome, ConditionResult};
 use crate::cache::Cache;
-use crate::calls::{AwsApi, AwsError, Class, ProfileInfo, TagSet};
+use crate::calls::{AwsApi, AwsError, ErrorClass, ProfileInfo, TagSet};
 use crate::digest::digest;
 use crate::settings::Settings;
 
@@ -42,9 +42,9 @@ pub struct Account<'a> {
 
 /// What this process remembers of its calls.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct ProfileMemory {
     /// Profiles that were just created, by EC2NodeClass and role: IAM may not show them yet.
-    made: Cache<(String, String), String, REMEMBERED>,
+    created: Cache<(String, String), String, REMEMBERED>,
     /// Roles that IAM did not find.
     missing_roles: Cache<String, (), REMEMBERED>,
     /// Since when profiles are unused. This is state rather than a cache, because profiles are deleted by it. It has only profiles that
@@ -103,84 +103,84 @@ fn is_ours(account: &Account<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<S
 pub async fn reconcile(
     account: &Account<'_>,
     class: &mut Ec2NodeClass,
-    memory: &mut Memory,
+    memory: &mut ProfileMemory,
     now: Timestamp,
-) -> Finding {
+) -> ConditionResult {
     const CONDITION: &str = condition::INSTANCE_PROFILE_READY;
     let uid = class.metadata.uid.clone().unwrap_or_default();
     let role = class.spec.role.clone().unwrap_or_default();
     if role.is_empty() {
         let own = class.spec.instance_profile.clone().unwrap_or_default();
         class.status.get_or_insert_default().instance_profile = own;
-        return Finding::good(CONDITION);
+        return ConditionResult::good(CONDITION);
     }
-    if let Some(name) = memory.made.get(&(uid.clone(), role_name(&role).to_owned()), now) {
+    if let Some(name) = memory.created.get(&(uid.clone(), role_name(&role).to_owned()), now) {
         class.status.get_or_insert_default().instance_profile = name;
-        return Finding::good(CONDITION);
+        return ConditionResult::good(CONDITION);
     }
     if memory.missing_roles.get(&role, now).is_some() {
         return role_missing(&role);
     }
-    match find_or_make(account, class, &uid, &role).await {
-        Ok(Made { name, new }) => {
+    match find_or_create(account, class, &uid, &role).await {
+        Ok(EnsuredProfile { name, new }) => {
             if new {
-                memory.made.insert((uid, role_name(&role).to_owned()), name.clone(), now, SETTLING);
+                memory.created.insert((uid, role_name(&role).to_owned()), name.clone(), now, SETTLING);
             }
             memory.missing_roles.remove(&role);
             class.status.get_or_insert_default().instance_profile = name;
-            Finding::good(CONDITION)
+            ConditionResult::good(CONDITION)
         }
-        Err(Trouble::NoRole) => {
+        Err(ProfileError::NoRole) => {
             memory.missing_roles.insert(role.clone(), (), now, ROLE_MISSING);
             role_missing(&role)
         }
-        Err(Trouble::NotOurs(name)) => {
+        Err(ProfileError::NotOurs(name)) => {
             let message = format!("instance profile {name} exists and is not this cluster's: delete it");
-            Finding::bad(CONDITION, "InstanceProfileNotOwned", message)
+            ConditionResult::bad(CONDITION, "InstanceProfileNotOwned", message)
         }
-        Err(Trouble::Refused(action, error)) if error.class() == Class::Refused => {
+        Err(ProfileError::Refused(action, error)) if error.class() == ErrorClass::Refused => {
             let message = format!("{action}: {}", error.code);
-            Finding::bad(CONDITION, "InstanceProfileFailed", message)
+            ConditionResult::bad(CONDITION, "InstanceProfileFailed", message)
         }
-        Err(Trouble::Refused(action, error)) => Finding::unanswered(CONDITION, action, &error),
+        Err(ProfileError::Refused(action, error)) => ConditionResult::unanswered(CONDITION, action, &error),
     }
 }
 
-fn role_missing(role: &str) -> Finding {
+fn role_missing(role: &str) -> ConditionResult {
     let message = format!("IAM knows no role {role}: create it, or change spec.role");
-    Finding::bad(condition::INSTANCE_PROFILE_READY, "RoleNotFound", message)
+    ConditionResult::bad(condition::INSTANCE_PROFILE_READY, "RoleNotFound", message)
 }
 
-struct Made {
+struct EnsuredProfile {
     name: String,
     new: bool,
 }
 
-enum Trouble {
+enum ProfileError {
     NoRole,
     NotOurs(String),
     Refused(&'static str, AwsError),
 }
 
-fn refused(action: &'static str) -> impl Fn(AwsError) -> Trouble {
-    move |error| Trouble::Refused(action, error)
+fn refused(action: &'static str) -> impl Fn(AwsError) -> ProfileError {
+    move |error| ProfileError::Refused(action, error)
 }
 
 /// The profile of the status if it still has the role, else the one whose name is derived from the role.
-async fn find_or_make(
+async fn find_or_create(
     account: &Account<'_>,
     class: &Ec2NodeClass,
     uid: &str,
     role: &str,
-) -> Result<Made, Trouble> {
+) -> Result<EnsuredProfile, ProfileError> {
     let current = class.status.as_ref().map(|status| status.instance_profile.clone()).unwrap_or_default();
     let name = profile_name(account, uid, role);
     if !current.is_empty() && current != name {
         match account.api.profile(&current).await {
-            Ok(found) if has_role(&found, role) => return Ok(Made { name: current, new: false }),
+            Ok(found) if has_role(&found, role) => return Ok(EnsuredProfile { name: current, new: false }),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(Trouble::Refused(GET, error)),
+            Err(error) => return Err(ProfileError::Refused(GET, error)),
         }
     }
     match account.api.profile(&name).await {
@@ -190,11 +190,11 @@ async fn find_or_make(
             match account.api.create_profile(&name, &path, &tags(account, class)).await {
                 Ok(()) => {}
                 Err(error) if error.code == "EntityAlreadyExists" => {}
-                Err(error) => return Err(Trouble::Refused("iam:CreateInstanceProfile", error)),
+                Err(error) => return Err(ProfileError::Refused("iam:CreateInstanceProfile", error)),
             }
-            give_role(account, &name, role).await
+            attach_role(account, &name, role).await
         }
-        Err(error) => Err(Trouble::Refused(GET, error)),
+        Err(error) => Err(ProfileError::Refused(GET, error)),
     }
 }
 
@@ -203,37 +203,44 @@ fn has_role(profile: &ProfileInfo, role: &str) -> bool {
 }
 
 /// Adopts an existing profile, for example of an interrupted process.
-async fn adopt(account: &Account<'_>, found: ProfileInfo, uid: &str, role: &str) -> Result<Made, Trouble> {
+async fn adopt(
+    account: &Account<'_>,
+    found: ProfileInfo,
+    uid: &str,
+    role: &str,
+) -> Result<EnsuredProfile, ProfileError> {
     if !is_ours(account, &found, &BTreeSet::from([uid.to_owned()])) {
-        return Err(Trouble::NotOurs(found.name));
+        return Err(ProfileError::NotOurs(found.name));
     }
     if has_role(&found, role) {
-        return Ok(Made { name: found.name, new: false });
+        return Ok(EnsuredProfile { name: found.name, new: false });
     }
     for other in &found.roles {
         let removed = account.api.remove_role(&found.name, other).await;
         removed.map_err(refused(REMOVE_ROLE))?;
     }
-    give_role(account, &found.name, role).await
+    attach_role(account, &found.name, role).await
 }
 
 /// Adds the role to a profile. A profile without a role is useless and is deleted if the role does not exist.
-async fn give_role(account: &Account<'_>, name: &str, role: &str) -> Result<Made, Trouble> {
+async fn attach_role(account: &Account<'_>, name: &str, role: &str) -> Result<EnsuredProfile, ProfileError> {
     match account.api.add_role(name, role_name(role)).await {
-        Ok(()) => Ok(Made { name: name.to_owned(), new: true }),
+        Ok(()) => Ok(EnsuredProfile { name: name.to_owned(), new: true }),
         // Another process was faster, with the same role: the name proves it.
-        Err(error) if error.code == "LimitExceeded" => Ok(Made { name: name.to_owned(), new: true }),
+        Err(error) if error.code == "LimitExceeded" => {
+            Ok(EnsuredProfile { name: name.to_owned(), new: true })
+        }
         Err(error) if error.is_not_found() => {
             let _ = account.api.delete_profile(name).await;
-            Err(Trouble::NoRole)
+            Err(ProfileError::NoRole)
         }
-        Err(error) => Err(Trouble::Refused("iam:AddRoleToInstanceProfile", error)),
+        Err(error) => Err(ProfileError::Refused("iam:AddRoleToInstanceProfile", error)),
     }
 }
 
 /// The result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectedProfiles {
     /// Deleted profiles.
     pub deleted: Vec<String>,
     /// Profiles below our path that are not ours, with their tags.
@@ -242,14 +249,14 @@ pub struct Collected {
     pub answers: BTreeMap<&'static str, Result<(), AwsError>>,
 }
 
-impl Collected {
+impl CollectedProfiles {
     fn nothing() -> Self {
         Self { answers: [GET, REMOVE_ROLE, DELETE].map(|action| (action, Ok(()))).into(), ..Self::default() }
     }
 
     /// Records a refusal; `true` if IAM will refuse the action for other profiles too.
     fn refused(&mut self, action: &'static str, error: &AwsError) -> bool {
-        let denied = error.class() == Class::Unauthorized;
+        let denied = error.class() == ErrorClass::Unauthorized;
         let answer = self.answers.entry(action).or_insert(Ok(()));
         if answer.is_ok() {
             *answer = Err(error.clone());
@@ -270,12 +277,12 @@ pub async fn collect(
     account: &Account<'_>,
     class_uids: &BTreeSet<String>,
     used: &BTreeSet<String>,
-    memory: &mut Memory,
+    memory: &mut ProfileMemory,
     now: Timestamp,
-) -> Result<Collected, AwsError> {
+) -> Result<CollectedProfiles, AwsError> {
     let all = account.api.profiles(&cluster_path(account.settings)).await?;
     memory.unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
-    let mut collected = Collected::nothing();
+    let mut collected = CollectedProfiles::nothing();
     for profile in &all {
         if used.contains(&profile.name) {
             memory.unused_since.remove(&profile.name);
@@ -401,10 +408,10 @@ async fn read(account: &Account<'_>, name: &str) -> Result<Option<ProfileInfo>, 
 
 /// The delay until the profile of an EC2NodeClass is reconciled again.
 #[must_use]
-pub fn again(finding: &Finding, every: Duration) -> Duration {
+pub fn again(finding: &ConditionResult, every: Duration) -> Duration {
     match &finding.outcome {
-        Outcome::True => every,
-        Outcome::Unanswered { after, .. } => *after,
+        ConditionOutcome::True => every,
+        ConditionOutcome::Unanswered { after, .. } => *after,
         _ => Duration::from_secs(60),
     }
 }

@@ -9,13 +9,13 @@ use fleetwright_aws_api::ec2nodeclass::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Finding, MATCHES_MAX, Outcome, counted};
+use super::{ConditionOutcome, ConditionResult, MATCHES_MAX, counted};
 use crate::calls::{AwsError, Filter, ReservationInfo};
 
 /// How long before its end a capacity block is vacated: EC2 terminates its instances 30 minutes before the end.
 pub const EXPIRING: SignedDuration = SignedDuration::from_mins(40);
 /// How long a count is used without confirmation by EC2.
-pub const BELIEVED_FOR: SignedDuration = SignedDuration::from_hours(24);
+pub const COUNT_VALID_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// One query: by id alone, or by filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,40 +82,44 @@ pub fn reservations(
     found: &Result<Vec<ReservationInfo>, AwsError>,
     status: &mut Ec2NodeClassStatus,
     now: Timestamp,
-) -> Finding {
+) -> ConditionResult {
     const CONDITION: &str = condition::CAPACITY_RESERVATIONS_READY;
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            let unanswered = Finding::unanswered(CONDITION, "ec2:DescribeCapacityReservations", error);
+            let unanswered =
+                ConditionResult::unanswered(CONDITION, "ec2:DescribeCapacityReservations", error);
             return match unanswered.outcome {
-                Outcome::Unanswered { message, denied: true, .. } => Finding {
+                ConditionOutcome::Unanswered { message, denied: true, .. } => ConditionResult {
                     condition: CONDITION,
-                    outcome: Outcome::Limited { reason: super::conditions::UNAUTHORIZED, message },
+                    outcome: ConditionOutcome::Limited { reason: super::conditions::UNAUTHORIZED, message },
                 },
-                outcome => Finding { condition: CONDITION, outcome },
+                outcome => ConditionResult { condition: CONDITION, outcome },
             };
         }
     };
     let current = found.iter().filter(|info| info.ends.is_none_or(|ends| ends > now));
-    let (mut known_ones, mut strange) = (Vec::new(), Vec::new());
+    let (mut known_reservations, mut unknown) = (Vec::new(), Vec::new());
     for info in current {
         match known(info, now) {
-            Some(reservation) => known_ones.push(reservation),
-            None => strange.push(info.id.as_str()),
+            Some(reservation) => known_reservations.push(reservation),
+            None => unknown.push(info.id.as_str()),
         }
     }
-    known_ones.sort_by(|a, b| a.id.cmp(&b.id));
-    let count = known_ones.len();
-    known_ones.truncate(MATCHES_MAX);
-    status.capacity_reservations = known_ones;
-    if strange.is_empty() {
+    known_reservations.sort_by(|a, b| a.id.cmp(&b.id));
+    let count = known_reservations.len();
+    known_reservations.truncate(MATCHES_MAX);
+    status.capacity_reservations = known_reservations;
+    if unknown.is_empty() {
         return counted(CONDITION, count, "spec.capacityReservationSelectorTerms");
     }
-    strange.sort_unstable();
-    strange.truncate(10);
-    let message = format!("reservations of unknown kinds are ignored: {}", strange.join(", "));
-    Finding { condition: CONDITION, outcome: Outcome::Limited { reason: "UnknownReservations", message } }
+    unknown.sort_unstable();
+    unknown.truncate(10);
+    let message = format!("reservations of unknown kinds are ignored: {}", unknown.join(", "));
+    ConditionResult {
+        condition: CONDITION,
+        outcome: ConditionOutcome::Limited { reason: "UnknownReservations", message },
+    }
 }
 
 /// The delay until the next look-up: when the next reservation changes its state or ends, at most `every`.
@@ -134,31 +138,31 @@ pub fn again(status: &Ec2NodeClassStatus, every: Duration, now: Timestamp) -> Du
 
 /// The free capacity of each reservation: EC2's last figure, adjusted by launches and terminations since then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    by_id: BTreeMap<String, Count>,
+pub struct ReservationCounts {
+    by_id: BTreeMap<String, ReservationCount>,
     version: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Count {
+struct ReservationCount {
     left: u32,
-    told: Timestamp,
+    reported_at: Timestamp,
 }
 
-impl Room {
+impl ReservationCounts {
     /// Replaces the figures by those that EC2 reports now.
-    pub fn sync(&mut self, told: impl IntoIterator<Item = (String, u32)>, now: Timestamp) {
-        for (id, left) in told {
+    pub fn sync(&mut self, reported: impl IntoIterator<Item = (String, u32)>, now: Timestamp) {
+        for (id, left) in reported {
             self.put(id, left, now);
         }
-        let old = |count: &Count| now.duration_since(count.told) < BELIEVED_FOR;
+        let old = |count: &ReservationCount| now.duration_since(count.reported_at) < COUNT_VALID_FOR;
         let before = self.by_id.len();
         self.by_id.retain(|_, count| old(count));
         self.version += u64::from(self.by_id.len() != before);
     }
 
-    fn put(&mut self, id: String, left: u32, told: Timestamp) {
-        let before = self.by_id.insert(id, Count { left, told });
+    fn put(&mut self, id: String, left: u32, reported_at: Timestamp) {
+        let before = self.by_id.insert(id, ReservationCount { left, reported_at });
         self.version += u64::from(before.map(|count| count.left) != Some(left));
     }
 
@@ -174,7 +178,7 @@ impl Room {
     }
 
     /// Adds back an instance of a reservation that was terminated.
-    pub fn ended(&mut self, id: &str) {
+    pub fn terminated(&mut self, id: &str) {
         self.change(id, |left| left.saturating_add(1));
     }
 
@@ -185,7 +189,7 @@ impl Room {
 
     fn change(&mut self, id: &str, change: impl FnOnce(u32) -> u32) {
         if let Some(count) = self.by_id.get(id).copied() {
-            self.put(id.to_owned(), change(count.left), count.told);
+            self.put(id.to_owned(), change(count.left), count.reported_at);
         }
     }
 
@@ -251,7 +255,7 @@ mod tests {
             status.capacity_reservations.iter().map(|r| (r.id.as_str(), r.state.as_str())).collect();
         assert_eq!(states, [("cr-1", "active"), ("cr-2", "active"), ("cr-3", "expiring")]);
         let message = match finding.outcome {
-            Outcome::Limited { reason: "UnknownReservations", message } => message,
+            ConditionOutcome::Limited { reason: "UnknownReservations", message } => message,
             other => panic!("{other:?}"),
         };
         assert!(message.ends_with("cr-4, cr-5"), "{message}");
@@ -259,7 +263,10 @@ mod tests {
         let before = status.clone();
         let denied = Err(AwsError::new("UnauthorizedOperation", "no"));
         let finding = reservations(&denied, &mut status, now);
-        assert!(matches!(finding.outcome, Outcome::Limited { reason: "Unauthorized", .. }), "{finding:?}");
+        assert!(
+            matches!(finding.outcome, ConditionOutcome::Limited { reason: "Unauthorized", .. }),
+            "{finding:?}"
+        );
         assert_eq!(status, before, "the known reservations remain");
         let throttled = Err(AwsError::new("RequestLimitExceeded", "no"));
         assert!(!reservations(&throttled, &mut status, now).is_answered());
@@ -268,22 +275,22 @@ mod tests {
     #[test]
     fn counts_move_with_launches_and_ends() {
         let now = Timestamp::UNIX_EPOCH;
-        let mut room = Room::default();
-        assert_eq!(room.left("cr-1"), 0, "an unknown reservation is full");
-        room.ended("cr-1");
-        assert_eq!(room.left("cr-1"), 0);
-        room.sync([("cr-1".to_owned(), 3)], now);
-        room.launched("cr-1", 5);
-        assert_eq!(room.left("cr-1"), 0);
-        room.ended("cr-1");
-        assert_eq!(room.left("cr-1"), 1);
-        let version = room.version();
-        room.sync([("cr-1".to_owned(), 1)], now);
-        assert_eq!(room.version(), version, "no change");
-        room.full("cr-1", now);
-        assert!(room.left("cr-1") == 0 && room.version() > version);
-        room.sync([("cr-1".to_owned(), 2)], now);
-        room.sync([], now + BELIEVED_FOR);
-        assert_eq!(room.left("cr-1"), 0, "EC2 has not confirmed it for a day");
+        let mut counts = ReservationCounts::default();
+        assert_eq!(counts.left("cr-1"), 0, "an unknown reservation is full");
+        counts.terminated("cr-1");
+        assert_eq!(counts.left("cr-1"), 0);
+        counts.sync([("cr-1".to_owned(), 3)], now);
+        counts.launched("cr-1", 5);
+        assert_eq!(counts.left("cr-1"), 0);
+        counts.terminated("cr-1");
+        assert_eq!(counts.left("cr-1"), 1);
+        let version = counts.version();
+        counts.sync([("cr-1".to_owned(), 1)], now);
+        assert_eq!(counts.version(), version, "no change");
+        counts.full("cr-1", now);
+        assert!(counts.left("cr-1") == 0 && counts.version() > version);
+        counts.sync([("cr-1".to_owned(), 2)], now);
+        counts.sync([], now + COUNT_VALID_FOR);
+        assert_eq!(counts.left("cr-1"), 0, "EC2 has not confirmed it for a day");
     }
 }

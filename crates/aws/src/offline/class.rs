@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use fleetwright_aws_api::ec2nodeclass::Subnet;
 
 use super::Table;
-use crate::instancetype::{self, ClassCatalog, Market, View};
+use crate::instancetype::{self, ClassCatalog, ClassView, OfferingInputs};
 use crate::observed::Observed;
 use crate::prices::Prices;
-use crate::provider::Known;
+use crate::provider::KnownClass;
 use crate::settings::Settings;
 use crate::unavailable::Unavailable;
 
@@ -16,7 +16,7 @@ use crate::unavailable::Unavailable;
 #[derive(Clone, Copy)]
 pub struct OfflineClass<'a> {
     /// The class.
-    pub class: &'a Known,
+    pub class: &'a KnownClass,
     /// The region, and what of the provider's settings its figures depend on.
     pub settings: &'a Settings,
     /// The prices of the region; none are filled in.
@@ -37,7 +37,7 @@ pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
     }
     let zones = status.subnets.iter().map(|subnet| subnet.zone.clone()).collect();
     let sold = |instance_type: &str| !prices.has_on_demand() || prices.on_demand(instance_type).is_some();
-    let view = View {
+    let view = ClassView {
         settings,
         spec: &class.class.spec,
         status: &status,
@@ -45,12 +45,12 @@ pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
         // A placement group is looked up by the provider; the class alone does not say how many partitions it has.
         group: None,
     };
-    let market = Market {
+    let inputs = OfferingInputs {
         prices,
         unavailable: &Unavailable::default(),
         shifted_zones: &|_| false,
         reservation_capacity: &|_| 0,
     };
     let types = table.in_region(&settings.region, &zones, sold);
-    instancetype::catalog(&types, &view, &Observed::default(), &market)
+    instancetype::catalog(&types, &view, &Observed::default(), &inputs)
 }

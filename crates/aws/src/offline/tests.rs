@@ -11,7 +11,7 @@ use super::*;
 use crate::calls::SoldIn;
 use crate::instancetype::ClassCatalog;
 use crate::prices::Prices;
-use crate::provider::Known;
+use crate::provider::KnownClass;
 use crate::settings::Settings;
 
 fn built_in() -> Table {
@@ -31,7 +31,7 @@ fn of_class(spec: Value, region: &str, prices: &Prices) -> ClassCatalog {
     let zones = zones(&[&format!("{region}a")]);
     catalog(
         &built_in(),
-        &OfflineClass { class: &Known::new(class, 1), settings: &settings, prices, zones: &zones },
+        &OfflineClass { class: &KnownClass::new(class, 1), settings: &settings, prices, zones: &zones },
     )
 }
 

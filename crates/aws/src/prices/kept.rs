@@ -14,8 +14,10 @@ use super::Prices;
 struct Kept {
     region: String,
     /// Seconds since 1970 of AWS' last answer; `None` without one.
-    on_demand_told: Option<i64>,
-    spot_told: Option<i64>,
+    #[serde(rename = "onDemandTold")]
+    on_demand_reported_at: Option<i64>,
+    #[serde(rename = "spotTold")]
+    spot_reported_at: Option<i64>,
     zones: Vec<String>,
     /// By instance type: the on-demand price, then the spot price in each of `zones`.
     prices: BTreeMap<String, Vec<i64>>,
@@ -26,17 +28,17 @@ struct Kept {
 #[must_use]
 pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
     let write = |with_spot: bool| {
-        let spot = prices.spot.as_ref().filter(|_| with_spot && prices.spot_told.is_some());
+        let spot = prices.spot.as_ref().filter(|_| with_spot && prices.spot_reported_at.is_some());
         let zones: BTreeSet<&String> = spot.into_iter().flatten().map(|((_, zone), _)| zone).collect();
         let zones: Vec<String> = zones.into_iter().cloned().collect();
         let mut kept = Kept {
             region: region.to_owned(),
-            on_demand_told: prices.on_demand_told.map(Timestamp::as_second),
-            spot_told: spot.and(prices.spot_told).map(Timestamp::as_second),
+            on_demand_reported_at: prices.on_demand_reported_at.map(Timestamp::as_second),
+            spot_reported_at: spot.and(prices.spot_reported_at).map(Timestamp::as_second),
             zones: zones.clone(),
             prices: BTreeMap::new(),
         };
-        if prices.on_demand_told.is_some() {
+        if prices.on_demand_reported_at.is_some() {
             let on_demand = prices.on_demand.iter().map(|(name, price)| (name.clone(), vec![price.nanos()]));
             kept.prices.extend(on_demand);
         }
@@ -52,7 +54,7 @@ pub fn keep(prices: &Prices, region: &str, max: usize) -> Option<String> {
         serde_json::to_string(&kept).ok().filter(|text| text.len() <= max)
     };
     prices.as_of()?;
-    write(true).or_else(|| prices.on_demand_told.and_then(|_| write(false)))
+    write(true).or_else(|| prices.on_demand_reported_at.and_then(|_| write(false)))
 }
 
 impl Prices {
@@ -64,23 +66,23 @@ impl Prices {
             return false;
         }
         let version = self.version;
-        let newer = |told: Option<i64>, known: Option<Timestamp>| {
-            let told = told.and_then(|second| Timestamp::from_second(second).ok())?;
-            (told <= now && known.is_none_or(|known| known < told)).then_some(told)
+        let newer = |reported_at: Option<i64>, known: Option<Timestamp>| {
+            let reported_at = reported_at.and_then(|second| Timestamp::from_second(second).ok())?;
+            (reported_at <= now && known.is_none_or(|known| known < reported_at)).then_some(reported_at)
         };
-        if let Some(told) = newer(kept.on_demand_told, self.on_demand_told) {
+        if let Some(reported_at) = newer(kept.on_demand_reported_at, self.on_demand_reported_at) {
             let row =
                 |(name, row): (&String, &Vec<i64>)| Some((name.clone(), Price::from_nanos(*row.first()?)));
             self.update_on_demand(kept.prices.iter().filter_map(row));
-            self.on_demand_told = Some(told);
+            self.on_demand_reported_at = Some(reported_at);
         }
-        if let Some(told) = newer(kept.spot_told, self.spot_told) {
+        if let Some(reported_at) = newer(kept.spot_reported_at, self.spot_reported_at) {
             let places = kept.prices.iter().flat_map(|(name, row)| {
                 let cells = kept.zones.iter().zip(row.iter().skip(1));
                 cells.map(move |(zone, nanos)| ((name.clone(), zone.clone()), Price::from_nanos(*nanos)))
             });
             self.update_spot(places);
-            self.spot_told = Some(told);
+            self.spot_reported_at = Some(reported_at);
         }
         self.version != version
     }
@@ -90,7 +92,7 @@ impl Prices {
 mod tests {
     //! The round trip.
     use super::*;
-    use crate::prices::Told;
+    use crate::prices::MarketPrices;
 
     const MAX: usize = 4096;
 
@@ -102,29 +104,29 @@ mod tests {
         (name.to_owned(), zone.to_owned())
     }
 
-    fn told() -> Prices {
+    fn reported_prices() -> Prices {
         let mut prices = Prices::default();
         let cents = |count: i64| Price::from_nanos(count * 10_000_000);
         let on_demand = [("m5.large".to_owned(), cents(10)), ("c5.large".to_owned(), cents(9))];
-        let _ = prices.tell(Told::OnDemand(on_demand.into()), at(100));
+        let _ = prices.apply(MarketPrices::OnDemand(on_demand.into()), at(100));
         let spot = [
             (place("m5.large", "a"), cents(4)),
             (place("m5.large", "c"), cents(5)),
             (place("c5.large", "b"), cents(3)),
         ];
-        let _ = prices.tell(Told::Spot(spot.into()), at(200));
+        let _ = prices.apply(MarketPrices::Spot(spot.into()), at(200));
         prices
     }
 
     #[test]
     fn stored_prices_are_restored() {
-        let text = keep(&told(), "here", MAX).unwrap();
+        let text = keep(&reported_prices(), "here", MAX).unwrap();
         let mut fresh = Prices::default();
         assert!(fresh.restore(&text, "here", at(300)));
-        let (on_demand, spot) = (told().on_demand, told().spot);
+        let (on_demand, spot) = (reported_prices().on_demand, reported_prices().spot);
         assert_eq!((&fresh.on_demand, &fresh.spot), (&on_demand, &spot));
         assert_eq!(
-            (fresh.as_of(), fresh.on_demand_told, fresh.spot_told),
+            (fresh.as_of(), fresh.on_demand_reported_at, fresh.spot_reported_at),
             (Some(at(100)), Some(at(100)), Some(at(200)))
         );
         assert!(!fresh.restore(&text, "here", at(300)), "the text is not newer");
@@ -133,9 +135,10 @@ mod tests {
 
     #[test]
     fn newer_prices_remain() {
-        let text = keep(&told(), "here", MAX).unwrap();
+        let text = keep(&reported_prices(), "here", MAX).unwrap();
         let mut newer = Prices::default();
-        let _ = newer.tell(Told::OnDemand(vec![("m5.large".to_owned(), Price::from_nanos(7))]), at(150));
+        let _ =
+            newer.apply(MarketPrices::OnDemand(vec![("m5.large".to_owned(), Price::from_nanos(7))]), at(150));
         assert!(newer.restore(&text, "here", at(300)), "the spot prices are newer");
         assert_eq!(newer.on_demand("m5.large"), Some(Price::from_nanos(7)));
         assert_eq!(newer.as_of(), Some(at(150)));
@@ -143,7 +146,7 @@ mod tests {
 
     #[test]
     fn invalid_text_and_other_regions_change_nothing() {
-        let text = keep(&told(), "here", MAX).unwrap();
+        let text = keep(&reported_prices(), "here", MAX).unwrap();
         let mut fresh = Prices::default();
         for (text, region, now) in [
             (&*text, "there", 300),
@@ -162,12 +165,15 @@ mod tests {
 
     #[test]
     fn long_texts_omit_spot_and_unanswered_prices_are_not_stored() {
-        let whole = keep(&told(), "here", MAX).unwrap();
-        let text = keep(&told(), "here", whole.len() - 1).unwrap();
+        let whole = keep(&reported_prices(), "here", MAX).unwrap();
+        let text = keep(&reported_prices(), "here", whole.len() - 1).unwrap();
         let mut fresh = Prices::default();
         assert!(fresh.restore(&text, "here", at(300)));
-        assert_eq!((fresh.spot("m5.large", "b"), fresh.spot_told), (fresh.on_demand("m5.large"), None));
-        assert_eq!(keep(&told(), "here", 10), None);
+        assert_eq!(
+            (fresh.spot("m5.large", "b"), fresh.spot_reported_at),
+            (fresh.on_demand("m5.large"), None)
+        );
+        assert_eq!(keep(&reported_prices(), "here", 10), None);
         assert_eq!(keep(&Prices::of_region("us-east-1"), "us-east-1", MAX), None);
     }
 }

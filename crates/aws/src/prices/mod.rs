@@ -12,13 +12,13 @@ use jiff::Timestamp;
 
 pub use file::{FileError, parse, write};
 pub use kept::keep;
-pub use trust::{Doubt, told};
+pub use trust::{Doubt, doubts_message};
 
 use trust::{Doubts, Reference, Sifted};
 
 /// AWS' answer about one market.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum MarketPrices {
     /// On-demand prices by instance type.
     OnDemand(Vec<(String, Price)>),
     /// Spot prices by instance type and zone.
@@ -32,8 +32,8 @@ pub struct Prices {
     /// By instance type and zone; `None` until AWS' first answer.
     spot: Option<BTreeMap<(String, String), Price>>,
     /// When AWS answered last; `None` for prices of a table or a file, which do not age.
-    on_demand_told: Option<Timestamp>,
-    spot_told: Option<Timestamp>,
+    on_demand_reported_at: Option<Timestamp>,
+    spot_reported_at: Option<Timestamp>,
     doubts: Doubts<String>,
     spot_doubts: Doubts<(String, String)>,
     version: u64,
@@ -79,9 +79,9 @@ impl Prices {
 
     /// Merges on-demand prices of AWS. Types without a new price keep theirs; a price of zero is an error and is ignored. Returns whether
     /// any price changed.
-    pub fn update_on_demand(&mut self, told: impl IntoIterator<Item = (String, Price)>) -> bool {
+    pub fn update_on_demand(&mut self, reported: impl IntoIterator<Item = (String, Price)>) -> bool {
         let mut changed = false;
-        for (instance_type, price) in told.into_iter().filter(|(_, price)| *price > Price::ZERO) {
+        for (instance_type, price) in reported.into_iter().filter(|(_, price)| *price > Price::ZERO) {
             changed |= self.on_demand.insert(instance_type, price) != Some(price);
         }
         self.version += u64::from(changed);
@@ -89,14 +89,14 @@ impl Prices {
     }
 
     /// Merges spot prices, by instance type and zone. An empty answer changes nothing.
-    pub fn update_spot(&mut self, told: impl IntoIterator<Item = ((String, String), Price)>) -> bool {
-        let told: Vec<_> = told.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
-        if told.is_empty() {
+    pub fn update_spot(&mut self, reported: impl IntoIterator<Item = ((String, String), Price)>) -> bool {
+        let reported: Vec<_> = reported.into_iter().filter(|(_, price)| *price > Price::ZERO).collect();
+        if reported.is_empty() {
             return false;
         }
         let mut changed = self.spot.is_none();
         let spot = self.spot.get_or_insert_default();
-        for (place, price) in told {
+        for (place, price) in reported {
             changed |= spot.insert(place, price) != Some(price);
         }
         self.version += u64::from(changed);
@@ -105,31 +105,32 @@ impl Prices {
 
     /// Applies AWS' answer about a market, except for doubtful prices, which are returned. An empty answer counts as no answer.
     #[must_use]
-    pub fn tell(&mut self, told: Told, now: Timestamp) -> Vec<Doubt> {
+    pub fn apply(&mut self, reported: MarketPrices, now: Timestamp) -> Vec<Doubt> {
         let (on_demand, spot) = (&self.on_demand, self.spot.as_ref());
         let full = |name: &String| on_demand.get(name).copied();
-        match told {
-            Told::OnDemand(told) => {
+        match reported {
+            MarketPrices::OnDemand(reported) => {
                 let reference = |name: &String| full(name).map(Reference::Known);
-                let Sifted { believed, doubtful } =
-                    self.doubts.sift(told, now, reference, |name| name.clone());
-                if !(believed.is_empty() && doubtful.is_empty()) {
-                    self.on_demand_told = Some(now);
+                let Sifted { accepted, doubtful } =
+                    self.doubts.sift(reported, now, reference, |name| name.clone());
+                if !(accepted.is_empty() && doubtful.is_empty()) {
+                    self.on_demand_reported_at = Some(now);
                 }
-                self.update_on_demand(believed);
+                self.update_on_demand(accepted);
                 doubtful
             }
-            Told::Spot(told) => {
+            MarketPrices::Spot(reported) => {
                 let reference = |place: &(String, String)| {
                     let before = spot.and_then(|spot| spot.get(place)).map(|known| Reference::Known(*known));
                     before.or_else(|| full(&place.0).map(Reference::OnDemand))
                 };
-                let Sifted { believed, doubtful } =
-                    self.spot_doubts.sift(told, now, reference, |(name, zone)| format!("{name} in {zone}"));
-                if !(believed.is_empty() && doubtful.is_empty()) {
-                    self.spot_told = Some(now);
+                let Sifted { accepted, doubtful } =
+                    self.spot_doubts
+                        .sift(reported, now, reference, |(name, zone)| format!("{name} in {zone}"));
+                if !(accepted.is_empty() && doubtful.is_empty()) {
+                    self.spot_reported_at = Some(now);
                 }
-                self.update_spot(believed);
+                self.update_spot(accepted);
                 doubtful
             }
         }
@@ -138,11 +139,11 @@ impl Prices {
     /// The time of the older of the two answers; `None` without any.
     #[must_use]
     pub fn as_of(&self) -> Option<Timestamp> {
-        self.on_demand_told.into_iter().chain(self.spot_told).min()
+        self.on_demand_reported_at.into_iter().chain(self.spot_reported_at).min()
     }
 
     /// Merges the prices of a file.
-    pub fn lay(&mut self, file: Self) {
+    pub fn merge_file(&mut self, file: Self) {
         self.update_on_demand(file.on_demand);
         self.update_spot(file.spot.unwrap_or_default());
     }
@@ -222,28 +223,30 @@ mod tests {
         let mut prices = Prices::of_region("us-east-1");
         assert_eq!(prices.as_of(), None, "tables do not age");
         let wrong = |dollars: f64| {
-            let told = [("m5.large", dollars), ("c5.large", 0.09)];
-            Told::OnDemand(told.map(|(name, dollars)| (name.to_owned(), price(dollars))).into())
+            let reported = [("m5.large", dollars), ("c5.large", 0.09)];
+            MarketPrices::OnDemand(reported.map(|(name, dollars)| (name.to_owned(), price(dollars))).into())
         };
-        let doubts = prices.tell(wrong(0.000_096), at(0));
+        let doubts = prices.apply(wrong(0.000_096), at(0));
         assert_eq!((doubts.len(), &*doubts[0].place, doubts[0].known), (1, "m5.large", price(0.096)));
         assert_eq!(
             (prices.on_demand("m5.large"), prices.on_demand("c5.large")),
             (Some(price(0.096)), Some(price(0.09)))
         );
-        assert!(prices.tell(wrong(0.000_096), at(12)).is_empty(), "confirmed by the second answer");
+        assert!(prices.apply(wrong(0.000_096), at(12)).is_empty(), "confirmed by the second answer");
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.000_096)));
         let place = |zone: &str| ("c5.large".to_owned(), zone.to_owned());
         let spot = [(place("a"), price(0.03)), (place("b"), price(0.000_03)), (place("c"), price(3.0))];
-        let doubts = prices.tell(Told::Spot(spot.into()), at(13));
+        let doubts = prices.apply(MarketPrices::Spot(spot.into()), at(13));
         let places: Vec<&str> = doubts.iter().map(|doubt| &*doubt.place).collect();
         assert_eq!(places, ["c5.large in b", "c5.large in c"]);
         assert_eq!((prices.spot("c5.large", "a"), prices.spot("c5.large", "b")), (Some(price(0.03)), None));
-        assert_eq!(prices.tell(Told::Spot(vec![(place("a"), price(0.4))]), at(14)).len(), 1);
+        assert_eq!(prices.apply(MarketPrices::Spot(vec![(place("a"), price(0.4))]), at(14)).len(), 1);
         assert_eq!(prices.spot("c5.large", "a"), Some(price(0.03)));
         assert_eq!(prices.as_of(), Some(at(12)), "the older of both");
-        for nothing in [Told::OnDemand(Vec::new()), Told::Spot(vec![(place("a"), Price::ZERO)])] {
-            assert!(prices.tell(nothing, at(20)).is_empty() && prices.as_of() == Some(at(12)), "no answer");
+        for nothing in
+            [MarketPrices::OnDemand(Vec::new()), MarketPrices::Spot(vec![(place("a"), Price::ZERO)])]
+        {
+            assert!(prices.apply(nothing, at(20)).is_empty() && prices.as_of() == Some(at(12)), "no answer");
         }
     }
 
@@ -251,7 +254,7 @@ mod tests {
     fn a_file_overrides_the_tables() {
         let mut prices = Prices::of_region("us-east-1");
         let file = parse("[here]\nm5.large 0.2\nm5.large a 0.1\n", "here").unwrap();
-        prices.lay(file);
+        prices.merge_file(file);
         assert_eq!(prices.on_demand("m5.large"), Some(price(0.2)));
         assert_eq!(prices.spot("m5.large", "a"), Some(price(0.1)));
         assert_eq!(prices.on_demand("c5.large"), Some(price(0.085)), "prices that the file lacks remain");

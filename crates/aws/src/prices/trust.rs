@@ -21,7 +21,7 @@ pub struct Doubt {
     /// The instance type, with the zone for a spot price.
     pub place: String,
     /// AWS' price.
-    pub told: Price,
+    pub reported: Price,
     /// The price that is used until then.
     pub known: Price,
 }
@@ -42,10 +42,10 @@ impl Reference {
         }
     }
 
-    fn is_near(self, told: Price) -> bool {
-        let (known, told) = (i128::from(self.price().nanos()), i128::from(told.nanos()));
+    fn is_near(self, reported: Price) -> bool {
+        let (known, reported) = (i128::from(self.price().nanos()), i128::from(reported.nanos()));
         let down = if matches!(self, Self::Known(_)) { JUMP } else { FIRST };
-        known == 0 || (told <= known * JUMP && told * down >= known)
+        known == 0 || (reported <= known * JUMP && reported * down >= known)
     }
 }
 
@@ -61,7 +61,7 @@ impl<K> Default for Doubts<K> {
 
 /// An answer about one market, divided into accepted and doubtful prices.
 pub(super) struct Sifted<K> {
-    pub(super) believed: Vec<(K, Price)>,
+    pub(super) accepted: Vec<(K, Price)>,
     pub(super) doubtful: Vec<Doubt>,
 }
 
@@ -69,37 +69,37 @@ impl<K: Ord + Clone> Doubts<K> {
     /// Divides an answer about a market. A price of zero is an error and is ignored.
     pub(super) fn sift(
         &mut self,
-        told: Vec<(K, Price)>,
+        reported: Vec<(K, Price)>,
         now: Timestamp,
         reference: impl Fn(&K) -> Option<Reference>,
         named: impl Fn(&K) -> String,
     ) -> Sifted<K> {
-        let mut sifted = Sifted { believed: Vec::new(), doubtful: Vec::new() };
-        for (key, told) in told.into_iter().filter(|(_, price)| *price > Price::ZERO) {
+        let mut sifted = Sifted { accepted: Vec::new(), doubtful: Vec::new() };
+        for (key, reported) in reported.into_iter().filter(|(_, price)| *price > Price::ZERO) {
             let reference = reference(&key);
-            if self.believes(&key, told, reference, now) {
-                sifted.believed.push((key, told));
+            if self.accepts(&key, reported, reference, now) {
+                sifted.accepted.push((key, reported));
             } else if let Some(known) = reference {
-                sifted.doubtful.push(Doubt { place: named(&key), told, known: known.price() });
+                sifted.doubtful.push(Doubt { place: named(&key), reported, known: known.price() });
             }
         }
         sifted
     }
 
     /// Whether the price of `key` is accepted. A doubtful one is stored until another price arrives.
-    pub(super) fn believes(
+    pub(super) fn accepts(
         &mut self,
         key: &K,
-        told: Price,
+        reported: Price,
         reference: Option<Reference>,
         now: Timestamp,
     ) -> bool {
-        if reference.is_none_or(|reference| reference.is_near(told)) {
+        if reference.is_none_or(|reference| reference.is_near(reported)) {
             self.0.remove(key);
             return true;
         }
         match self.0.get(key) {
-            Some((before, since)) if Reference::Known(*before).is_near(told) && *since <= now => {
+            Some((before, since)) if Reference::Known(*before).is_near(reported) && *since <= now => {
                 let confirmed = now.duration_since(*since) >= CONFIRMED_AFTER;
                 if confirmed {
                     self.0.remove(key);
@@ -107,7 +107,7 @@ impl<K: Ord + Clone> Doubts<K> {
                 confirmed
             }
             _ => {
-                self.0.insert(key.clone(), (told, now));
+                self.0.insert(key.clone(), (reported, now));
                 false
             }
         }
@@ -116,10 +116,10 @@ impl<K: Ord + Clone> Doubts<K> {
 
 /// The message about doubtful prices.
 #[must_use]
-pub fn told(doubts: &[Doubt]) -> String {
+pub fn doubts_message(doubts: &[Doubt]) -> String {
     let first = doubts.first().map_or_else(String::new, |doubt| {
-        let Doubt { place, told, known } = doubt;
-        format!(", the first of {place}: ${told}/h, ${known}/h before")
+        let Doubt { place, reported, known } = doubt;
+        format!(", the first of {place}: ${reported}/h, ${known}/h before")
     });
     format!(
         "{} prices differ from the previous ones by more than a factor of {JUMP}{first}; they are used once AWS reports them again",
@@ -148,33 +148,33 @@ mod tests {
     #[case(Some(Reference::OnDemand(Price::from_nanos(1000))), 10_001, false)]
     #[case(Some(Reference::Known(Price::ZERO)), 5, true)]
     #[case(None, 5, true)]
-    fn far_is_doubtful(#[case] reference: Option<Reference>, #[case] told: i64, #[case] expected: bool) {
+    fn far_is_doubtful(#[case] reference: Option<Reference>, #[case] reported: i64, #[case] expected: bool) {
         let mut doubts = Doubts::default();
-        assert_eq!(doubts.believes(&"m5", Price::from_nanos(told), reference, at(0)), expected);
+        assert_eq!(doubts.accepts(&"m5", Price::from_nanos(reported), reference, at(0)), expected);
     }
 
     #[test]
     fn a_price_confirmed_after_an_hour_is_used() {
         let known = Some(Reference::Known(Price::from_nanos(1_000_000)));
         let mut doubts = Doubts::default();
-        let mut believes =
-            |told: i64, minutes| doubts.believes(&"m5", Price::from_nanos(told), known, at(minutes));
-        assert!(!believes(1000, 0) && !believes(1100, 59), "a second look at the same mistake is no proof");
-        assert!(!believes(5, 61), "another mistake");
-        assert!(!believes(1000, 62) && believes(1200, 122));
+        let mut accepts =
+            |reported: i64, minutes| doubts.accepts(&"m5", Price::from_nanos(reported), known, at(minutes));
+        assert!(!accepts(1000, 0) && !accepts(1100, 59), "a second look at the same mistake is no proof");
+        assert!(!accepts(5, 61), "another mistake");
+        assert!(!accepts(1000, 62) && accepts(1200, 122));
         assert!(
-            !believes(1000, 200) && believes(999_999, 201) && !believes(1000, 300),
+            !accepts(1000, 200) && accepts(999_999, 201) && !accepts(1000, 300),
             "it was right in between"
         );
-        assert!(!believes(1000, 10), "a clock that was set back proves nothing");
+        assert!(!accepts(1000, 10), "a clock that was set back proves nothing");
     }
 
     #[test]
     fn doubtful_prices_have_a_message() {
-        let (told_price, known) = (Price::from_nanos(100_000), Price::from_nanos(96_000_000));
-        let doubt = Doubt { place: "m5.large".to_owned(), told: told_price, known };
+        let (reported_price, known) = (Price::from_nanos(100_000), Price::from_nanos(96_000_000));
+        let doubt = Doubt { place: "m5.large".to_owned(), reported: reported_price, known };
         assert_eq!(
-            told(&[doubt.clone(), doubt]),
+            doubts_message(&[doubt.clone(), doubt]),
             "2 prices differ from the previous ones by more than a factor of 10, the first of m5.large: $0.0001/h, \
              $0.096/h before; they are used once AWS reports them again"
         );

@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fleetwright_aws_api::ec2nodeclass::PlacementGroupSelector;
 use jiff::Timestamp;
 
-use super::classes::Known;
+use super::classes::KnownClass;
 use crate::cache::Cache;
 use crate::calls::{AwsError, FleetAnswer, InstanceInfo, PlacementGroup, ZonalShift};
-use crate::instancetype::{self, ClassCatalog, InstanceTypeCatalogue, Market, View};
-use crate::interruption::{Kind, Offering, TakenBack};
-use crate::launch::{Addresses, Effect, Plan, effects};
-use crate::nodeclass::Finding;
+use crate::instancetype::{self, ClassCatalog, ClassView, InstanceTypeCatalogue, OfferingInputs};
+use crate::interruption::{MessageKind, Offering, ReclaimedCapacity};
+use crate::launch::{Addresses, Effect, FleetPlan, effects};
+use crate::nodeclass::ConditionResult;
 use crate::nodeclass::placement::{self, Resolved};
-use crate::nodeclass::reservations::Room;
+use crate::nodeclass::reservations::ReservationCounts;
 use crate::observed::Observed;
 use crate::prices::Prices;
 use crate::settings::Settings;
 use crate::shift::{Changed, Shifts};
-use crate::unavailable::{Scarce, Unavailable};
+use crate::unavailable::{Shortage, Unavailable};
 
 /// Most classes whose catalogues are cached; the catalogue of any other class is made again each time.
 const CATALOGS_MAX: u64 = 1000;
@@ -39,8 +39,8 @@ struct RegionOffers {
     observed: Observed,
     unavailable: Unavailable,
     /// Interruptions by instance whose effect on capacity was recorded already.
-    taken_back: TakenBack,
-    reservations: Room,
+    reclaimed: ReclaimedCapacity,
+    reservations: ReservationCounts,
     /// Placement groups by class name, removed with their class.
     groups: BTreeMap<String, Resolved>,
     groups_version: u64,
@@ -94,12 +94,12 @@ impl Catalogs {
         change(&mut self.lock().observed)
     }
 
-    pub(super) fn with_reservations<T>(&self, change: impl FnOnce(&mut Room) -> T) -> T {
+    pub(super) fn with_reservations<T>(&self, change: impl FnOnce(&mut ReservationCounts) -> T) -> T {
         change(&mut self.lock().reservations)
     }
 
     /// The catalogue of a class; the same `Arc` while no input changes.
-    pub(super) fn of_class(&self, known: &Known, now: Timestamp) -> Arc<ClassCatalog> {
+    pub(super) fn of_class(&self, known: &KnownClass, now: Timestamp) -> Arc<ClassCatalog> {
         let mut region = self.lock();
         region.unavailable.sweep(now);
         let versions = region.versions(known);
@@ -112,7 +112,7 @@ impl Catalogs {
         let made = Arc::new(region.make(&self.settings, known));
         // Equal content keeps its `Arc`: the scheduler compares catalogues by pointer.
         let kept = match region.catalogs.peek(&name) {
-            Some((_, old)) if old.catalog == made.catalog && old.shaped == made.shaped => old,
+            Some((_, old)) if old.catalog == made.catalog && old.resolved == made.resolved => old,
             _ => made,
         };
         region.catalogs.keep(name, (versions, kept.clone()));
@@ -120,7 +120,7 @@ impl Catalogs {
     }
 
     /// The catalogue of a class that is not stored in the API server in this form.
-    pub(super) fn of_draft(&self, known: &Known) -> ClassCatalog {
+    pub(super) fn of_draft(&self, known: &KnownClass) -> ClassCatalog {
         self.lock().make(&self.settings, known)
     }
 
@@ -136,7 +136,7 @@ impl Catalogs {
         selector: Option<&PlacementGroupSelector>,
         found: Result<Option<PlacementGroup>, AwsError>,
         now: Timestamp,
-    ) -> Finding {
+    ) -> ConditionResult {
         let mut region = self.lock();
         let known = region.groups.get(&class).cloned().filter(|known| {
             // A selector that changed asks for another group.
@@ -156,7 +156,7 @@ impl Catalogs {
     }
 
     /// Drops what is stored for deleted classes.
-    pub(super) fn retain_classes(&self, existing: &[Known]) {
+    pub(super) fn retain_classes(&self, existing: &[KnownClass]) {
         let names: BTreeSet<&str> =
             existing.iter().filter_map(|known| known.class.metadata.name.as_deref()).collect();
         let mut region = self.lock();
@@ -185,7 +185,7 @@ impl Catalogs {
     pub(super) fn record_fleet(
         &self,
         answer: &FleetAnswer,
-        plan: &Plan,
+        plan: &FleetPlan,
         addresses: &Mutex<Addresses>,
         now: Timestamp,
     ) {
@@ -217,16 +217,16 @@ impl Catalogs {
 
     /// Records the capacity that an interruption takes back, once per instance and message kind: a message is delivered again until
     /// its instance is terminating, and later answers of EC2 are newer.
-    pub(super) fn record_interruption(&self, info: &InstanceInfo, kind: Kind, now: Timestamp) {
+    pub(super) fn record_interruption(&self, info: &InstanceInfo, kind: MessageKind, now: Timestamp) {
         let offering = kind.action().offering;
         let mut region = self.lock();
-        if offering == Offering::AsIs || !region.taken_back.keep((info.id.clone(), kind), ()) {
+        if offering == Offering::AsIs || !region.reclaimed.keep((info.id.clone(), kind), ()) {
             return;
         }
         match offering {
             Offering::AsIs => {}
             Offering::SpotUnavailable => region.unavailable.mark(
-                Scarce::Offering {
+                Shortage::Offering {
                     instance_type: info.instance_type.clone(),
                     zone: info.zone.clone(),
                     capacity_type: "spot".to_owned(),
@@ -250,7 +250,7 @@ impl Catalogs {
 }
 
 impl RegionOffers {
-    fn versions(&self, known: &Known) -> Versions {
+    fn versions(&self, known: &KnownClass) -> Versions {
         Versions {
             class: known.version,
             instance_types: self.instance_types_version,
@@ -263,17 +263,17 @@ impl RegionOffers {
         }
     }
 
-    fn make(&self, settings: &Settings, known: &Known) -> ClassCatalog {
+    fn make(&self, settings: &Settings, known: &KnownClass) -> ClassCatalog {
         let name = known.class.metadata.name.as_deref().unwrap_or_default();
         let status = known.class.status.clone().unwrap_or_default();
-        let view = View {
+        let view = ClassView {
             settings,
             spec: &known.class.spec,
             status: &status,
             kubelet: &known.kubelet,
             group: self.groups.get(name).map(|resolved| &resolved.group),
         };
-        let market = Market {
+        let market = OfferingInputs {
             prices: &self.prices,
             unavailable: &self.unavailable,
             shifted_zones: &|zone_id| self.shifts.is_away(zone_id),

@@ -10,7 +10,7 @@ use fleetwright_core::model::{NodeClassRef, Str};
 
 /// A class with its parsed kubelet block.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownClass {
     /// The object.
     pub class: Arc<Ec2NodeClass>,
     /// Its kubelet block, read once.
@@ -36,7 +36,7 @@ pub struct Classes(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    classes: BTreeMap<String, Known>,
+    classes: BTreeMap<String, KnownClass>,
     changes: u64,
 }
 
@@ -46,7 +46,7 @@ impl Classes {
         let name = class.metadata.name.clone().unwrap_or_default();
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.changes += 1;
-        let known = Known::new(class, inner.changes);
+        let known = KnownClass::new(class, inner.changes);
         inner.classes.insert(name, known);
     }
 
@@ -71,7 +71,7 @@ impl Classes {
 
     /// All classes by name.
     #[must_use]
-    pub fn all(&self) -> Vec<Known> {
+    pub fn all(&self) -> Vec<KnownClass> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.values().cloned().collect()
     }
 
@@ -84,12 +84,12 @@ impl Classes {
 
     /// A class by name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<Known> {
+    pub fn get(&self, name: &str) -> Option<KnownClass> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).classes.get(name).cloned()
     }
 }
 
-impl Known {
+impl KnownClass {
     /// An EC2NodeClass with its parsed kubelet block; an unreadable block counts as empty, and the EC2NodeClass is not ready.
     #[must_use]
     pub fn new(class: Ec2NodeClass, version: u64) -> Self {
@@ -145,7 +145,7 @@ mod tests {
             .unwrap();
             class
         };
-        let readiness = |class: Ec2NodeClass| Known::new(class, 1).readiness();
+        let readiness = |class: Ec2NodeClass| KnownClass::new(class, 1).readiness();
         assert_eq!(readiness(of("True", 2)), Readiness::Yes);
         assert!(matches!(readiness(of("True", 1)), Readiness::No(_)));
         assert!(matches!(readiness(of("False", 2)), Readiness::No(_)));

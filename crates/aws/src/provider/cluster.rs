@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::problems::Problems;
 use crate::authority;
-use crate::calls::{AwsApi, AwsError, Class, ClusterInfo};
+use crate::calls::{AwsApi, AwsError, ClusterInfo, ErrorClass};
 use crate::recent::is_recent;
 use crate::settings::Settings;
 
@@ -107,7 +107,7 @@ impl ClusterDescription {
             }
             Err(error) => {
                 match error.class() {
-                    Class::Unauthorized => problems.denied(DESCRIBE, &error, now),
+                    ErrorClass::Unauthorized => problems.denied(DESCRIBE, &error, now),
                     // Without any answer so far, the next round asks again.
                     _ if facts.eks.is_none() => {
                         problems.failed(DESCRIBE, &error, now);
@@ -171,7 +171,7 @@ impl ClusterDescription {
             Err(error) if is_unknown_to_eks(&error) => {
                 Ok(Identity::Unproven(format!("EKS knows no cluster called {name}").into()))
             }
-            Err(error) if error.class() == Class::Unauthorized => {
+            Err(error) if error.class() == ErrorClass::Unauthorized => {
                 Ok(Identity::Unproven("eks:DescribeCluster is not allowed".into()))
             }
             Err(error) => Err(error),

@@ -10,11 +10,11 @@ use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
 
 use super::templates::{ensure_templates, user_data};
-use super::{AwsProvider, Known, cluster::DESCRIBE};
-use crate::calls::{AwsError, Class, FleetRequest};
-use crate::instancetype::{ClassCatalog, View};
-use crate::launch::{Candidate, Filtered, Plan, PlanInput, plan, request, token};
-use crate::nodeclass::{Finding, Outcome};
+use super::{AwsProvider, KnownClass, cluster::DESCRIBE};
+use crate::calls::{AwsError, ErrorClass, FleetRequest};
+use crate::instancetype::{ClassCatalog, ClassView};
+use crate::launch::{Candidate, Filtered, FleetPlan, FleetPlanInput, plan, request, token};
+use crate::nodeclass::{ConditionOutcome, ConditionResult};
 use crate::permissions;
 use crate::tags::{Owner, owned};
 use crate::userdata::{SIZE_MAX, SIZE_WARNING};
@@ -42,7 +42,7 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
         |capacity: &Resources| labels::EXOTIC_RESOURCES.iter().any(|name| capacity.get(&(*name).into()) > 0);
     let on_demand = |offering: &&Offering| offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND);
     let candidates = catalog.catalog.instance_types.iter().filter_map(|instance_type| {
-        catalog.shaped.get(&*instance_type.name)?.image.as_ref()?;
+        catalog.resolved.get(&*instance_type.name)?.image.as_ref()?;
         let offering =
             instance_type.offerings.iter().filter(on_demand).min_by_key(|offering| offering.price)?;
         let wanted = of_class
@@ -55,38 +55,51 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
 }
 
 /// The finding of a dry run's error; `None` if it does not concern the class.
-fn verdict(error: &AwsError, reason: &'static str, action: &str, own_profile: bool) -> Option<Finding> {
+fn verdict(
+    error: &AwsError,
+    reason: &'static str,
+    action: &str,
+    own_profile: bool,
+) -> Option<ConditionResult> {
     match error.class() {
         // AWS rejects the credentials: this does not concern the class.
-        Class::Unauthorized if error.is_unidentified() => Some(Finding::unanswered(CONDITION, action, error)),
-        Class::Unauthorized => Some(Finding::bad(CONDITION, reason, permissions::denial(action))),
-        Class::Throttled | Class::Unknown => Some(Finding::unanswered(CONDITION, action, error)),
-        Class::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
+        ErrorClass::Unauthorized if error.is_unidentified() => {
+            Some(ConditionResult::unanswered(CONDITION, action, error))
+        }
+        ErrorClass::Unauthorized => {
+            Some(ConditionResult::bad(CONDITION, reason, permissions::denial(action)))
+        }
+        ErrorClass::Throttled | ErrorClass::Unknown => {
+            Some(ConditionResult::unanswered(CONDITION, action, error))
+        }
+        ErrorClass::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
             let message = "spec.instanceProfile: there is no such instance profile";
-            Some(Finding::bad(CONDITION, "InstanceProfileNotFound", message))
+            Some(ConditionResult::bad(CONDITION, "InstanceProfileNotFound", message))
         }
         // The profile may be too new, or EC2 may refuse such launches in general: the condition shows it.
-        Class::Refused => {
+        ErrorClass::Refused => {
             let message = format!("{action} would be refused at the moment: {}", error.code);
-            Some(Finding::limited(CONDITION, "LaunchRefused", message))
+            Some(ConditionResult::limited(CONDITION, "LaunchRefused", message))
         }
         // Missing capacity for this type is not an error of the class.
-        Class::NotFound | Class::Unfulfillable => None,
+        ErrorClass::NotFound | ErrorClass::Unfulfillable => None,
     }
 }
 
 /// The finding of a launch template's error.
-fn of_template(error: &LaunchError) -> Finding {
+fn of_template(error: &LaunchError) -> ConditionResult {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {
-        LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => {
-            Finding::bad(CONDITION, "CreateLaunchTemplateAuthCheckFailed", permissions::denial(ACTION))
-        }
+        LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => ConditionResult::bad(
+            CONDITION,
+            "CreateLaunchTemplateAuthCheckFailed",
+            permissions::denial(ACTION),
+        ),
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
-            Finding::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
+            ConditionResult::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
         }
         LaunchError::NodeClassNotReady(message) => {
-            Finding::bad(CONDITION, "UserDataInvalid", message.to_string())
+            ConditionResult::bad(CONDITION, "UserDataInvalid", message.to_string())
         }
         LaunchError::RateLimited { after } => unanswered(ACTION, *after),
         // The text of other errors differs from call to call and would change the condition each time.
@@ -94,9 +107,12 @@ fn of_template(error: &LaunchError) -> Finding {
     }
 }
 
-fn unanswered(action: &str, after: Duration) -> Finding {
+fn unanswered(action: &str, after: Duration) -> ConditionResult {
     let message = format!("{action} is not answered");
-    Finding { condition: CONDITION, outcome: Outcome::Unanswered { message, after, denied: false } }
+    ConditionResult {
+        condition: CONDITION,
+        outcome: ConditionOutcome::Unanswered { message, after, denied: false },
+    }
 }
 
 /// Tries a launch of a class.
@@ -104,19 +120,24 @@ pub(super) struct DryRun<'a>(pub(super) &'a AwsProvider);
 
 impl DryRun<'_> {
     /// The finding for the condition of that class.
-    pub(super) async fn run(&self, class: &Ec2NodeClass, pools: &[Arc<NodePool>], uid: &str) -> Finding {
+    pub(super) async fn run(
+        &self,
+        class: &Ec2NodeClass,
+        pools: &[Arc<NodePool>],
+        uid: &str,
+    ) -> ConditionResult {
         let provider = self.0;
-        let good = Finding::good(CONDITION);
+        let good = ConditionResult::good(CONDITION);
         if class.spec.family() == Family::Al2023
             && let Err(missing) = provider.cluster.service_cidr()
         {
             let message = "the service CIDR is unknown: EKS returns none";
             return match missing {
-                Some(error) => Finding::unanswered(CONDITION, DESCRIBE, &error),
-                None => Finding::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
+                Some(error) => ConditionResult::unanswered(CONDITION, DESCRIBE, &error),
+                None => ConditionResult::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
             };
         }
-        let known = Known::new(class.clone(), 0);
+        let known = KnownClass::new(class.clone(), 0);
         let name = class.metadata.name.clone().unwrap_or_default();
         let catalog = provider.catalogs.of_draft(&known);
         let Some(candidate) = choose(&catalog, &name, pools) else { return good };
@@ -124,7 +145,7 @@ impl DryRun<'_> {
         let filtered = Filtered { candidates: vec![candidate], capacity_type: ON_DEMAND };
         let status = class.status.clone().unwrap_or_default();
         let group = provider.catalogs.group(&name);
-        let view = View {
+        let view = ClassView {
             settings: &provider.settings,
             spec: &class.spec,
             status: &status,
@@ -133,7 +154,13 @@ impl DryRun<'_> {
         };
         let plan = {
             let addresses = &*provider.addresses();
-            plan(&PlanInput { claim: &claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
+            plan(&FleetPlanInput {
+                claim: &claim,
+                filtered: &filtered,
+                view: &view,
+                catalog: &catalog,
+                addresses,
+            })
         };
         let Some(plan) = plan else { return good };
         let good = self.near_limit(&known, &claim, &plan).unwrap_or(good);
@@ -151,17 +178,17 @@ impl DryRun<'_> {
     }
 
     /// The finding for user data near the limit of EC2: labels and taints of a NodePool are added to it.
-    fn near_limit(&self, known: &Known, claim: &NodeClaim, plan: &Plan) -> Option<Finding> {
+    fn near_limit(&self, known: &KnownClass, claim: &NodeClaim, plan: &FleetPlan) -> Option<ConditionResult> {
         let sizes = plan.groups.iter().filter_map(|group| user_data(self.0, known, claim, group, plan).ok());
         let size = sizes.map(|data| data.text.len()).max().filter(|size| *size >= SIZE_WARNING)?;
         let message = format!(
             "user data has {size} bytes without labels and taints of NodePools; the limit is {SIZE_MAX} bytes: shorten spec.userData"
         );
-        Some(Finding::limited(CONDITION, "UserDataNearLimit", message))
+        Some(ConditionResult::limited(CONDITION, "UserDataNearLimit", message))
     }
 
     /// Tries a fleet, then one instance in each subnet until one would be launched. The error of the first subnet counts.
-    async fn try_launch(&self, class: &Ec2NodeClass, request: &FleetRequest) -> Option<Finding> {
+    async fn try_launch(&self, class: &Ec2NodeClass, request: &FleetRequest) -> Option<ConditionResult> {
         let own_profile = class.spec.instance_profile.is_some();
         if let Err(error) = self.0.api.try_fleet(request).await
             && let Some(finding) =
@@ -180,7 +207,7 @@ impl DryRun<'_> {
             match tried.await {
                 Ok(()) => return None,
                 // Further calls would be throttled too.
-                Err(error) if error.class() == Class::Throttled => {
+                Err(error) if error.class() == ErrorClass::Throttled => {
                     first = Some(error);
                     break;
                 }

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::prepared::Prepared;
 use crate::cache::Cache;
-use crate::calls::{AwsError, Class, FleetRequest, InstanceInfo};
+use crate::calls::{AwsError, ErrorClass, FleetRequest, InstanceInfo};
 use crate::launch::call_error;
 use crate::recent::is_recent;
 
@@ -108,7 +108,7 @@ impl LaunchesInFlight {
 
     /// Records an error of a call. After a refusal the request is kept only if an earlier call with its token has no answer.
     pub(super) fn record_error(&self, token: &str, error: &AwsError) {
-        if error.class() == Class::Unknown && !error.is_repeated() {
+        if error.class() == ErrorClass::Unknown && !error.is_repeated() {
             self.record_unanswered(token);
         } else if error.is_repeated() || !self.may_be_ours(token) {
             // EC2 has another request for this token, or none: there is no reason to repeat this one unchanged.

@@ -10,7 +10,7 @@ use fleetwright_core::model::{
 
 use super::AwsProvider;
 use crate::calls::InstanceInfo;
-use crate::instancetype::Shaped;
+use crate::instancetype::ResolvedInstanceType;
 
 /// `aws:///<zone>/<id>`.
 #[must_use]
@@ -40,7 +40,7 @@ pub fn is_ending(info: &InstanceInfo) -> bool {
 #[derive(Clone, Copy)]
 struct OfClass<'a> {
     /// The instance type by the class.
-    shaped: Option<&'a Shaped>,
+    resolved: Option<&'a ResolvedInstanceType>,
     /// The status of the class.
     status: Option<&'a Ec2NodeClassStatus>,
 }
@@ -60,13 +60,13 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
     };
     let attempt = tag(labels::TAG_ATTEMPT).and_then(|attempt| attempt.parse().ok());
     let launched_by = tag(labels::TAG_BATCH).map(BatchId::from).zip(attempt);
-    let (capacity, allocatable) = match class.shaped {
-        Some(shaped) => {
+    let (capacity, allocatable) = match class.resolved {
+        Some(resolved) => {
             let with_efa = |mut resources: Resources| {
                 resources.set(&labels::RESOURCE_EFA.into(), info.efa_interfaces);
                 resources
             };
-            let instance_type = &shaped.instance_type;
+            let instance_type = &resolved.instance_type;
             (with_efa(instance_type.capacity.clone()), with_efa(instance_type.allocatable()))
         }
         None => (Resources::new(), Resources::new()),
@@ -92,7 +92,7 @@ impl AwsProvider {
         let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
         let catalog = class.as_ref().map(|known| self.class_catalog(known));
         let of_class = OfClass {
-            shaped: catalog.as_ref().and_then(|catalog| catalog.shaped.get(&info.instance_type)),
+            resolved: catalog.as_ref().and_then(|catalog| catalog.resolved.get(&info.instance_type)),
             status: class.as_ref().and_then(|known| known.class.status.as_ref()),
         };
         let mut described = instance(info, of_class, &self.settings.region);
@@ -125,7 +125,8 @@ fn annotations(info: &InstanceInfo) -> Labels {
 /// An instance type may have several reservations: the labels follow from the one of the instance. A reservation that the class does not
 /// select contributes only its id.
 fn node_labels(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Labels {
-    let mut all = class.shaped.map(|shaped| shaped.instance_type.requirements.labels()).unwrap_or_default();
+    let mut all =
+        class.resolved.map(|resolved| resolved.instance_type.requirements.labels()).unwrap_or_default();
     for key in [
         labels::CAPACITY_RESERVATION_ID,
         labels::CAPACITY_RESERVATION_TYPE,

@@ -9,18 +9,18 @@ use fleetwright_core::{
 };
 use futures::StreamExt as _;
 
-use super::classes::{Known, Readiness};
+use super::classes::{KnownClass, Readiness};
 use super::in_flight::{Fleet, PendingCall, SentRequest};
 use super::prepared::{Prepared, jittered};
 use super::templates::ensure_templates;
 use super::{AwsProvider, is_ending, recovery};
-use crate::calls::{AwsError, Class, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
+use crate::calls::{AwsError, ErrorClass, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::figures;
-use crate::instancetype::View;
+use crate::instancetype::ClassView;
 use crate::launch::{
-    Plan, PlanInput, candidates, is_without_role, is_without_template, launch_error, overlaid, plan, request,
-    token,
+    FleetPlan, FleetPlanInput, candidates, is_without_role, is_without_template, launch_error, overlaid,
+    plan, request, token,
 };
 use crate::tags::{Owner, owned, restricted};
 
@@ -155,7 +155,7 @@ impl AwsProvider {
         let tags = TagSet::from([(labels::TAG_NODECLAIM.to_owned(), name)]);
         match self.api.create_tags(id, &tags).await {
             Ok(()) => instance.claim = Some(request.claim.name.clone()),
-            Err(error) if error.class() == Class::Unauthorized => {
+            Err(error) if error.class() == ErrorClass::Unauthorized => {
                 self.problems.denied("ec2:CreateTags", &error, self.clock.now());
             }
             // The tagging step tries again.
@@ -185,7 +185,7 @@ impl AwsProvider {
         let choice = overlaid(&catalog.catalog, request.decided_by.as_deref());
         let filtered = candidates(claim, &choice, self.settings.min_values).ok_or_else(unavailable)?;
         let status = known.class.status.clone().unwrap_or_default();
-        let view = View {
+        let view = ClassView {
             settings: &self.settings,
             spec: &known.class.spec,
             status: &status,
@@ -194,7 +194,7 @@ impl AwsProvider {
         };
         let plan = {
             let addresses = &*self.addresses();
-            plan(&PlanInput { claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
+            plan(&FleetPlanInput { claim, filtered: &filtered, view: &view, catalog: &catalog, addresses })
         };
         let plan = plan.ok_or_else(unavailable)?;
         let owner = Owner {
@@ -283,7 +283,7 @@ impl AwsProvider {
     }
 
     /// Fills in the partitions that EC2 chose, as far as it shows them already; the partition step reads the others later.
-    async fn partitions(&self, plan: &Plan, assigned: &mut [InstanceInfo]) {
+    async fn partitions(&self, plan: &FleetPlan, assigned: &mut [InstanceInfo]) {
         let parted = assigned.first().is_some_and(|info| {
             let name = info.tags.get(labels::NODE_CLASS).map_or("", String::as_str);
             self.catalogs.group(name).is_some_and(|group| group.partitions > 0)
@@ -339,7 +339,7 @@ impl AwsProvider {
         }
     }
 
-    fn hold(&self, plan: &Plan, count: i64) {
+    fn hold(&self, plan: &FleetPlan, count: i64) {
         let mut addresses = self.addresses();
         for (subnet, each) in &plan.addresses {
             addresses.hold(subnet, each.saturating_mul(count));
@@ -347,7 +347,7 @@ impl AwsProvider {
     }
 
     /// Releases the held addresses, except those that instances in the chosen subnets use.
-    fn release(&self, plan: &Plan, count: i64, chosen: &[&str]) {
+    fn release(&self, plan: &FleetPlan, count: i64, chosen: &[&str]) {
         let mut addresses = self.addresses();
         for (subnet, each) in &plan.addresses {
             let taken = chosen.iter().filter(|name| **name == subnet.as_str()).count();
@@ -377,7 +377,7 @@ impl AwsProvider {
 }
 
 /// Whether a NodeClaim can be launched with its class.
-fn usable(known: &Known, claim: &NodeClaim) -> Result<(), LaunchError> {
+fn usable(known: &KnownClass, claim: &NodeClaim) -> Result<(), LaunchError> {
     let because = |why: &str| -> Str { format!("{}: {why}", claim.class).into() };
     match known.readiness() {
         Readiness::Yes => {}
@@ -395,7 +395,7 @@ fn usable(known: &Known, claim: &NodeClaim) -> Result<(), LaunchError> {
 }
 
 /// The error of a NodeClaim that needs an enclave, if its class disables enclaves.
-fn without_enclaves(known: &Known, claim: &NodeClaim) -> Option<LaunchError> {
+fn without_enclaves(known: &KnownClass, claim: &NodeClaim) -> Option<LaunchError> {
     let refuses = known.class.spec.enclave_options.as_ref().is_some_and(|options| !options.enabled);
     let wants = claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0;
     let message =

@@ -33,7 +33,7 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-pub use classes::{Classes, Known};
+pub use classes::{Classes, KnownClass};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::calls::{AwsApi, AwsError, Filter, InstanceInfo};
@@ -178,7 +178,7 @@ impl AwsProvider {
     }
 
     /// The catalogue of a class; the same `Arc` while no input changes.
-    fn class_catalog(&self, known: &Known) -> Arc<ClassCatalog> {
+    fn class_catalog(&self, known: &KnownClass) -> Arc<ClassCatalog> {
         self.catalogs.of_class(known, self.clock.now())
     }
 
@@ -262,7 +262,7 @@ impl AwsProvider {
         self.addresses().refresh(subnets);
     }
 
-    fn known_class(&self, name: &str) -> Result<Known, CloudError> {
+    fn known_class(&self, name: &str) -> Result<KnownClass, CloudError> {
         let missing = || CloudError::NodeClassNotReady(format!("EC2NodeClass/{name} does not exist").into());
         self.classes.get(name).ok_or_else(missing)
     }
@@ -386,13 +386,13 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
-        let ended = self.terminate_owned(id, claim.provider_id.as_ref() == Some(id)).await?;
+        let termination = self.terminate_owned(id, claim.provider_id.as_ref() == Some(id)).await?;
         if let (Termination::Gone, Some(reservation)) =
-            (ended, claim.labels.get(labels::CAPACITY_RESERVATION_ID))
+            (termination, claim.labels.get(labels::CAPACITY_RESERVATION_ID))
         {
-            self.catalogs.with_reservations(|room| room.ended(reservation));
+            self.catalogs.with_reservations(|counts| counts.terminated(reservation));
         }
-        Ok(ended)
+        Ok(termination)
     }
 
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
@@ -441,7 +441,7 @@ impl CloudProvider for AwsProvider {
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         // A deleted class is not drift: its NodeClaims are deleted with it.
         let Some(known) = self.classes.get(&claim.class.name) else { return Ok(None) };
-        let drift = |reason: drift::Reason| Some(Drift(reason.as_str().into()));
+        let drift = |reason: drift::DriftReason| Some(Drift(reason.as_str().into()));
         if let Some(reason) = drift::of_hash(&claim.annotations, &known.class.spec, &self.settings.ca_bundle)
         {
             return Ok(drift(reason));
@@ -449,7 +449,7 @@ impl CloudProvider for AwsProvider {
         let Some(id) = &claim.provider_id else { return Ok(None) };
         let info = self.read(id).await?;
         let catalog = self.class_catalog(&known);
-        let image = catalog.shaped.get(&info.instance_type).and_then(|shaped| shaped.image.as_deref());
+        let image = catalog.resolved.get(&info.instance_type).and_then(|resolved| resolved.image.as_deref());
         let status = known.class.status.clone().unwrap_or_default();
         let group = self.catalogs.group(&claim.class.name);
         let group = group.as_ref().map(|group| group.id.as_str());

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use fleetwright_core::{cloud::LaunchError, model::NodeClaim};
 
-use super::classes::Known;
+use super::classes::KnownClass;
 use crate::batch::spread;
 use crate::calls::TagSet;
-use crate::launch::{Group, Plan};
+use crate::launch::{FleetPlan, TemplateGroup};
 
 /// A launch, decided and prepared.
 pub(super) struct Prepared {
-    pub(super) plan: Plan,
-    pub(super) templates: BTreeMap<Group, String>,
+    pub(super) plan: FleetPlan,
+    pub(super) templates: BTreeMap<TemplateGroup, String>,
     /// Tags of the instances.
     pub(super) tags: TagSet,
     /// Tags of the launch templates.
     pub(super) template_tags: TagSet,
     pub(super) context: Option<String>,
-    pub(super) known: Known,
+    pub(super) known: KnownClass,
     pub(super) claim: Arc<NodeClaim>,
 }
 

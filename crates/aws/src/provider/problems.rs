@@ -8,9 +8,9 @@ use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_core::cloud::{CloudError, Notice};
 use jiff::{SignedDuration, Timestamp};
 
-use super::classes::{Classes, Known, object};
-use crate::calls::{AwsError, Class};
-use crate::nodeclass::{Finding, conditions};
+use super::classes::{Classes, KnownClass, object};
+use crate::calls::{AwsError, ErrorClass};
+use crate::nodeclass::{ConditionResult, conditions};
 use crate::permissions;
 use crate::recent::is_recent;
 
@@ -67,7 +67,7 @@ impl ProblemList {
 
     fn failed(&mut self, action: &'static str, error: &AwsError, now: Timestamp) {
         let outcome = match error.class() {
-            Class::Throttled | Class::Unknown => "is not answered",
+            ErrorClass::Throttled | ErrorClass::Unknown => "is not answered",
             _ => "is refused",
         };
         self.note(action, Cause::Failing, format!("{action} {outcome}: {}", error.code), now);
@@ -170,7 +170,7 @@ impl Problems {
                 self.resolved(action);
                 Ok(Ok(answer))
             }
-            Err(error) if error.class() == Class::Unauthorized => {
+            Err(error) if error.class() == ErrorClass::Unauthorized => {
                 self.denied(action, &error, now);
                 let message = permissions::refusal(action, &error);
                 Ok(Err(self.notices(conditions::UNAUTHORIZED, &message)))
@@ -196,7 +196,7 @@ impl Problems {
 
     /// Events about the provider as a whole, for its classes.
     pub(super) fn notices(&self, reason: &'static str, message: &str) -> Vec<Notice> {
-        let notice = |known: &Known| Notice {
+        let notice = |known: &KnownClass| Notice {
             object: object(&known.class),
             warning: true,
             reason,
@@ -206,11 +206,11 @@ impl Problems {
     }
 
     /// The finding for the condition `FeaturesAvailable`: `None` if every feature works and the class has no such condition.
-    pub(super) fn finding(&self, now: Timestamp, has_condition: bool) -> Option<Finding> {
+    pub(super) fn finding(&self, now: Timestamp, has_condition: bool) -> Option<ConditionResult> {
         const CONDITION: &str = condition::FEATURES_AVAILABLE;
         match self.lock().summary(now) {
-            Some((reason, message)) => Some(Finding::bad(CONDITION, reason, message)),
-            None => has_condition.then(|| Finding::good(CONDITION)),
+            Some((reason, message)) => Some(ConditionResult::bad(CONDITION, reason, message)),
+            None => has_condition.then(|| ConditionResult::good(CONDITION)),
         }
     }
 }

@@ -10,15 +10,15 @@ use fleetwright_core::cloud::{LaunchError, LaunchRequest};
 
 use super::in_flight::may_be_unseen;
 use super::{AwsProvider, placed};
-use crate::calls::{AwsError, Class, Filter, InstanceInfo};
+use crate::calls::{AwsError, ErrorClass, Filter, InstanceInfo};
 use crate::permissions;
 
 /// The error of NodeClaims whose instances EC2 does not list: nothing was launched now, and the outcome of earlier calls is unknown.
 fn not_listed(error: &AwsError) -> LaunchError {
     const ACTION: &str = "ec2:DescribeInstances";
     match error.class() {
-        Class::Throttled => LaunchError::RateLimited { after: error.wait() },
-        Class::Unauthorized => LaunchError::Unknown(permissions::refusal(ACTION, error).into()),
+        ErrorClass::Throttled => LaunchError::RateLimited { after: error.wait() },
+        ErrorClass::Unauthorized => LaunchError::Unknown(permissions::refusal(ACTION, error).into()),
         _ => LaunchError::Unknown(format!("{ACTION}: {error}").into()),
     }
 }

@@ -6,22 +6,22 @@ use fleetwright_aws_api::{Family, labels};
 use fleetwright_core::{cloud::LaunchError, model::NodeClaim};
 
 use super::AwsProvider;
-use super::classes::Known;
+use super::classes::KnownClass;
 use crate::calls::{Filter, TagSet};
 use crate::figures;
 use crate::launch::{
-    Group, Plan, TemplateInput, call_error, has_metadata_ipv6, template_data, template_name,
+    FleetPlan, TemplateGroup, TemplateInput, call_error, has_metadata_ipv6, template_data, template_name,
 };
 use crate::userdata::{self, Bootstrap, UserData};
 
 /// The launch templates of a plan by group; those that do not exist are created.
 pub(super) async fn ensure_templates(
     provider: &AwsProvider,
-    known: &Known,
+    known: &KnownClass,
     claim: &NodeClaim,
-    plan: &Plan,
+    plan: &FleetPlan,
     tags: &TagSet,
-) -> Result<BTreeMap<Group, String>, LaunchError> {
+) -> Result<BTreeMap<TemplateGroup, String>, LaunchError> {
     let mut names = BTreeMap::new();
     for group in &plan.groups {
         let user_data = user_data(provider, known, claim, group, plan)?.base64();
@@ -62,10 +62,10 @@ pub(super) async fn ensure_templates(
 /// The user data of a group of a plan.
 pub(super) fn user_data(
     provider: &AwsProvider,
-    known: &Known,
+    known: &KnownClass,
     claim: &NodeClaim,
-    group: &Group,
-    plan: &Plan,
+    group: &TemplateGroup,
+    plan: &FleetPlan,
 ) -> Result<UserData, LaunchError> {
     let spec = &known.class.spec;
     let family = spec.family();

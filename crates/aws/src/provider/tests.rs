@@ -20,6 +20,7 @@ use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
 
 mod bad_input;
+mod cluster;
 mod fleets;
 mod learning;
 mod loops;
@@ -30,7 +31,6 @@ mod queue;
 mod seeds;
 mod status;
 mod user_data;
-mod world;
 
 const UID: &str = "7f1c0a52-cluster-uid";
 
@@ -287,10 +287,10 @@ async fn unstamped_instances_are_the_claims_that_name_them() {
     let id = provider_id(&zone, &id);
     let listed = aws.provider().list().await.unwrap();
     assert_eq!((listed.len(), listed[0].cluster_uid.clone()), (1, None));
-    let stranger = claim("a", "b");
-    let refused = aws.provider().terminate(&stranger, &id).await;
+    let foreign_claim = claim("a", "b");
+    let refused = aws.provider().terminate(&foreign_claim, &id).await;
     assert!(matches!(refused, Err(CloudError::NotOwned { .. })), "{refused:?}");
-    let named = NodeClaim { provider_id: Some(id.clone()), ..stranger };
+    let named = NodeClaim { provider_id: Some(id.clone()), ..foreign_claim };
     assert_eq!(aws.provider().terminate(&named, &id).await, Ok(Termination::Accepted));
 }
 
@@ -299,9 +299,9 @@ async fn unstamped_instances_are_the_claims_that_name_them() {
 async fn nothing_is_mutated_under_another_clusters_name() {
     let aws = Aws::new(Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() }).await;
     let answers = aws.provider().launch(&batch(1)).await;
-    let told =
+    let reported =
         matches!(answers.as_slice(), [Err(LaunchError::Unknown(why))] if why.contains("nothing is mutated"));
-    assert!(told, "the outcome of earlier calls is unknown: {answers:?}");
+    assert!(reported, "the outcome of earlier calls is unknown: {answers:?}");
     assert!(aws.provider().terminate(&claim("a", "b"), &provider_id("a", "i-1")).await.is_err());
     assert_eq!((aws.cloud.count("CreateFleet"), aws.cloud.count("CreateLaunchTemplate")), (0, 0));
 }

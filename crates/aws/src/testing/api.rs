@@ -143,12 +143,12 @@ impl FakeAws {
             return Ok(FleetAnswer { errors: ways.iter().map(refused).collect(), ..answer });
         }
         for way in &ways {
-            let room = inner.room(request.kind, way);
-            if let Err((code, message)) = room {
+            let available = inner.available_capacity(request.kind, way);
+            if let Err((code, message)) = available {
                 answer.errors.push(FleetError { message: message.to_owned(), ..error(code, way) });
             }
             let open = request.count.saturating_sub(answer.instances.len());
-            for _ in 0..room.unwrap_or(0).min(open) {
+            for _ in 0..available.unwrap_or(0).min(open) {
                 let instance = self.put(inner, request, way);
                 answer.instances.push(instance);
             }

@@ -2,9 +2,9 @@
 //! limited, tags are required as in Karpenter's IAM policy, and tests can inject lost answers.
 
 mod api;
-mod guest;
+mod boot;
+mod capacity;
 mod region;
-mod room;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fleetwright_core::clock::SharedClock;
 use jiff::{SignedDuration, Timestamp};
 
-pub use guest::Guest;
+pub use boot::BootedInstance;
 pub use region::{CA, CLUSTER, OTHER_CA, REGION, class, cluster};
 
 use crate::calls::{
@@ -443,7 +443,7 @@ impl FakeAws {
 
     /// The nodes on running instances, by id; an instance whose image and user data do not match has none.
     #[must_use]
-    pub fn guests(&self) -> Vec<Guest> {
+    pub fn booted(&self) -> Vec<BootedInstance> {
         let mut inner = self.lock();
         self.age(&mut inner);
         let running = inner.instances.values().filter(|instance| instance.info.state == "running");
@@ -452,7 +452,7 @@ impl FakeAws {
             let kind = inner.instance_types.iter().find(|kind| kind.name == info.instance_type)?;
             let image = inner.images.iter().find(|image| image.id == info.image)?;
             let percent = inner.memory.get(&image.id).copied().unwrap_or(MEMORY_PERCENT);
-            guest::boot(info, &instance.user_data, kind, image, percent)
+            boot::boot(info, &instance.user_data, kind, image, percent)
         };
         running.filter_map(boot).collect()
     }

@@ -137,8 +137,8 @@ proptest! {
                 prop_assert_eq!(format!("{:?}", merged["settings"].get(key)), format!("{:?}", Some(value)));
             }
             // None of these words is a setting that Bottlerocket supports and the provider does not set.
-            let told = settings.get("kubernetes").and_then(toml::Value::as_table).into_iter().flatten();
-            let unknown = told.filter(|(key, _)| !bottlerocket::KNOWN.contains(&key.as_str()));
+            let rendered = settings.get("kubernetes").and_then(toml::Value::as_table).into_iter().flatten();
+            let unknown = rendered.filter(|(key, _)| !bottlerocket::KNOWN.contains(&key.as_str()));
             let unknown: Vec<String> = unknown.map(|(key, _)| format!("settings.kubernetes.{key}")).collect();
             prop_assert_eq!(data.dropped, unknown, "dropped settings are reported");
         }

@@ -1,4 +1,4 @@
-//! What goes wrong at a cloud: one variant per decision that the caller makes.
+//! Errors of a cloud: one variant per decision of the caller.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::model::Str;
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// There is no such instance: for termination, done.
+    /// There is no such instance: a termination is complete.
     #[error("nodeclaim not found, {0}")]
     NotFound(Str),
     /// Not ours: never touch it again.
@@ -24,7 +24,7 @@ pub enum CloudError {
         /// How long to wait.
         after: Duration,
     },
-    /// Not allowed: switch the feature off and say which permission is missing.
+    /// Denied: disable the feature and report the missing permission.
     #[error("not authorized to perform {action}")]
     Unauthorized {
         /// The cloud's name of the action.

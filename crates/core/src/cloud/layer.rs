@@ -1,4 +1,4 @@
-//! What stands between the operator and its provider: fences, measures, faults of a test.
+//! Layers between the operator and its provider: fences, metrics, faults of a test.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::model::{Catalog, NodeClaim, NodePool, ProviderId};
 
-/// A provider around another one. Each call goes on to [`Self::inner`] unless the layer has its own, so that none
-/// answers for the inner one by a default of [`CloudProvider`].
+/// A provider that wraps another one. Calls are forwarded to [`Self::inner`] unless the layer overrides them, so that no default of
+/// [`CloudProvider`] replaces the inner implementation.
 #[async_trait]
 pub trait CloudLayer: Send + Sync + 'static {
     /// The provider behind it.

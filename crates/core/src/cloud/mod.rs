@@ -81,7 +81,7 @@ pub struct RepairPolicy {
 /// What is asked of the cloud for one NodeClaim.
 #[derive(Clone, Debug)]
 pub struct LaunchRequest {
-    /// The NodeClaim: its requirements say which instance types, zones and capacity types are allowed.
+    /// The NodeClaim: its requirements restrict instance types, zones and capacity types.
     pub claim: Arc<NodeClaim>,
     /// Claims of one batch differ in nothing that a launch depends on.
     pub batch: BatchId,
@@ -91,17 +91,17 @@ pub struct LaunchRequest {
     pub rank: usize,
     /// How many instances the call launches. Claims that are gone since an earlier call have no request, but count.
     pub size: usize,
-    /// The instance types of the claim's pool as they were decided by, with what NodeOverlays correct of prices and capacity;
-    /// `None` where that is not known. What is available, the provider knows better.
+    /// The instance types of the claim's NodePool at the time of the decision, with the prices and capacity of NodeOverlays; `None` if
+    /// unknown. The provider knows better what is available.
     pub decided_by: Option<Arc<Catalog>>,
 }
 
-/// A node as the cloud knows it.
+/// An instance in the cloud.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// The cloud's name of it; stable.
     pub provider_id: ProviderId,
-    /// The NodeClaim that it was launched for, from its tags. `None` where the tags do not say.
+    /// The NodeClaim that it was launched for, from its tags. `None` without such a tag.
     pub claim: Option<ClaimName>,
     /// The batch and attempt that launched it, from its tags.
     pub launched_by: Option<(BatchId, u32)>,
@@ -117,13 +117,13 @@ pub struct Instance {
     pub capacity: Resources,
     /// What pods can have.
     pub allocatable: Resources,
-    /// When it was launched, where the cloud says.
+    /// When it was launched, if the cloud reports it.
     pub created: Option<jiff::Timestamp>,
     /// Whether the cloud is already ending it.
     pub terminating: bool,
 }
 
-/// What became of a request to end an instance.
+/// The outcome of a termination request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Termination {
     /// The cloud is ending it; ask again.
@@ -139,7 +139,7 @@ pub enum Identity {
     Proven,
     /// The cloud does not know the cluster, so nothing proves it; with the reason.
     Unproven(Str),
-    /// The cloud knows another cluster under this name: nothing may be mutated; with what differs.
+    /// The cloud has another cluster with this name: nothing may be mutated; with the difference.
     Mismatch(Str),
 }
 
@@ -173,8 +173,8 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Ends an instance. Idempotent until [`Termination::Gone`]. Refuses what this cluster does not own.
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError>;
 
-    /// Ends an instance that no NodeClaim accounts for any more. Idempotent until [`Termination::Gone`]. Refuses
-    /// whatever does not carry the UID of this cluster: without a claim there is no other proof.
+    /// Terminates an instance without a NodeClaim. Idempotent until [`Termination::Gone`]. Refuses an instance without the UID of this
+    /// cluster: without a claim there is no other proof of ownership.
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError>;
 
     /// One instance, read afresh. [`CloudError::NotFound`] once it is gone.
@@ -186,8 +186,8 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Whether a launched claim's instance differs from what its class asks for.
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
 
-    /// When the oldest of its prices were told, where they come from somebody who tells them again and again: while he does
-    /// not, consolidation rests a day later. `None` where prices do not age.
+    /// When the oldest of its prices were updated, if they are updated regularly: a day without an update suspends consolidation. `None`
+    /// if prices do not age.
     fn prices_as_of(&self) -> Option<jiff::Timestamp> {
         None
     }

@@ -1,4 +1,4 @@
-//! Loops of a provider's own, as the controllers run them: what a round sees, and what it comes to.
+//! Periodic steps of a provider, run by the controllers: the input and the result of a round.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ impl Outlook {
 pub struct FigureFamily {
     /// The full name.
     pub name: &'static str,
-    /// What it says.
+    /// Its help text.
     pub help: &'static str,
     /// Its labels.
     pub labels: &'static [&'static str],
@@ -80,7 +80,7 @@ pub struct Figure {
     pub value: Option<f64>,
 }
 
-/// What one round of a provider's step came to.
+/// The result of one round of a provider's step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     /// When the next is due.
@@ -89,14 +89,14 @@ pub struct Round {
     pub writes: Vec<Write>,
     /// Instances that the cloud is about to take back or break: their NodeClaims are to go at once.
     pub interruptions: Vec<Interruption>,
-    /// What people are told.
+    /// Events to publish.
     pub notices: Vec<Notice>,
     /// What metrics show.
     pub figures: Vec<Figure>,
 }
 
 impl Round {
-    /// Nothing came of it; the next is due `after` this.
+    /// A round without a result; the next one is due in `after`.
     #[must_use]
     pub fn quiet(after: Duration) -> Self {
         Self { again: after, ..Self::default() }
@@ -128,8 +128,8 @@ pub enum Object {
 pub struct Write {
     /// The object.
     pub object: Object,
-    /// The resource version that the change was decided by; the API server refuses it on any other. `None` where the change
-    /// is right for every version.
+    /// The resource version that the change is based on; the API server rejects it for another version. `None` if the change is right for
+    /// every version.
     pub version: Option<Str>,
     /// Annotations; `None` takes one away.
     pub annotations: BTreeMap<Str, Option<Str>>,
@@ -172,12 +172,12 @@ impl Write {
     }
 }
 
-/// Something that people are told about an object.
+/// An event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The object.
     pub object: Object,
-    /// Whether somebody should look.
+    /// Whether it is a warning.
     pub warning: bool,
     /// The reason in one word.
     pub reason: &'static str,

@@ -43,14 +43,14 @@ pub enum Attribute {
 pub struct DeviceCapacity {
     /// How much there is.
     pub value: Quantity,
-    /// How a claim may take a part of it, where the device is shared.
+    /// How a claim may use a part of a shared device.
     pub policy: Option<RequestPolicy>,
 }
 
 /// How parts of a capacity are requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestPolicy {
-    /// What a claim takes that does not say how much.
+    /// The amount for a claim that requests none.
     pub default: Option<Quantity>,
     /// Amounts that may be taken.
     pub allowed: Option<AllowedAmounts>,
@@ -97,7 +97,7 @@ pub struct DeviceTaint {
     pub key: Str,
     /// Value; may be empty.
     pub value: Str,
-    /// Whether it keeps claims away (NoSchedule, NoExecute); else it only tells.
+    /// Whether it excludes claims (NoSchedule, NoExecute); otherwise it is informational.
     pub repels: bool,
     /// The effect as written.
     pub effect: Str,
@@ -163,7 +163,7 @@ pub struct ResourceSlice {
     pub generation: i64,
     /// How many slices the pool has in all.
     pub slices: i64,
-    /// Which nodes can use its devices, unless each says so itself.
+    /// Which nodes can use its devices, unless each device has its own selection.
     pub nodes: Nodes,
     /// The devices, in the driver's order.
     pub devices: Vec<Arc<Device>>,
@@ -176,7 +176,7 @@ pub struct ResourceSlice {
 pub struct DeviceTemplates {
     /// What drivers will publish for the node alone.
     pub slices: Vec<SliceTemplate>,
-    /// Attributes whose values nobody knows yet, and which devices will share.
+    /// Attributes that devices will share, whose values are not known yet.
     pub bindings: Vec<AttributeBinding>,
 }
 

@@ -12,7 +12,7 @@ macro_rules! id {
         pub struct $name(Str);
 
         impl $name {
-            /// The text as it stands in Kubernetes or in the cloud.
+            /// The text as in Kubernetes or in the cloud.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -56,9 +56,9 @@ pub struct Offering {
     pub price: Price,
     /// Whether it can be launched now, as far as is known.
     pub available: bool,
-    /// How many more instances a reservation can hold; `None` where nothing is reserved.
+    /// How many more instances a reservation can hold; `None` without a reservation.
     pub reservation_capacity: Option<u32>,
-    /// Allocatable resources where they differ from the type's.
+    /// Allocatable resources, if they differ from the type's.
     pub allocatable: Option<Resources>,
     /// Whether a NodeOverlay set the price.
     pub overlaid: bool,
@@ -97,7 +97,7 @@ impl InstanceType {
         allocatable(&self.capacity, &self.overhead)
     }
 
-    /// What pods can have where it is bought as `offering`.
+    /// The allocatable resources of a node launched as `offering`.
     #[must_use]
     pub fn allocatable_of(&self, offering: &Offering) -> Resources {
         offering.allocatable.clone().unwrap_or_else(|| self.allocatable())
@@ -129,8 +129,8 @@ pub struct Catalog {
     pub instance_types: Vec<Arc<InstanceType>>,
     /// Names of the types of which a NodeOverlay set the capacity.
     pub overlaid: BTreeSet<Str>,
-    /// What could be bought, and nobody knows the price of: types by name with those offerings alone, whose prices mean nothing.
-    /// A type may stand here and above. It is for sale once a NodeOverlay names a price.
+    /// Instance types by name with only those offerings that are available but have no known price; their prices are meaningless. A type
+    /// may be here and above. It can be launched once a NodeOverlay sets a price.
     pub unpriced: Vec<Arc<InstanceType>>,
 }
 
@@ -142,7 +142,7 @@ impl Catalog {
         Self { instance_types, overlaid: BTreeSet::new(), unpriced: Vec::new() }
     }
 
-    /// The same catalogue with offerings that nobody knows the price of.
+    /// The same catalogue with offerings without a known price.
     #[must_use]
     pub fn with_unpriced(mut self, mut unpriced: Vec<Arc<InstanceType>>) -> Self {
         unpriced.sort_by(|a, b| a.name.cmp(&b.name));

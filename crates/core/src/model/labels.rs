@@ -1,4 +1,4 @@
-//! Label, annotation and taint keys that decisions read, and the schema that says what a key means.
+//! Label, annotation and taint keys that decisions read, and the schema that defines the meaning of keys.
 //!
 //! Keys that only the shell writes (hash annotations, finalizers) live in `fleetwright-api`.
 
@@ -71,7 +71,7 @@ pub struct LabelSchema {
     pub restricted_labels: BTreeSet<Str>,
     /// Old keys and what they are called today.
     pub normalized: BTreeMap<Str, Str>,
-    /// The key whose value is a capacity reservation's id, where the provider has one.
+    /// The key whose value is a capacity reservation's id, if the provider has one.
     pub reservation_id: Option<Str>,
 }
 
@@ -111,7 +111,7 @@ impl LabelSchema {
         self.normalized.get(key).map_or(key, |new| &**new)
     }
 
-    /// Why users may not write `key` themselves, in Karpenter's words; `None` where they may.
+    /// Why users may not set `key`, in Karpenter's words; `None` if they may.
     #[must_use]
     pub fn restriction(&self, key: &str) -> Option<String> {
         self.is_restricted(key).then(|| {

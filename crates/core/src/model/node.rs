@@ -44,7 +44,7 @@ pub struct Node {
     pub created: Timestamp,
     /// `metadata.deletionTimestamp`.
     pub deleting: Option<Timestamp>,
-    /// Whether Karpenter's finalizer stands on it.
+    /// Whether it has Karpenter's finalizer.
     pub has_finalizer: bool,
 }
 
@@ -61,9 +61,9 @@ impl Node {
 /// Build with [`StateNode::new`]; the derived fields follow from the parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateNode {
-    /// The NodeClaim, where it is ours.
+    /// The NodeClaim, if it is ours.
     pub claim: Option<Arc<NodeClaim>>,
-    /// The Node, where it has joined.
+    /// The Node, if it has joined.
     pub node: Option<Arc<Node>>,
     /// Pods bound to it that have not ended, by namespace and name.
     pub pods: Vec<Arc<Pod>>,
@@ -77,7 +77,7 @@ pub struct StateNode {
     pub volume_limits: Vec<(Str, u32)>,
     /// Driver and handle of volumes that are attached, or being attached or detached (VolumeAttachments), sorted.
     pub attached: Vec<(Str, Str)>,
-    /// The most that it may become, where it is not launched.
+    /// The largest of its possible instance types, if it is not launched.
     pub at_most: Option<Resources>,
     /// Sum of its pods' requests.
     pub requested: Resources,
@@ -147,7 +147,7 @@ impl StateNode {
         self.node.as_deref().filter(|_| self.is_registered())
     }
 
-    /// Name for people and for ordering: the Node's once registered, before that the claim's.
+    /// Name for messages and for ordering: the Node's once registered, before that the NodeClaim's.
     #[must_use]
     pub fn name(&self) -> &str {
         match (self.registered_node(), &self.claim, &self.node) {
@@ -158,7 +158,7 @@ impl StateNode {
         }
     }
 
-    /// Value of `kubernetes.io/hostname` or, where the label is missing, its name.
+    /// Value of `kubernetes.io/hostname` or, without the label, its name.
     #[must_use]
     pub fn hostname(&self) -> &str {
         self.labels().get(labels::HOSTNAME).map_or_else(|| self.name(), |value| &**value)
@@ -170,7 +170,7 @@ impl StateNode {
         self.claim.as_ref().map(|claim| &claim.name)
     }
 
-    /// The Node's name, where it has joined.
+    /// The Node's name, if it has joined.
     #[must_use]
     pub fn node_name(&self) -> Option<&NodeName> {
         self.node.as_ref().map(|node| &node.name)

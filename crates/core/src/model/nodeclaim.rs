@@ -51,7 +51,7 @@ pub struct NodeClaim {
     pub labels: Labels,
     /// Annotations.
     pub annotations: Labels,
-    /// Whether Karpenter's finalizer stands on it.
+    /// Whether it has Karpenter's finalizer.
     pub has_finalizer: bool,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
@@ -59,7 +59,7 @@ pub struct NodeClaim {
     pub deleting: Option<Timestamp>,
     /// Taints for good.
     pub taints: Vec<Taint>,
-    /// Taints until somebody takes them off.
+    /// Taints that their owners remove.
     pub startup_taints: Vec<Taint>,
     /// What the instance must be.
     pub requirements: Requirements,
@@ -93,7 +93,7 @@ pub struct NodeClaim {
     pub allocatable: Resources,
     /// Conditions that decisions read.
     pub conditions: BTreeMap<ConditionType, Condition>,
-    /// When a pod last came or went.
+    /// When a pod was last bound to the node or left it.
     pub last_pod_event: Option<Timestamp>,
     /// The drift hash of its NodePool at creation, and the hash's version.
     pub pool_hash: Option<(Str, Str)>,
@@ -118,7 +118,7 @@ pub enum ConditionType {
     Drained,
     /// The volumes are detached.
     VolumesDetached,
-    /// The cloud was told to end the instance.
+    /// The termination of the instance was requested.
     InstanceTerminating,
     /// The Node is as large as was promised.
     ConsistentStateFound,

@@ -70,7 +70,7 @@ pub enum NominationEvent {
     Creating(ClaimName),
     /// The outcome of that request is known.
     Created(ClaimName),
-    /// The NodeClaim is at this stage; `None` where it is gone or does not name the pod any more.
+    /// The NodeClaim is at this stage; `None` if it is gone or does not name the pod any more.
     Claim(ClaimName, Option<ClaimStage>),
     /// The pod is leased the Node or NodeClaim of this name until then.
     Leased(Str, Timestamp, LeaseBound),
@@ -96,7 +96,7 @@ struct Lease {
     rejected: bool,
 }
 
-/// Where one pod is to run.
+/// The nomination of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNomination {
     claims: BTreeMap<ClaimName, ClaimStage>,
@@ -190,7 +190,7 @@ impl Lease {
     /// A new message ends a lease that was renewed: kube-scheduler tried the pod while the node could run it.
     fn after_message(self, message: Option<Str>) -> Self {
         if self.granted < 2 {
-            // It may have been written while the node became ready.
+            // The message may have been written while the node became ready.
             return Self { message, ..self };
         }
         if message.is_none() || self.message == message {

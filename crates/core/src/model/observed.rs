@@ -1,5 +1,5 @@
-//! What real nodes of a pool showed that nobody had announced: nodes that are smaller than their type promises, and
-//! taints that appear by themselves. Plans count with it until it is out of date, so that one mistake is made once.
+//! Observations on nodes of a NodePool: nodes that are smaller than their instance type, and undeclared taints. Plans use them until they
+//! expire, so that a mistake is made once.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{
 pub struct Observed {
     /// Types whose nodes are smaller than promised.
     pub shapes: Vec<ObservedCapacity>,
-    /// Taints that nodes of the pool have although nobody asked for them.
+    /// Undeclared taints of the NodePool's nodes.
     pub taints: Vec<ObservedTaint>,
 }
 
@@ -95,7 +95,7 @@ impl Observed {
         shapes.chain(self.taints.iter().map(|taint| taint.until)).min()
     }
 
-    /// The catalogue as it really is; the same one where nothing of it was observed.
+    /// The catalogue with observed capacity; the same one without any.
     #[must_use]
     pub fn applied(&self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
         let lowered = |known: &Arc<InstanceType>| {

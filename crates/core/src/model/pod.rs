@@ -41,7 +41,7 @@ pub struct Pod {
     pub phase: PodPhase,
     /// Whether its `Ready` condition is True.
     pub ready: bool,
-    /// Since when it is, where it is.
+    /// Since when it is ready, if it is.
     pub ready_since: Option<Timestamp>,
     /// When it was bound to its node (`PodScheduled` became True).
     pub bound_since: Option<Timestamp>,
@@ -53,15 +53,15 @@ pub struct Pod {
     pub nominated_node: Option<NodeName>,
     /// The controller that owns it.
     pub owner: Option<Owner>,
-    /// What its do-not-disrupt annotation says.
+    /// Its do-not-disrupt annotation.
     pub do_not_disrupt: DoNotDisrupt,
     /// `controller.kubernetes.io/pod-deletion-cost`.
     pub deletion_cost: i32,
     /// The claims that were made for it from templates.
     pub generated_claims: Vec<GeneratedClaim>,
-    /// Whether it stands for capacity that a CapacityBuffer asks for, not for a pod of the cluster.
+    /// Whether it represents a chunk of a CapacityBuffer rather than a pod of the cluster.
     pub is_virtual: bool,
-    /// Why its constraints cannot be read, where they cannot: only of pods that are on a node, without constraints then.
+    /// Why its constraints are invalid: only for pods on a node, which then have no constraints here.
     pub unreadable: Option<Str>,
 }
 
@@ -135,7 +135,7 @@ pub struct Owner {
     pub uid: Str,
 }
 
-/// What `karpenter.sh/do-not-disrupt` on a pod says.
+/// The meaning of `karpenter.sh/do-not-disrupt` on a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DoNotDisrupt {
     /// Nothing, or explicitly no.
@@ -145,7 +145,7 @@ pub enum DoNotDisrupt {
     Always,
     /// A Go duration from the pod's start.
     For(Duration),
-    /// Neither: it protects, and an event says what is wrong. The text is kept for that event.
+    /// Invalid: the pod is protected, and an event has the text.
     Invalid(Str),
 }
 
@@ -295,8 +295,8 @@ impl Pod {
         self.owner.as_ref().is_some_and(|owner| &*owner.kind == kind)
     }
 
-    /// Whether it waits for capacity: refused by kube-scheduler, bound nowhere, not promised a place by preemption, and
-    /// not a pod that comes with its node.
+    /// Whether it is pending for capacity: rejected by kube-scheduler, not bound, not nominated by preemption, and not a pod that is
+    /// created with its node.
     #[must_use]
     pub fn is_provisionable(&self) -> bool {
         self.unschedulable
@@ -307,8 +307,8 @@ impl Pod {
             && !self.is_static()
     }
 
-    /// Whether it would need another place if its node went away: active, or a terminating member of a StatefulSet
-    /// (which comes back under its name); neither daemon nor static.
+    /// Whether it must be rescheduled if its node is deleted: active, or a terminating StatefulSet pod (which is recreated with its
+    /// name); neither a DaemonSet pod nor static.
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {
         (self.is_active() || (self.owned_by("StatefulSet") && self.is_terminating() && !self.is_terminal()))

@@ -45,8 +45,7 @@ pub struct NodePool {
     pub budgets: Vec<Budget>,
     /// The drift hash and its version.
     pub hash: Option<(Str, Str)>,
-    /// For so long after they came of age its nodes are replaced within budgets, before they are deleted by force; `None`
-    /// is the force at once.
+    /// How long its expired nodes are replaced within budgets before they are deleted regardless; `None` deletes them at once.
     pub expiry_grace: Option<Duration>,
     /// A brake on drift beside the budgets.
     pub drift_cap: Option<DriftCap>,
@@ -120,7 +119,7 @@ pub struct Template {
     pub annotations: Labels,
     /// Taints for good.
     pub taints: Vec<Taint>,
-    /// Taints until somebody takes them off.
+    /// Taints that their owners remove.
     pub startup_taints: Vec<Taint>,
     /// Requirements as written, keys normalised.
     pub requirements: Requirements,
@@ -139,8 +138,7 @@ pub struct Limits {
     pub resources: Vec<(super::resources::ResourceName, i64)>,
     /// Number of nodes.
     pub nodes: Option<i64>,
-    /// Whether what goes away counts until it is gone, so that there is never more than this. Otherwise what is being
-    /// deleted has made room already.
+    /// Whether a terminating node counts until it is gone, so that the limit is never exceeded. Otherwise it does not count.
     pub hard: bool,
 }
 
@@ -170,7 +168,7 @@ pub enum ConsolidationPolicy {
     /// Empty ones, and ones whose pods fit elsewhere or cheaper.
     #[default]
     WhenEmptyOrUnderutilized,
-    /// As before, where the saving outweighs the disruption.
+    /// Like WhenEmptyOrUnderutilized, if the savings outweigh the disruption.
     Balanced,
 }
 
@@ -213,7 +211,7 @@ pub struct Budget {
     pub reasons: Option<Vec<DisruptionReason>>,
     /// The number, as a share or absolute.
     pub nodes: BudgetNodes,
-    /// Cron text of when it becomes active; `None` is always.
+    /// Cron expression of the start; `None` means always.
     pub schedule: Option<Str>,
     /// How long it then stays active.
     pub duration: Option<Duration>,

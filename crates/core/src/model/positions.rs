@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Positions(Arc<[(u32, u32)]>);
 
-/// Text that is no set of positions.
+/// A text that is not a set of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("positions are written as ranges such as 0-3,5, ascending, below {}", Positions::LIMIT)]
 pub struct InvalidPositions;
@@ -21,7 +21,7 @@ impl Positions {
         self.iter().count()
     }
 
-    /// How many positions of the set are below one of them; `None` where it is not in the set.
+    /// The number of smaller positions in the set; `None` if the position is not in the set.
     #[must_use]
     pub fn rank(&self, position: u32) -> Option<usize> {
         self.iter().position(|known| known == position)

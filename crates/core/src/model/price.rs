@@ -32,7 +32,7 @@ impl Price {
     /// From dollars per hour, rounded to the nearest nano-dollar.
     ///
     /// # Errors
-    /// Where the number is no price at all.
+    /// If the number is not a price.
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
     pub fn from_dollars(dollars: f64) -> Result<Self, PriceError> {
         if !dollars.is_finite() || dollars >= 9e9 {
@@ -57,7 +57,7 @@ impl Price {
         self.0 as f64 / 1e9
     }
 
-    /// What is left after `other` is taken off, zero where nothing is.
+    /// Subtracts; zero if the result would be negative.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self((self.0 - other.0).max(0))

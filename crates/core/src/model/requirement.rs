@@ -92,7 +92,7 @@ impl Requirement {
     /// Builds a requirement from its written form.
     ///
     /// # Errors
-    /// Where a numeric operator does not come with exactly one integer.
+    /// If a numeric operator does not have exactly one integer.
     pub fn new(
         key: impl Into<Str>,
         operator: Operator,
@@ -183,7 +183,7 @@ impl Requirement {
         &self.key
     }
 
-    /// The values that are named: allowed ones, or excluded ones where the set is a complement.
+    /// The listed values: allowed ones, or excluded ones for a complement.
     #[must_use]
     pub fn values(&self) -> &BTreeSet<Str> {
         &self.values
@@ -224,13 +224,13 @@ impl Requirement {
         }
     }
 
-    /// Whether a missing label satisfies the requirement: NotIn and DoesNotExist, where nothing else asks for a label.
+    /// Whether a missing label satisfies the requirement: NotIn and DoesNotExist, unless another operator requires a label.
     #[must_use]
     pub fn allows_missing(&self) -> bool {
         if self.complement { !self.present } else { self.values.is_empty() }
     }
 
-    /// Whether some values are excluded and yet there must be a label, which takes two operators to say.
+    /// Whether values are excluded and a label is required, which takes two operators to express.
     #[must_use]
     pub fn is_present_beside(&self) -> bool {
         self.present && !self.values.is_empty() && self.gte.is_none() && self.lte.is_none()
@@ -271,14 +271,14 @@ impl Requirement {
         i128::try_from(excluded.len()).is_ok_and(|count| count >= width)
     }
 
-    /// The only allowed value, where there is exactly one.
+    /// The only allowed value, if there is exactly one.
     #[must_use]
     pub fn single(&self) -> Option<&Str> {
         self.values.first().filter(|_| !self.complement && self.values.len() == 1)
     }
 
-    /// A value that satisfies the requirement, the smallest by text or the lower bound; `None` where there is none or
-    /// the choice is open (Exists, NotIn without bounds).
+    /// A value that satisfies the requirement, the smallest by text or the lower bound; `None` if there is none or the choice is open
+    /// (Exists, NotIn without bounds).
     #[must_use]
     pub fn any(&self) -> Option<Str> {
         if !self.complement {
@@ -291,10 +291,10 @@ impl Requirement {
         upward.chain(downward).map(|number| Str::from(number.to_string())).find(|text| self.has(text))
     }
 
-    /// A value where the choice is open: the least number from zero on that is allowed. `None` where there is none.
+    /// A value for an open choice: the smallest allowed number from zero on. `None` if there is none.
     #[must_use]
     pub fn unnamed(&self) -> Option<Str> {
-        // One of so many numbers is not among the excluded ones.
+        // With one more number than excluded values, at least one is allowed.
         let numbers = 0..=self.values.len();
         numbers.map(|number| Str::from(number.to_string())).find(|text| self.complement && self.has(text))
     }

@@ -73,7 +73,7 @@ impl Requirements {
         }
     }
 
-    /// Replaces what stands under the key.
+    /// Replaces the requirement on the key.
     pub fn replace(&mut self, requirement: Requirement) {
         self.all().insert(requirement.key().clone(), requirement);
     }
@@ -120,8 +120,8 @@ impl Requirements {
 
     /// Whether a node described by `self` can satisfy `wanted`.
     ///
-    /// Every key that `wanted` needs must be defined by `self`, unless `undefined_ok` says that it may be left open
-    /// (well-known keys on nodes that do not exist yet), or a missing label satisfies it.
+    /// Every key that `wanted` requires must be defined by `self`, unless `undefined_ok` allows it to be undefined (well-known keys on
+    /// nodes that do not exist yet), or a missing label satisfies it.
     ///
     /// # Errors
     /// The first key, by name, on which they disagree.
@@ -137,7 +137,7 @@ impl Requirements {
         self.intersects(wanted)
     }
 
-    /// [`Self::compatible`] where the schema's well-known keys may be undefined: for claims, not for existing nodes.
+    /// [`Self::compatible`] with the schema's well-known keys allowed to be undefined: for NodeClaims, not for existing nodes.
     ///
     /// # Errors
     /// The first key, by name, on which they disagree.

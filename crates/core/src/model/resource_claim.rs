@@ -13,11 +13,11 @@ use super::{
 pub struct PodClaim {
     /// Its name within the pod.
     pub name: Str,
-    /// Where it comes from.
+    /// Its source.
     pub source: ClaimSource,
 }
 
-/// Where a pod's claim comes from.
+/// The source of a pod's claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimSource {
     /// A ResourceClaim, shared by all pods that name it.
@@ -31,7 +31,7 @@ pub enum ClaimSource {
 pub struct GeneratedClaim {
     /// The claim's name within the pod.
     pub name: Str,
-    /// The ResourceClaim; `None` where the pod turned out to need none.
+    /// The ResourceClaim; `None` if the pod needs none.
     pub claim: Option<Str>,
 }
 
@@ -86,24 +86,24 @@ pub struct ClaimSpec {
 pub struct DeviceRequest {
     /// Its name.
     pub name: Str,
-    /// The first of these that can be had. A request that says exactly what it wants has one, without a name.
+    /// The alternatives; the first one that can be allocated is used. A request without alternatives has one, without a name.
     pub options: Vec<RequestOption>,
 }
 
 /// One way to satisfy a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestOption {
-    /// The name of the subrequest; empty where the request says exactly what it wants.
+    /// The name of the subrequest; empty for a request without alternatives.
     pub name: Str,
     /// The DeviceClass.
     pub class: Str,
-    /// What a device must be, beside what the class says.
+    /// Selectors of devices, besides those of the class.
     pub selectors: Vec<Selector>,
     /// How many devices.
     pub count: DeviceCount,
-    /// Whether devices are wanted for administration, whoever else has them.
+    /// Whether devices are requested for administrative access, regardless of their allocations.
     pub admin: bool,
-    /// What each device must have, and what is taken of it where it is shared.
+    /// Capacity that each device must have, and that is consumed of a shared one.
     pub capacity: BTreeMap<Str, Quantity>,
     /// Tolerated taints.
     pub tolerations: Vec<DeviceToleration>,
@@ -147,10 +147,10 @@ pub struct DeviceClass {
     pub selectors: Vec<Selector>,
 }
 
-/// A condition on devices: an expression, compiled where it was read.
+/// A selector of devices: an expression, compiled once.
 #[derive(Clone)]
 pub struct Selector {
-    /// As written. Equal expressions say the same.
+    /// The expression as written. Equal texts are equal selectors.
     pub expression: Str,
     /// What it compiles to, or why it does not.
     pub predicate: Result<Arc<dyn DevicePredicate>, Str>,
@@ -173,7 +173,7 @@ pub trait DevicePredicate: Send + Sync {
     /// Whether a device of a driver is meant.
     ///
     /// # Errors
-    /// Where the expression cannot be evaluated on that device; such a device is not meant.
+    /// If the expression cannot be evaluated for that device; the device is then not selected.
     fn matches(&self, driver: &str, device: &Device) -> Result<bool, Str>;
 }
 

@@ -38,8 +38,8 @@ pub struct Snapshot {
     pub nodes: Vec<Arc<StateNode>>,
     /// Pods that wait for capacity, by namespace and name; virtual pods of capacity buffers among them.
     pub pending: Vec<Arc<Pod>>,
-    /// Pods that no node counts and that are not pending by themselves: not refused by kube-scheduler (yet), gated,
-    /// promised a place. They are counted nowhere.
+    /// Pods without a node that are not pending: not rejected by kube-scheduler (yet), gated, nominated by preemption. They are counted
+    /// nowhere.
     pub unscheduled: Vec<Arc<Pod>>,
     /// One representative pod per DaemonSet.
     pub daemons: Vec<Arc<Pod>>,
@@ -49,11 +49,11 @@ pub struct Snapshot {
     pub pdbs: Vec<Arc<PodDisruptionBudget>>,
     /// Volume claims by namespace and name.
     pub volumes: Arc<BTreeMap<NamespacedName, VolumeClaim>>,
-    /// StorageClasses by name: they say where volumes can be whose claims do not exist yet.
+    /// StorageClasses by name: the topology of volumes whose claims do not exist yet.
     pub storage_classes: Arc<StorageClasses>,
     /// Claims of devices and devices (DRA); empty where claims are ignored.
     pub devices: Arc<Devices>,
-    /// What selects pods, for default spread constraints; empty where there are none.
+    /// Objects that select pods, for default spread constraints; may be empty.
     pub workloads: Arc<Workloads>,
     /// Pods that the last scheduling pass did not reach: they come first in the next one.
     pub deferred: Arc<BTreeSet<PodUid>>,

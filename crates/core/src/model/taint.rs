@@ -18,7 +18,7 @@ const STATE_TAINT_PREFIXES: [&str; 4] =
 pub enum TaintEffect {
     /// Keeps new pods away.
     NoSchedule,
-    /// Keeps new pods away where it can be helped.
+    /// New pods avoid the node if possible.
     PreferNoSchedule,
     /// Keeps new pods away and evicts those that run.
     NoExecute,
@@ -49,7 +49,7 @@ impl TaintEffect {
 pub struct Taint {
     /// The key.
     pub key: Str,
-    /// The value, empty where there is none.
+    /// The value; may be empty.
     pub value: Str,
     /// The effect.
     pub effect: TaintEffect,
@@ -61,7 +61,7 @@ impl Taint {
         Self { key: key.into(), value: value.into(), effect }
     }
 
-    /// Whether both are the same taint to Kubernetes, which tells them apart by key and effect.
+    /// Whether both have the same key and effect, which identify a taint in Kubernetes.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
@@ -74,7 +74,7 @@ impl Taint {
         STATE_TAINT_PREFIXES.iter().any(|prefix| self.key.starts_with(prefix))
     }
 
-    /// Whether the taint goes away by itself while a node starts, so that a launch may look past it.
+    /// Whether the taint is removed automatically while a node starts, so that launches ignore it.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         use TaintEffect::{NoExecute, NoSchedule};

@@ -1,4 +1,4 @@
-//! Volumes as scheduling sees them: where they can be, and which driver attaches them.
+//! Volumes in scheduling: their topology, and the driver that attaches them.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,13 @@ pub enum VolumeRef {
 pub struct VolumeClaim {
     /// The claim.
     pub id: NamespacedName,
-    /// Where it stands.
+    /// Its state.
     pub state: VolumeState,
-    /// Alternatives of where the volume can be reached, each a conjunction; empty where it can be reached everywhere.
+    /// Alternative topologies, each a conjunction; empty if the volume is accessible everywhere.
     pub topology: Vec<Vec<Requirement>>,
     /// The CSI driver that attaches it, against which a node's attach limit counts.
     pub driver: Option<Str>,
-    /// What tells it apart from other volumes of the driver: the volume's handle or, while unbound, the claim.
+    /// Its identity among volumes of the driver: the volume's handle or, while unbound, the claim.
     pub handle: Str,
 }
 
@@ -60,14 +60,14 @@ pub fn default_class(classes: &StorageClasses) -> Option<&StorageClass> {
     classes.values().filter(|class| class.default_since.is_some()).max_by_key(|class| class.default_since)
 }
 
-/// Where a PersistentVolumeClaim stands.
+/// The state of a PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeState {
     /// Bound to a volume.
     Bound,
     /// Waits for its first consumer: the StorageClass's topology counts.
     WaitsForConsumer,
-    /// Unbound with a StorageClass that binds immediately: where it will be is not known yet, so its pods wait.
+    /// Unbound, with a StorageClass that binds immediately: its topology is not known yet, so its pods wait.
     UnboundImmediate,
     /// Unusable, with the reason in words that name the object.
     Broken(Str),

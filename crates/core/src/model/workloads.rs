@@ -19,8 +19,8 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// What a default spread constraint of `pod` counts: what the Services that select the pod and its controller have
-    /// in common (kube-scheduler's `DefaultSelector`). `None` where nothing selects it: then there is no default.
+    /// The selector of a pod's default spread constraints: the conjunction of its Services' and its controller's selectors
+    /// (kube-scheduler's `DefaultSelector`). `None` without any: then there are no default constraints.
     #[must_use]
     pub fn default_selector(&self, pod: &Pod) -> Option<LabelSelector> {
         let first = NamespacedName::new(pod.id.namespace.clone(), "");

@@ -1,9 +1,8 @@
-//! A pod is answered by one NodeClaim. Where a plan would open another one for it, the first is judged: it keeps the pod,
-//! or it lets it go with a reason that everybody can read.
+//! A pod has one NodeClaim. Before a plan creates another one for it, the first is judged: it keeps the pod, or releases it with a
+//! published reason.
 //!
-//! What cannot change any more (a volume that was bound elsewhere, a node that is too small) is believed at once. What
-//! may pass (a taint that somebody puts on a starting node) is waited for: until the node is initialized, and then for
-//! [`PATIENCE`] more.
+//! A permanent reason (a volume bound elsewhere, a node that is too small) releases the pod at once. A temporary one (a taint on a
+//! starting node) is tolerated until the node is initialized, and for [`PATIENCE`] after that.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -16,9 +15,9 @@ use crate::model::{
     nodeclaim::ConditionType, taint::first_untolerated, volume::VolumeRef,
 };
 
-/// How long an initialized node may carry a taint that nobody announced before its pods go elsewhere.
+/// How long an initialized node may have an undeclared taint before its pods are released.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// So long after it was initialized what a node has against its pods is worth no word: most of it goes away by itself.
+/// How long after initialization a misfit is not reported: most of them are temporary.
 pub const BRIEF: Duration = Duration::from_secs(30);
 /// How long is believed what a node showed. Long enough that it costs little to be wrong about it once more, short enough
 /// that a type is not lost for a day; an image, a class or a pool that changes ends it earlier.
@@ -26,17 +25,17 @@ pub const OBSERVATION_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// How many pods a message names.
 const NAMED: usize = 5;
 
-/// Why a pod cannot go where it was to go.
+/// Why a pod does not fit the node of its NodeClaim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfit {
-    /// One of its volumes is bound where the node is not.
+    /// One of its volumes is bound in another topology.
     VolumeElsewhere {
         /// The volume claim.
         volume: NamespacedName,
-        /// Where it can be reached.
+        /// The topology of the volume.
         reach: Str,
     },
-    /// The node has a taint that nobody announced, and kept it.
+    /// The node has kept an undeclared taint.
     Taint(Taint),
     /// The node is smaller than it was promised to be.
     TooSmall {
@@ -47,7 +46,7 @@ pub enum Misfit {
         /// How much they can have.
         found: Str,
     },
-    /// The node has a taint that tells of its state, and kept it: it is not ready, or out of reach.
+    /// The node has kept a taint about its state: NotReady or unreachable.
     Unwell(Taint),
     /// Somebody cordoned the node.
     Cordoned,
@@ -93,10 +92,10 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// What becomes of an answer.
+/// The decision about a pod and its NodeClaim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The pod stays with its claim, whose conditions say what its node waits for.
+    /// The NodeClaim keeps the pod; its conditions have the reason for the delay.
     Keep,
     /// It stays with an initialized node although it does not fit there now; it is free after so long.
     Wait(Misfit, Duration),
@@ -140,8 +139,8 @@ pub fn judge(
     Verdict::Release(Misfit::CapacityTaken)
 }
 
-/// Whether a taint says how this node is, so that it says nothing of others like it: it belongs to Kubernetes or to node
-/// lifecycle, or it was announced and came back.
+/// Whether a taint is about the state of this node, so that it does not predict other nodes: it belongs to Kubernetes or to node
+/// lifecycle, or it was declared and has been added again.
 fn is_of_state(node: &StateNode, taint: &Taint) -> bool {
     let announced = node.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
     taint.is_of_node_state() || announced.iter().any(|known| known.matches(taint))
@@ -244,7 +243,7 @@ fn shape_of(
     })
 }
 
-/// Why a pod waits for its answer, in a sentence for people: none in the first [`BRIEF`].
+/// Why a pod waits for its NodeClaim, as a sentence; `None` in the first [`BRIEF`].
 #[must_use]
 pub fn why_it_waits(claim: &str, misfit: &Misfit, left: Duration) -> Option<String> {
     let seconds = left.as_secs();
@@ -255,7 +254,7 @@ pub fn why_it_waits(claim: &str, misfit: &Misfit, left: Duration) -> Option<Stri
     })
 }
 
-/// Why pods left their answer, in a sentence for people.
+/// Why pods were released, as a sentence.
 #[must_use]
 pub fn explanation(pods: &[&NamespacedName], misfit: &Misfit) -> String {
     let mut names: Vec<String> = pods.iter().take(NAMED).map(ToString::to_string).collect();

@@ -19,7 +19,7 @@ pub const DRIFT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// A claim that is younger is not compared with the catalogue, which may lag behind.
 pub const CATALOG_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Whether no pod came or went for consolidateAfter.
+/// Whether no pod was bound or left for consolidateAfter.
 #[derive(Clone, Copy, Debug)]
 pub struct Consolidatable;
 
@@ -48,9 +48,9 @@ impl Consolidatable {
 /// Whether a node is not what its pool or its class asks for any more; the first reason counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drifted<'a> {
-    /// The instance types of the pool, where it is time to look at them.
+    /// The instance types of the NodePool, if drift is due.
     pub catalog: Option<&'a Catalog>,
-    /// What the provider says of the instance, where it was asked.
+    /// The provider's drift of the instance, if it was requested.
     pub provider: Option<&'a cloud::Drift>,
 }
 
@@ -109,7 +109,7 @@ fn is_offered(claim: &NodeClaim, view: &View<'_>, catalog: &Catalog) -> bool {
     };
     let mut known = Requirements::from_labels(&claim.labels);
     if known.allows(CAPACITY_TYPE, RESERVED) {
-        // A reservation may end under a running instance, which then goes on as on-demand.
+        // A reservation may end while an instance runs, which then continues as on-demand.
         let either = Requirement::new(CAPACITY_TYPE, Operator::In, [RESERVED, ON_DEMAND]);
         if let Ok(either) = either {
             known.replace(either);
@@ -121,7 +121,7 @@ fn is_offered(claim: &NodeClaim, view: &View<'_>, catalog: &Catalog) -> bool {
     found.offerings.iter().any(|offering| known.intersects(&offering.requirements).is_ok())
 }
 
-/// The step that says which command took the node.
+/// The step that records which command has the node.
 #[must_use]
 pub fn disruption_reason(reason: &str) -> Step {
     let condition = ConditionType::DisruptionReason;

@@ -1,5 +1,5 @@
-//! A deadline for initialization, where a NodePool or a setting sets one: say what is missing and who brings it, replace
-//! the node once, then stop launching for the pool. The second node is left as it is, for people to look at.
+//! A deadline for initialization, set by a NodePool or a setting: report what is missing and its owner, replace the node once, then stop
+//! launches for the NodePool. The second node is kept for inspection.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pods leave a node: in tiers, through the Eviction API, with a deadline where the claim has one.
+//! Drain: pods are evicted in tiers, with a deadline if the claim has one.
 //!
 //! Tiers go one at a time, so that daemons serve the others to the end: neither critical nor daemon, daemon, critical,
 //! critical daemon. A pod whose own grace period would reach over the deadline is deleted whatever its tier and its
@@ -18,19 +18,19 @@ use crate::model::{
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// A drain lasts at least so long: a pod may have been bound just before the taint was seen.
 pub const SHORTEST: Duration = Duration::from_secs(5);
-/// A pod that has not ended so long after its grace period will not end by itself, and nobody waits for it.
+/// A pod that is still terminating this long after its grace period is stuck and not waited for.
 pub const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// How many pods a message names.
 const NAMED: usize = 5;
 
-/// The taint that keeps new pods off a node that goes away.
+/// The taint that keeps new pods off a terminating node.
 #[must_use]
 pub fn disrupted_taint() -> Taint {
     Taint::new(DISRUPTED_TAINT, "", TaintEffect::NoSchedule)
 }
 
-/// Whether a drain has to do with the pod at all: pods that tolerate the taint, pods of the kubelet and pods that do
-/// not end stay until the node goes.
+/// Whether the drain evicts or waits for the pod: pods that tolerate the taint, static pods and stuck pods stay until the node is
+/// deleted.
 #[must_use]
 pub fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
     let tolerates = || first_untolerated(&[disrupted_taint()], &pod.spec.tolerations).is_none();
@@ -105,8 +105,8 @@ fn holder<'a>(view: &View<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
     view.budgets.iter().find(holds).map(|budget| &**budget)
 }
 
-/// Where no pod of the tier at hand is leaving, and none can be evicted: the budgets that are in the way. One that is used
-/// up by pods that are on their way is none: it would be told of with every pod that goes.
+/// The PodDisruptionBudgets that block the drain, if no pod of the current tier is terminating and none can be evicted. A budget that is
+/// used up by terminating pods does not block; reporting it would cause an event with every pod.
 fn stalled_by<'a>(view: &View<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
     let tier = |pod: &&&Pod| (is_critical(pod), pod.is_daemon());
     let first = awaited.iter().map(|pod| tier(&pod)).min();
@@ -125,7 +125,7 @@ fn held_by(budget: &PodDisruptionBudget) -> String {
     format!("poddisruptionbudget {} allows no disruption", budget.id)
 }
 
-/// Whether a message of [`waiting`] names one of the budgets, where there are any.
+/// Whether a message of [`waiting`] names one of the budgets, if there are any.
 fn names_one(message: &str, budgets: &[&PodDisruptionBudget]) -> bool {
     budgets.is_empty() || budgets.iter().any(|budget| message.contains(&held_by(budget)))
 }
@@ -134,8 +134,8 @@ fn until(deadline: Option<Timestamp>) -> String {
     deadline.map_or_else(String::new, |deadline| format!("; all are deleted by {deadline}"))
 }
 
-/// Whether a message of [`waiting`] is still worth reading: one of the pods that it names is waited for, and the deadline is
-/// that one. A pod fewer is no news that is worth a write; a drain of 110 pods costs 22 at most.
+/// Whether a message of [`waiting`] is still useful: one of the named pods is waited for, and the deadline is the same. One pod fewer is
+/// not worth a write; a drain of 110 pods causes 22 writes at most.
 fn still_says(message: &str, awaited: &[&Pod], deadline: Option<Timestamp>) -> bool {
     let (pods, end) = message.split_once(';').unwrap_or((message, ""));
     let names = pods.split_once(": ").map_or("", |(_, names)| names);
@@ -209,8 +209,8 @@ fn is_due(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
     })
 }
 
-/// The grace with which the pod must be deleted now to be gone at the deadline; `None` where it will be, or where
-/// deleting it (again) would not hasten its end.
+/// The grace period for a deletion now that ends at the deadline; `None` if the pod will be gone, or another deletion would not shorten
+/// its grace period.
 fn forced_grace(pod: &Pod, deadline: Timestamp, now: Timestamp) -> Option<Duration> {
     let due = match pod.deleting {
         Some(end) => end > deadline,

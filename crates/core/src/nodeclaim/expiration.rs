@@ -1,4 +1,4 @@
-//! A claim that reached its age goes.
+//! Deletes an expired NodeClaim.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ impl Expiration {
         let Some(age) = claim.expire_after.filter(|_| claim.deleting.is_none()) else {
             return Next::nothing();
         };
-        // Where the pool wants it, disruption replaces it within budgets first; this is the deadline behind that.
+        // With a grace period of the NodePool, disruption replaces the node within budgets first; this is the final deadline.
         let grace = view.pool.and_then(|pool| pool.expiry_grace).unwrap_or_default();
         match remaining(claim.created, age.saturating_add(grace), now) {
             Some(left) => Next::wait(left),

@@ -1,7 +1,7 @@
 //! The end of a claim: deadline, nodes, instance, finalizer.
 //!
-//! The finalizer goes only when no instance can be left: the cloud says that the instance is gone; or none was ever asked
-//! for; or the outcome of a launch was not written down, and a complete list shows none of that launch, twice.
+//! The finalizer is removed only when no instance can be left: the cloud reports the instance as gone; or no launch was ever requested;
+//! or the outcome of a launch was not recorded, and a complete list shows no instance of that launch, twice.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Ends a claim that is deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Finalization<'a> {
-    /// What the cloud says of the instance.
+    /// The state of the instance in the cloud.
     pub instance: &'a InstanceState,
-    /// What it says of a launch whose outcome is open.
+    /// The instances of a launch with an unknown outcome.
     pub trace: &'a Trace,
 }
 
@@ -78,7 +78,7 @@ impl Finalization<'_> {
             },
             Trace::OneOf(id) => match self.instance {
                 InstanceState::NotOwned(why) => termination::not_owned(view, why),
-                // Which of them was launched for the claim nobody knows: it goes when the list shows none any more.
+                // It is unknown which of them was launched for the claim: the claim is finalized when the list shows none.
                 InstanceState::Gone => Next::wait(RETRY),
                 InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
             },

@@ -1,8 +1,8 @@
 //! Claims whose instance is gone. Absence needs proof, and [`crate::safety`] limits how many are deleted.
 //!
-//! An instance counts as gone when complete lists of the cloud, at least [`APART`] apart, do not show it, its claim is
-//! older than [`GRACE`], its node is not ready, and (asked by the controller, one by one) the cloud knows no instance of that
-//! id. A list that misses too many instances is not believed until it has been so for [`SHORT_LIST_BELIEVED`].
+//! An instance counts as gone when complete lists of the cloud, at least [`APART`] apart, do not show it, its claim is older than
+//! [`GRACE`], its node is not ready, and a look-up by id does not find it. A list that misses too many instances is not believed until it
+//! has been so for [`SHORT_LIST_BELIEVED`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +42,7 @@ pub struct Findings {
     pub gone: Vec<ClaimName>,
     /// Claims of which the same is true, beyond what the limits let through.
     pub held: Vec<ClaimName>,
-    /// Missing instances and all instances, where the list is too short to be believed.
+    /// Missing instances and all instances, if the list is too short to be believed.
     pub short_list: Option<(usize, usize)>,
     /// Claims that should have an instance: limits let through a share of them.
     pub all: usize,
@@ -109,8 +109,8 @@ impl Collection {
         findings
     }
 
-    /// Forgets the absence of an instance: its claim was deleted, or the cloud knows the instance after all. A new absence
-    /// must be proven again.
+    /// Forgets the absence of an instance: its claim was deleted, or the cloud has the instance. A new absence must be proven from the
+    /// start.
     pub fn forget(&mut self, claim: &ClaimName) {
         self.missing.remove(claim);
     }

@@ -13,7 +13,7 @@ pub struct RegistrationHealth {
 }
 
 impl RegistrationHealth {
-    /// What a condition that was stored before a restart stands for.
+    /// The state of a condition that was stored before a restart.
     #[must_use]
     pub fn restored(status: ConditionStatus) -> Self {
         let mut health = Self::default();

@@ -1,4 +1,4 @@
-//! A registered node becomes ready for what it was launched for.
+//! Initialization of a registered node.
 
 use jiff::Timestamp;
 

@@ -8,8 +8,8 @@
 //! 2. Call the cloud. Batch and number are the call's token, and it asks for as many instances as there are members, so
 //!    that a repeated call is the same call. A crash within or after this step leaves an attempt that all members carry:
 //!    the call is repeated, and answered with the same instances.
-//! 3. Record the result: the instances, sorted by id, belong to the members in order of position. Members without an
-//!    instance go into the next attempt, or are deleted where there is no capacity.
+//! 3. Record the result: the instances, sorted by id, belong to the members in order of position. Members without an instance go into the
+//!    next attempt, or are deleted if there is no capacity.
 //!
 //! A member that is deleted during an attempt keeps its finalizer until the outcome of the attempt is known
 //! ([`super::trace`]), and one that is named by an attempt that it does not carry until that attempt is over ([`is_named`]).
@@ -79,8 +79,8 @@ pub enum LaunchStep {
     Call(Attempt, Vec<Arc<NodeClaim>>),
 }
 
-/// The next step for `claim`, which has no instance and is not deleted. `batch` are all NodeClaims of its batch, `claim`
-/// among them, and `is_failed` says whose last call left it without an instance for good.
+/// The next step for `claim`, which has no instance and is not deleted. `batch` are all NodeClaims of its batch, including `claim`, and
+/// `is_failed` returns whether a NodeClaim's last call left it permanently without an instance.
 pub fn step(
     claim: &Arc<NodeClaim>,
     batch: &[Arc<NodeClaim>],
@@ -131,12 +131,12 @@ fn round(number: u32) -> u32 {
     number.div_ceil(Positions::LIMIT)
 }
 
-/// Whether a NodeClaim carries an attempt, or is no member of it.
+/// Whether a NodeClaim records an attempt, or is not a member of it.
 fn carries(claim: &NodeClaim, attempt: &Attempt) -> bool {
     attempt.members.rank(claim.position).is_none() || claim.attempt >= attempt.number
 }
 
-/// Whether an older NodeClaim has the same position, as where one was copied: a position has one instance.
+/// Whether an older NodeClaim has the same position, as after a copy: a position has one instance.
 fn is_copy(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
     let age = |claim: &NodeClaim| (claim.created, claim.uid.clone());
     batch
@@ -221,7 +221,7 @@ fn together(claim: &NodeClaim, delay: Duration, failures: u32) -> Duration {
     jittered(delay, claim.batch.as_str(), failures)
 }
 
-/// The delay after so many failures, before [`jittered`] makes up to twice as much of it.
+/// The delay after a number of failures, before [`jittered`] at most doubles it.
 #[must_use]
 pub fn backoff(failures: u32) -> Duration {
     doubled(BACKOFF, MAX_BACKOFF, failures)

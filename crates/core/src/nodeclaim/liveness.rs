@@ -18,9 +18,9 @@ pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Gives up what takes too long.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
-    /// When this process saw the claim first, where the cloud was not asked for it by then: by the clock that judges the
-    /// claim, its launch did not begin earlier. Its birth is told by the API server's clock, and where that is minutes
-    /// behind, a claim that was just born would count as one that cannot be launched, and the next one as well.
+    /// When this process first saw the claim, if no launch had been requested by then: by the clock that judges the claim, its launch did
+    /// not begin earlier. Its creation time is of the API server's clock; if that is minutes slow, a new claim would count as one that
+    /// cannot be launched, and so would its successor.
     pub unasked: Option<Timestamp>,
 }
 

@@ -1,9 +1,9 @@
 //! The life of a NodeClaim, one stage a file: launch, registration, initialization, liveness, conditions, drain,
 //! termination, garbage collection.
 //!
-//! A stage is a type with a method `next`: a pure function from a [`View`] and the time to what comes [`Next`]. The
-//! controllers execute the steps and decide nothing. A stage is asked again after every change. Equal views give equal
-//! answers, and executing the steps leads to a view with fewer steps, so that a stage becomes idle.
+//! A stage is a type with a method `next`: a pure function from a [`View`] and the time to the [`Next`] action. The controllers execute
+//! the steps and decide nothing. A stage is called again after every change. Equal views give equal results, and executing the steps
+//! leads to a view with fewer steps, so that a stage becomes idle.
 
 pub mod answer;
 pub mod conditions;

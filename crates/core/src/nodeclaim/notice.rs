@@ -1,10 +1,10 @@
-//! What people are told: the reasons of events, with their words in one place.
+//! Events of NodeClaims: reasons and messages in one place.
 
 use jiff::Timestamp;
 
 use crate::model::{NamespacedName, Pod, Str};
 
-/// Something that an event should say.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The launch found no capacity; about the claim.
@@ -37,14 +37,14 @@ pub enum Notice {
     },
     /// A pod's protection has ended.
     DoNotDisruptGracePeriodElapsed(NamespacedName),
-    /// A pod's annotation says nothing that is understood.
+    /// A pod's annotation is invalid.
     InvalidDoNotDisruptAnnotation {
         /// The pod.
         pod: NamespacedName,
-        /// What it says.
+        /// The value.
         value: Str,
     },
-    /// A pod goes, whatever its budget says, for the deadline is near.
+    /// A pod is deleted regardless of its budget, because the deadline is near.
     Disrupted {
         /// The pod.
         pod: NamespacedName,
@@ -73,7 +73,7 @@ impl Notice {
         }
     }
 
-    /// Whether somebody should look.
+    /// Whether it is a warning.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         !matches!(
@@ -85,7 +85,7 @@ impl Notice {
         )
     }
 
-    /// The pod that it is about, where it is about one.
+    /// The pod that it is about, if any.
     #[must_use]
     pub fn pod(&self) -> Option<&NamespacedName> {
         match self {
@@ -97,7 +97,7 @@ impl Notice {
         }
     }
 
-    /// Whether the Node is told too.
+    /// Whether it is published for the Node too.
     #[must_use]
     pub fn concerns_node(&self) -> bool {
         matches!(

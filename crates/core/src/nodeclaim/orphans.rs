@@ -20,9 +20,9 @@ use crate::{
 
 /// How long an instance must have been without a claim by all lists.
 pub const APART: Duration = Duration::from_secs(2 * 60);
-/// Instances younger than this are left alone: their claim may not have been told of them.
+/// Instances younger than this are skipped: their NodeClaim may not have the result of the launch yet.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
-/// What NodeClaims say about instances: of all claims, also those that mean nothing to us otherwise.
+/// The instances that NodeClaims name: of all NodeClaims, including invalid ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// Instances that a claim names.
@@ -82,8 +82,8 @@ pub struct Findings {
 }
 
 impl Orphans {
-    /// Takes in a complete list of the cluster's instances, and what claims say, as of `now`. What this process saw is timed by
-    /// `steady`, the moment on a clock that does not jump.
+    /// Records a complete list of the cluster's instances and the instances that NodeClaims name, as of `now`. Ages that this process
+    /// measures use `steady`, a monotonic time.
     pub fn survey(
         &mut self,
         instances: &[Instance],
@@ -104,7 +104,7 @@ impl Orphans {
         let mut due: Vec<(Timestamp, &ProviderId)> = Vec::new();
         for (id, instance) in orphans {
             let marked = *self.marked.entry(id.clone()).or_insert(steady);
-            // Where the cloud does not say when it was launched, it is as old as our knowledge of it.
+            // Without a launch time from the cloud, it is as old as our first sight of it.
             let young = match instance.created {
                 Some(created) => remaining(created, GRACE, now),
                 None => remaining(marked, GRACE, steady),

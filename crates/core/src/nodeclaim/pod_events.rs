@@ -10,8 +10,8 @@ use crate::model::Pod;
 /// Events of one node are not stamped more often.
 pub const SPACING: Duration = Duration::from_secs(10);
 
-/// Whether a change of a pod matters: it was bound, it ended, or it began to end. Daemon pods do not count. A pod that is
-/// seen for the first time or vanishes counts as bound or ended where it is on a node and was not known to be ending.
+/// Whether a change of a pod is a pod event: it was bound, completed, or began to terminate. DaemonSet pods do not count. A pod on a node
+/// that is seen for the first time or vanishes counts as bound or completed, unless it was known to be terminating.
 #[must_use]
 pub fn matters(before: Option<&Pod>, after: Option<&Pod>) -> bool {
     let Some(latest) = after.or(before) else { return false };

@@ -12,7 +12,7 @@ pub struct HashUpdate {
     pub pool: bool,
 }
 
-/// Compares what stands on `pool` and its `claims` with the `hash` of its template under `version`.
+/// Compares the hash annotations of `pool` and its `claims` with the `hash` of its template under `version`.
 #[must_use]
 pub fn update(pool: &NodePool, claims: &[&NodeClaim], hash: &str, version: &str) -> HashUpdate {
     let stale = |stored: &Option<(Str, Str)>| stored.as_ref().is_none_or(|(_, known)| &**known != version);

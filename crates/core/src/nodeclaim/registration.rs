@@ -1,4 +1,4 @@
-//! A node has joined: it gets what its claim says, once, in one patch, and pods may come.
+//! Registration of a joined node: it gets the labels, annotations and taints of its claim, once, in one patch, and pods may be scheduled.
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::model::{
 
 /// A Node with this label at `true` keeps its own taints.
 const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
-/// Annotations of ours on claims, which say nothing about the node.
+/// Annotations of Fleetwright on claims that are not copied to nodes.
 const OWN_ANNOTATIONS: &str = "fleetwright.dev/";
 
 /// Registers the node of a launched claim.
@@ -59,8 +59,8 @@ impl Registration {
         if !registered && !has_unregistered_taint(node) {
             next.steps.push(Step::Publish(Notice::UnregisteredTaintMissing));
         }
-        // The label is part of the patch that syncs: where it stands, a pass before was cut off after that patch, and
-        // what others changed on the node since then is theirs.
+        // The label is part of that patch: if it is set, an earlier pass was interrupted after the patch, and later changes on the node
+        // belong to others.
         if !registered {
             next.steps.push(Step::ChangeNode(Box::new(sync(view, node))));
         }
@@ -75,7 +75,7 @@ fn has_unregistered_taint(node: &Node) -> bool {
     node.taints.iter().any(|taint| &*taint.key == UNREGISTERED_TAINT)
 }
 
-/// Finalizer, owner, taints, labels and annotations of the claim; the unregistered taint goes.
+/// Finalizer, owner, taints, labels and annotations of the claim; the unregistered taint is removed.
 fn sync(view: &View<'_>, node: &Node) -> NodeChange {
     let claim = view.claim;
     let syncs_taints = node.labels.get(DO_NOT_SYNC_TAINTS).is_none_or(|value| &**value != "true");

@@ -30,7 +30,7 @@ pub struct Breach {
     pub due: Timestamp,
 }
 
-/// The breach whose toleration ends first; of equal ones the policy that comes first.
+/// The unhealthy condition whose toleration ends first; ties by the order of policies.
 #[must_use]
 pub fn earliest(policies: &[RepairPolicy], conditions: &[NodeCondition]) -> Option<Breach> {
     let breaches = policies.iter().filter_map(|policy| {

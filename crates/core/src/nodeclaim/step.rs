@@ -163,7 +163,7 @@ impl ConditionChange {
         Self { condition, status, reason: reason.into(), message }
     }
 
-    /// The step to it, unless `claim` says so already.
+    /// The step to it, unless `claim` has it already.
     #[must_use]
     pub fn step(self, claim: &NodeClaim) -> Option<Step> {
         let stands = claim.conditions.get(&self.condition).is_some_and(|condition| {

@@ -12,7 +12,7 @@ use crate::{
 
 /// Load balancers leave out nodes with this label.
 pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// What the label says when it is ours.
+/// The value of the label when it is ours.
 pub const EXCLUDE_VALUE: &str = "karpenter";
 /// How often volumes are looked at.
 const VOLUMES_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub struct NodeTermination<'a> {
     pub node: &'a Node,
     /// Names of the volumes attached to it that are to be detached first: not those of pods that stay.
     pub attachments: &'a [Str],
-    /// What the cloud says of the instance. Needed where the Node is not ready and where the drain is over.
+    /// The state of the instance in the cloud. Needed if the Node is not ready, and after the drain.
     pub instance: &'a InstanceState,
 }
 
@@ -105,13 +105,13 @@ impl NodeTermination<'_> {
     }
 }
 
-/// The cloud is asked, and the condition says so once it has accepted.
+/// Requests the termination; the condition is set once the cloud has accepted it.
 pub(super) fn terminate(view: &View<'_>, id: crate::model::ProviderId) -> Next {
     let told = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
     Next::steps([Step::Terminate(id)].into_iter().chain(told)).again(INSTANCE_INTERVAL)
 }
 
-/// What is not ours is left alone; the claim says so and stays until somebody decides.
+/// An instance of another owner is not terminated; a condition has the reason, and the claim stays until a user decides.
 pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
     let message = format!(
         "the instance is not owned by this cluster ({why}); correct its ownership tags, or remove the finalizer \

@@ -96,7 +96,7 @@ impl Fixture {
         self
     }
 
-    /// What `stage` says, in short.
+    /// The result of `stage`, in short form.
     pub(crate) fn says(&self, stage: &impl Stage, at: Timestamp) -> String {
         brief(&stage.ask(&self.view(), at))
     }
@@ -123,7 +123,7 @@ stages! {
     liveness::Liveness, registration::Registration, termination::NodeTermination<'_>,
 }
 
-/// `now` and so many seconds.
+/// `now` plus seconds.
 pub(crate) fn after(seconds: i64) -> Timestamp {
     now() + jiff::SignedDuration::from_secs(seconds)
 }

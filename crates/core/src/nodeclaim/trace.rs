@@ -36,12 +36,12 @@ pub enum Sighting {
     Awaited,
     /// The instance that names the claim.
     Own(ProviderId),
-    /// One of those that name nobody, while all claims that they may be for are deleted.
+    /// One instance without a claim tag, while all claims of its launch are deleted.
     OneOf(ProviderId),
 }
 
-/// What a complete list shows of the launch of `claim`, which is deleted. `claims` are all claims, and `is_taken` says which
-/// instances one of them has.
+/// The instances of the launch of `claim`, which is deleted, in a complete list. `claims` are all claims, and `is_taken` returns whether
+/// a claim has an instance.
 pub fn sight<'a>(
     claim: &NodeClaim,
     instances: &[Instance],

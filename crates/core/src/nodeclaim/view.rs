@@ -14,7 +14,7 @@ pub struct View<'a> {
     pub claim: &'a NodeClaim,
     /// Nodes with the claim's provider id, by name. More than one is a contradiction.
     pub nodes: &'a [Arc<Node>],
-    /// Its pool, where it is still there.
+    /// Its NodePool, if it exists.
     pub pool: Option<&'a NodePool>,
     /// The pods bound to those nodes.
     pub pods: &'a [Arc<Pod>],
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What the cloud says of an instance, asked afresh.
+/// The state of an instance, from a fresh call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InstanceState {
     /// It was not asked, or did not answer.
@@ -51,8 +51,8 @@ pub enum InstanceState {
     Unknown,
     /// It exists.
     Exists,
-    /// There is no such instance.
+    /// The instance does not exist.
     Gone,
-    /// It belongs to somebody else, with what shows it: it is never touched.
+    /// It has another owner, with the evidence: it is never changed.
     NotOwned(Str),
 }

@@ -39,7 +39,7 @@ pub struct Facts<'a> {
     pub clock_pause: Option<Duration>,
     /// NotReady nodes and all nodes, in an outage.
     pub outage: Option<(usize, usize)>,
-    /// Missing instances and all instances, where the cloud's list is too short to be believed.
+    /// Missing instances and all instances, if the cloud's list is too short to be believed.
     pub short_list: Option<(usize, usize)>,
     /// The nodes that share their fate with a node that is to be repaired.
     pub health: Health,

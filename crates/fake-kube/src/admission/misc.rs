@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::object;
 
-/// Fills in the defaults of a kind of the core, storage, scheduling and policy groups.
+/// Sets the defaults of a kind of the core, storage, scheduling and policy groups.
 pub(super) fn default(kind: &str, value: &mut Value) {
     match kind {
         "Service" => service(value),
@@ -38,7 +38,7 @@ pub(super) fn default(kind: &str, value: &mut Value) {
     }
 }
 
-/// Texts of `stringData` become entries of `data`.
+/// Moves entries of `stringData` to `data`.
 fn secret(value: &mut Value) {
     object::put_default(value, &["type"], "Opaque");
     if let Some(Value::Object(texts)) = object::remove(value, &["stringData"]) {
@@ -61,14 +61,14 @@ fn service(value: &mut Value) {
     }
 }
 
-/// A new namespace is active, is held by the `kubernetes` finalizer and carries its name as a label.
+/// A new namespace is active, has the `kubernetes` finalizer and its name as a label.
 pub(super) fn prepare_namespace(value: &mut Value) {
     object::put(value, &["spec", "finalizers"], json!(["kubernetes"]));
     object::put(value, &["status", "phase"], "Active");
     label_namespace(value);
 }
 
-/// Restores the label that carries the namespace's name.
+/// Restores the label with the namespace's name.
 pub(super) fn label_namespace(value: &mut Value) {
     let name = object::name(value).to_owned();
     object::put(value, &["metadata", "labels", "kubernetes.io/metadata.name"], name);

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::object;
 
-/// Taint of a node that has not reported itself ready.
+/// Taint of a node that is not ready yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Defaults of a node: allocatable is the capacity where it is not given.
+/// Defaults of a node: allocatable equals capacity if absent.
 pub(super) fn default(value: &mut Value) {
     if object::at(value, &["status", "allocatable"]).is_none()
         && let Some(capacity) = object::at(value, &["status", "capacity"]).cloned()
@@ -17,7 +17,7 @@ pub(super) fn default(value: &mut Value) {
     object::put_default(value, &["spec"], serde_json::Map::new());
 }
 
-/// New nodes are tainted until the node lifecycle controller has seen them ready.
+/// New nodes are tainted until the node lifecycle controller sees them ready.
 pub(super) fn admit(value: &mut Value) {
     let mut taints = object::list(value, &["spec", "taints"]).to_vec();
     let there = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::cluster::ClusterState;
 use crate::status::ApiError;
-use crate::world::World;
 use crate::{object, quantity};
 
 /// Defaults of a pod.
@@ -37,7 +37,7 @@ fn default_spec(spec: &mut Value) {
     ] {
         object::put_default(spec, &[field], default);
     }
-    // The deprecated alias follows the field.
+    // The deprecated alias has the field's value.
     if let Some(account) = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned() {
         object::put(spec, &["serviceAccountName"], account.clone());
         object::put(spec, &["serviceAccount"], account);
@@ -103,7 +103,7 @@ fn default_volume(volume: &mut Value) {
     }
 }
 
-/// A limit without a request is the request.
+/// A limit without a request is also the request.
 fn requests_from_limits(container: &mut Value) {
     let limits = object::at(container, &["resources", "limits"]).and_then(Value::as_object).cloned();
     for (name, limit) in limits.into_iter().flatten() {
@@ -111,7 +111,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// A new pod is pending, and its quality of service is fixed.
+/// A new pod is pending, and its quality of service is set.
 pub(super) fn prepare_create(value: &mut Value) {
     let class = quality_of_service(value);
     object::put(value, &["status"], json!({ "phase": "Pending", "qosClass": class }));
@@ -150,21 +150,21 @@ fn quality_of_service(value: &Value) -> &'static str {
 }
 
 /// The plugins Priority, DefaultTolerationSeconds and ServiceAccount.
-pub(super) fn admit(world: &World, value: &mut Value) -> Result<(), ApiError> {
-    priority(world, value)?;
+pub(super) fn admit(cluster: &ClusterState, value: &mut Value) -> Result<(), ApiError> {
+    priority(cluster, value)?;
     tolerate_by_default(value);
     object::put_default(value, &["spec", "serviceAccountName"], "default");
     object::put_default(value, &["spec", "serviceAccount"], "default");
     Ok(())
 }
 
-fn priority(world: &World, value: &mut Value) -> Result<(), ApiError> {
+fn priority(cluster: &ClusterState, value: &mut Value) -> Result<(), ApiError> {
     let name = object::text(value, &["spec", "priorityClassName"]).to_owned();
     let classes = "priorityclasses.scheduling.k8s.io";
     let class = if name.is_empty() {
-        world.scan(classes, "").find(|class| class["globalDefault"] == json!(true)).cloned()
+        cluster.scan(classes, "").find(|class| class["globalDefault"] == json!(true)).cloned()
     } else {
-        let Some(class) = world.lookup(classes, "", &name) else {
+        let Some(class) = cluster.lookup(classes, "", &name) else {
             let why = format!("no PriorityClass with name {name} was found");
             return Err(ApiError::forbidden("", "pods", object::name(value), &why));
         };
@@ -191,7 +191,7 @@ fn priority(world: &World, value: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// DefaultTolerationSeconds: pods stay five minutes on a node that is not ready or not reachable.
+/// DefaultTolerationSeconds: pods tolerate a NotReady or unreachable node for five minutes.
 pub(super) fn tolerate_by_default(value: &mut Value) {
     let mut tolerations = object::list(value, &["spec", "tolerations"]).to_vec();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

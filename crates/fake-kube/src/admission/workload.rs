@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::pod;
 use crate::object;
 
-/// Fills in the defaults of a kind of apps, batch and autoscaling.
+/// Sets the defaults of a kind of apps, batch and autoscaling.
 pub(super) fn default(kind: &str, value: &mut Value) {
     match kind {
         "Deployment" => deployment(value),
@@ -74,7 +74,7 @@ fn stateful_set(value: &mut Value) {
     pod::default_template(value, &["spec", "template"]);
 }
 
-/// Jobs select their pods by the job's UID and label them so, unless told otherwise.
+/// Jobs select their pods by the job's UID and label them with it, unless the spec says otherwise.
 fn job(value: &mut Value) {
     let both_absent = ["completions", "parallelism"]
         .iter()
@@ -110,7 +110,7 @@ fn job(value: &mut Value) {
     pod::default_template(value, &["spec", "template"]);
 }
 
-/// The status of a new workload: the counters that are always written.
+/// The status of a new workload: the counters that are always present.
 pub(super) fn initial_status(kind: &str) -> Value {
     match kind {
         "ReplicaSet" | "StatefulSet" | "ReplicationController" => json!({ "replicas": 0 }),

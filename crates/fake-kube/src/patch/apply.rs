@@ -1,4 +1,4 @@
-//! Server-side apply: merge, prune what the manager gave up, refuse what others own.
+//! Server-side apply: merge, prune the manager's former fields, reject conflicts with other managers.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{FieldSet, Rules, Step, key_step};
 use super::keys::ListRule;
+use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::managed;
 use crate::manager::Manager;
 use crate::status::{ApiError, Cause};
 use crate::verbs::shape;
-use crate::world::{Part, Target, World, Write};
 use crate::{events, object, quantity};
 
-impl World {
-    /// Applies a configuration. The flag tells whether the object was created.
+impl ClusterState {
+    /// Applies a configuration. The flag is true if the object was created.
     ///
     /// # Errors
     /// 400, 404 (status of an absent object), 409 for conflicts with other managers, 422.
@@ -64,7 +64,7 @@ impl World {
     }
 }
 
-/// Checks the body and keeps what this part of the object may be configured with.
+/// Validates the body and keeps the fields that may be applied to this part of the object.
 fn configuration(target: &Target, body: &Value, write: &Write) -> Result<Value, ApiError> {
     let resource = &target.resource;
     let info = &resource.info;
@@ -100,7 +100,7 @@ fn configuration(target: &Target, body: &Value, write: &Write) -> Result<Value, 
     }
     let mut config = without_nulls(&config);
     if resource.custom.is_none() {
-        // The stored object has canonical quantities: another spelling is no other value.
+        // The stored object has canonical quantities: another spelling is the same value.
         quantity::canonicalise(&mut config).map_err(ApiError::bad_request)?;
     }
     Ok(config)
@@ -164,7 +164,7 @@ fn merge_entries<'p>(
     Value::Array(merged)
 }
 
-/// Takes away what the manager had applied before and neither applies now nor shares with anyone.
+/// Removes the fields that the manager had applied before, does not apply now, and shares with no other.
 fn prune(merged: &mut Value, managers: &[Manager], me: &Manager, rules: Rules<'_>) {
     let Some(before) = managers.iter().find(|manager| manager.is(me)) else { return };
     let mut kept = me.fields.clone();
@@ -222,7 +222,7 @@ fn is_json(value: &Value, text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
 }
 
-/// Refuses changes of fields that others own, or takes the fields from them.
+/// Rejects changes of fields of other managers, or takes their ownership.
 fn take_over(
     managers: &mut [Manager],
     me: &Manager,

@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Value(String),
 }
 
-/// A tree of fields; `own` says that the path itself belongs to the set.
+/// A tree of fields; `own` means that the path itself is in the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     own: bool,
@@ -55,7 +55,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether the map at a path is one value.
+    /// Whether the map at a path is atomic.
     pub(crate) fn atomic_map(self, path: &[&str]) -> bool {
         matches!(self, Self::Builtin) && keys::atomic_map(&plain(path))
     }
@@ -65,7 +65,7 @@ fn plain<'p>(path: &[&'p str]) -> Vec<&'p str> {
     path.iter().copied().filter(|step| *step != "*").collect()
 }
 
-/// The step of an entry of a keyed list; an absent protocol is TCP, as the schema defaults it.
+/// The step of an entry of a keyed list; an absent protocol is TCP, the schema's default.
 pub(crate) fn key_step(entry: &Value, names: &[String]) -> Step {
     let mut key = Map::new();
     for name in names {
@@ -79,22 +79,22 @@ pub(crate) fn key_step(entry: &Value, names: &[String]) -> Step {
 }
 
 impl FieldSet {
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         !self.own && self.children.values().all(Self::is_empty)
     }
 
-    /// Whether the path of this very node is in the set.
+    /// Whether the path of this node is in the set.
     pub(crate) fn owns(&self) -> bool {
         self.own
     }
 
-    /// The steps below and what stands there.
+    /// The steps below with their sets.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (&Step, &Self)> {
         self.children.iter()
     }
 
-    /// What stands below a step.
+    /// The set below a step.
     pub(crate) fn child(&self, step: &Step) -> Option<&Self> {
         self.children.get(step)
     }
@@ -245,7 +245,7 @@ impl FieldSet {
         kept
     }
 
-    /// Removes server-owned fields, which nobody manages.
+    /// Removes server-owned fields, which have no manager.
     pub(crate) fn strip(&mut self) {
         for field in ["apiVersion", "kind"] {
             self.children.remove(&Step::Field(field.to_owned()));
@@ -289,7 +289,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// Reads the `fieldsV1` form; what cannot be read is left out.
+    /// Parses the `fieldsV1` form; unreadable parts are left out.
     pub(crate) fn from_value(value: &Value) -> Self {
         let Some(map) = value.as_object() else { return Self::default() };
         let mut set = Self { own: map.is_empty() || map.contains_key("."), ..Self::default() };
@@ -305,7 +305,7 @@ impl FieldSet {
         set
     }
 
-    /// Paths of all members, as conflict messages show them.
+    /// Paths of all members, as in conflict messages.
     pub(crate) fn paths(&self, prefix: &str, found: &mut Vec<String>) {
         if self.own {
             found.push(prefix.to_owned());

@@ -1,4 +1,4 @@
-//! Resources that a CustomResourceDefinition adds.
+//! Resources of a CustomResourceDefinition.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Resource, ResourceInfo};
 use crate::object;
 use fleetwright_kube_schema::{SchemaError, Structural};
 
-/// What one version of a CustomResourceDefinition says about its objects.
+/// One version of a CustomResourceDefinition.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// The definition itself.
@@ -23,10 +23,10 @@ pub(crate) struct Custom {
     pub(crate) scale: Option<ScalePaths>,
 }
 
-/// Where the scale subresource finds its figures, as field names from the object's root.
+/// The paths of the scale subresource, as field names from the object's root.
 #[derive(Debug)]
 pub(crate) struct ScalePaths {
-    /// Wanted replicas.
+    /// Desired replicas.
     pub(crate) spec: Vec<String>,
     /// Observed replicas.
     pub(crate) status: Vec<String>,
@@ -51,7 +51,7 @@ fn texts(value: &[Value]) -> Vec<String> {
 /// The served versions of a definition.
 ///
 /// # Errors
-/// Names the part of a schema that cannot be used.
+/// The part of a schema that is not supported.
 pub(crate) fn resources(definition: &Value) -> Result<Vec<Resource>, SchemaError> {
     object::list(definition, &["spec", "versions"])
         .iter()

@@ -1,16 +1,16 @@
-//! `binding`: a pod gets its node.
+//! `binding`: sets the node of a pod.
 
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::object;
 use crate::status::{ApiError, Cause};
-use crate::world::{Part, Target, World, Write};
 
-impl World {
-    /// Binds a pod to the node that the Binding names.
+impl ClusterState {
+    /// Binds a pod to the node of the Binding.
     ///
     /// # Errors
-    /// 404, 409 for a pod that is bound, being deleted or gated, 422 for a bad target.
+    /// 404, 409 for a bound, terminating or gated pod, 422 for an invalid target.
     pub(crate) fn bind(&mut self, target: &Target, binding: &Value, write: &Write) -> Result<(), ApiError> {
         let node = object::text(binding, &["target", "name"]);
         let kind = object::text(binding, &["target", "kind"]);

@@ -6,23 +6,22 @@ use serde_json::{Value, json};
 
 use super::binding::set_condition;
 use crate::admission::effective_phase_ready;
+use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::object;
 use crate::selector::Labels;
 use crate::status::ApiError;
 use crate::verbs::delete::DeleteOptions;
-use crate::world::{Part, Target, World, Write};
 
-/// Most pods that a budget remembers as being disrupted.
+/// Maximum number of disrupted pods in a budget's status.
 const MOST_DISRUPTED: usize = 2000;
 /// Store of budgets.
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-impl World {
+impl ClusterState {
     /// Evicts a pod.
     ///
     /// # Errors
-    /// 404, 409 for preconditions, 429 when a budget allows no disruption, 500 when two budgets select
-    /// the pod.
+    /// 404, 409 for preconditions, 429 if a budget allows no disruption, 500 if two budgets select the pod.
     pub(crate) fn evict(&mut self, target: &Target, eviction: &Value, write: &Write) -> Result<(), ApiError> {
         let named = object::name(eviction);
         if !named.is_empty() && named != target.name {
@@ -33,7 +32,7 @@ impl World {
             options.read(given)?;
         }
         let pod = self.find(target)?;
-        // A deletion that its preconditions forbid may not cost the budget anything.
+        // A deletion that fails its preconditions must not count against the budget.
         let probe = DeleteOptions { dry_run: true, ..options.clone() };
         self.delete(target, &probe)?;
         let (phase, ready) = effective_phase_ready(&pod);
@@ -57,7 +56,7 @@ impl World {
             return Ok(());
         }
         self.mark_disrupted(target, write)?;
-        // The mark has changed the revision that a precondition may name.
+        // The update of the budget has changed the revision that a precondition may name.
         let options = DeleteOptions { revision: None, ..options };
         self.delete(target, &options).map(|_| ())
     }
@@ -87,7 +86,7 @@ impl World {
         self.save(target, &old, new, &write.to(Part::Status)).map(|_| ())
     }
 
-    /// Takes one disruption from a budget.
+    /// Counts one disruption against a budget.
     fn charge(&mut self, budget: &Arc<Value>, pod: &str, dry_run: bool) -> Result<(), ApiError> {
         let name = object::name(budget);
         let status = |field: &str| object::integer(budget, &["status", field]).unwrap_or(0);
@@ -140,7 +139,7 @@ impl World {
     }
 }
 
-/// Whether the budget lets a pod go because it is not ready anyway.
+/// Whether the budget allows the eviction of a pod that is not ready.
 fn spares_unready(budget: &Value, ready: bool) -> bool {
     if ready {
         return false;

@@ -1,4 +1,4 @@
-//! Reviews: everyone may do everything here.
+//! Reviews: every request is allowed.
 
 use serde_json::{Value, json};
 

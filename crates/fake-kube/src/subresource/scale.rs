@@ -1,18 +1,18 @@
-//! `scale`: wanted and observed replicas of anything that has them, as `autoscaling/v1` Scale.
+//! `scale`: desired and observed replicas, as `autoscaling/v1` Scale.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::object;
 use crate::patch::PatchKind;
 use crate::registry::Resource;
 use crate::selector::Labels;
 use crate::status::{ApiError, Cause};
 use crate::verbs::patch::patched;
-use crate::world::{Part, Target, World, Write};
 
-/// Paths of wanted replicas, observed replicas and selector.
+/// Paths of desired replicas, observed replicas and selector.
 fn paths(resource: &Resource) -> Option<[Vec<String>; 3]> {
     let own = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
     match &resource.custom {
@@ -31,7 +31,7 @@ fn path(parts: &[String]) -> Vec<&str> {
 /// The Scale of an object.
 ///
 /// # Errors
-/// 404 when the resource has none.
+/// 404 if the resource has none.
 pub(crate) fn of(resource: &Resource, value: &Value) -> Result<Value, ApiError> {
     let [spec, status, selector] = paths(resource).ok_or_else(ApiError::no_such_route)?;
     let wanted = object::integer(value, &path(&spec)).unwrap_or(0);
@@ -62,7 +62,7 @@ pub(crate) fn of(resource: &Resource, value: &Value) -> Result<Value, ApiError> 
     Ok(scale)
 }
 
-impl World {
+impl ClusterState {
     /// Replaces or patches the Scale of an object.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl World {
             None => body.clone(),
             Some(PatchKind::Json) => crate::patch::json::apply(&scale, body)?,
             Some(PatchKind::Apply) => crate::patch::merge::apply(&scale, body)?,
-            // A Scale has no lists: strategic merge is a plain merge.
+            // A Scale has no lists: a strategic merge equals a plain merge.
             Some(PatchKind::Merge | PatchKind::Strategic) => {
                 patched(&target.resource, PatchKind::Merge, &scale, body)?
             }

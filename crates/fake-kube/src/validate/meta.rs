@@ -11,7 +11,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-/// Bytes that all annotations of an object may have.
+/// Maximum total bytes of an object's annotations.
 const ANNOTATIONS: usize = 256 * 1024;
 
 fn is_label(text: &str) -> bool {
@@ -21,7 +21,7 @@ fn is_label(text: &str) -> bool {
     bytes.iter().all(inner) && outer(bytes.first()) && outer(bytes.last())
 }
 
-/// What is wrong with a DNS subdomain.
+/// The error of a DNS subdomain, if any.
 pub(super) fn subdomain(text: &str) -> Option<&'static str> {
     if text.len() > 253 {
         return Some("must be no more than 253 bytes");
@@ -29,7 +29,7 @@ pub(super) fn subdomain(text: &str) -> Option<&'static str> {
     (!text.split('.').all(is_label)).then_some(SUBDOMAIN)
 }
 
-/// What is wrong with a DNS label.
+/// The error of a DNS label, if any.
 pub(super) fn dns_label(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
         return Some("must be no more than 63 bytes");
@@ -43,7 +43,7 @@ fn is_word(text: &str) -> bool {
     text.bytes().all(inner) && outer(text.as_bytes().first()) && outer(text.as_bytes().last())
 }
 
-/// What is wrong with a qualified name, such as the key of a label.
+/// The error of a qualified name, such as the key of a label, if any.
 pub(super) fn qualified_name(text: &str) -> Option<String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     if name.contains('/') {
@@ -70,7 +70,7 @@ pub(super) fn qualified_name(text: &str) -> Option<String> {
     (!is_word(name)).then(|| NAME_PART.to_owned())
 }
 
-/// What is wrong with the value of a label.
+/// The error of a label value, if any.
 pub(super) fn label_value(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
         return Some("must be no more than 63 bytes");

@@ -103,7 +103,7 @@ fn taints(value: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What may not change.
+/// Errors of changed immutable fields.
 pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     match kind {

@@ -8,12 +8,12 @@ use super::meta;
 use crate::status::Cause;
 use crate::{object, quantity};
 
-/// What a pod spec belongs to, which decides the restart policies it may have.
+/// The owner of a pod spec, which decides the allowed restart policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A pod.
     Pod,
-    /// A controller whose pods run for ever.
+    /// A controller of long-running pods.
     Service,
     /// A job.
     Job,
@@ -191,7 +191,7 @@ fn spread(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A pod's spec is fixed but for images, deadlines, more tolerations and fewer scheduling gates.
+/// A pod's spec is immutable, except images, deadlines, more tolerations and fewer scheduling gates.
 pub(super) fn immutable(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (before, after) =
@@ -217,7 +217,7 @@ pub(super) fn immutable(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The spec without what may change; gated pods may also narrow their node selection.
+/// The spec without mutable fields; gated pods may also narrow their node selection.
 fn comparable(pod: &Value, gated: bool) -> Value {
     let mut spec = pod["spec"].clone();
     let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];

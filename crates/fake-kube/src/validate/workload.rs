@@ -67,7 +67,7 @@ fn template(value: &Value, path: &[&str], owner: pod::Owner, causes: &mut Vec<Ca
     causes.extend(pod::spec(&template["spec"], &format!("{shown}.spec"), owner));
 }
 
-/// What may not change.
+/// Errors of changed immutable fields.
 pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
     let fixed: &[&str] = match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => &["selector"],

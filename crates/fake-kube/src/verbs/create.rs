@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::shape;
+use crate::cluster::{ClusterState, Place, Target, Write};
 use crate::status::ApiError;
 use crate::store::Key;
-use crate::world::{Place, Target, World, Write};
 use crate::{admission, crds, managed, object, validate};
 
-/// Longest name that a generated one may have before its suffix.
+/// Maximum length of a generated name's prefix.
 const LONGEST_BASE: usize = 58;
 
-impl World {
+impl ClusterState {
     /// Creates an object.
     ///
     /// # Errors
-    /// 400, 403, 404 (namespace), 409 AlreadyExists or 422, worded as the API server words them.
+    /// 400, 403, 404 (namespace), 409 AlreadyExists or 422, with the API server's messages.
     pub(crate) fn create(
         &mut self,
         target: &Target,
@@ -39,7 +39,7 @@ impl World {
         let name = object::name(&value).to_owned();
         self.stamp(&resource.info.namespaced, &mut value);
         admission::prepare_create(&resource, &mut value);
-        // What is read back from storage has the schema's defaults, those of a status that was dropped just now too.
+        // An object read from storage has the schema's defaults, including those of the dropped status.
         if let Some(custom) = &resource.custom {
             custom.structural.default(&mut value);
         }
@@ -91,7 +91,7 @@ impl World {
         object::put(value, &["metadata", "creationTimestamp"], self.now());
     }
 
-    /// Checks that the namespace exists and is not being deleted.
+    /// Checks that the namespace exists and is not terminating.
     pub(crate) fn require_namespace(&self, target: &Target, name: &str) -> Result<(), ApiError> {
         let info = &target.resource.info;
         if !info.namespaced {

@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster::{Chore, ClusterState, Place, Target};
 use crate::object;
 use crate::propagation::{self, FOREGROUND, ORPHAN, Propagation};
 use crate::selector::Selector;
 use crate::status::ApiError;
-use crate::world::{Chore, Place, Target, World};
 
 /// `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
-    /// Grace in seconds; the object's own when absent.
+    /// Grace period in seconds; the object's own if absent.
     pub(crate) grace: Option<i64>,
     /// UID that the object must have.
     pub(crate) uid: Option<String>,
     /// resourceVersion that the object must have.
     pub(crate) revision: Option<String>,
-    /// What becomes of dependents; the resource's default when absent.
+    /// The handling of dependents; the resource's default if absent.
     pub(crate) policy: Option<Propagation>,
-    /// Check, but delete nothing.
+    /// Validate only.
     pub(crate) dry_run: bool,
 }
 
-/// What a deletion did.
+/// The result of a deletion.
 #[derive(Clone, Debug)]
 pub(crate) enum Deleted {
-    /// The object is gone; this was its last form.
+    /// The object is gone; this was its last version.
     Gone(Arc<Value>),
     /// The object waits for finalizers, dependents or its kubelet.
     Pending(Arc<Value>),
@@ -40,7 +40,7 @@ impl DeleteOptions {
         Self { policy: Some(policy), ..Self::default() }
     }
 
-    /// Reads `DeleteOptions` from a body; null is the default.
+    /// Parses `DeleteOptions` from a body; null is the default.
     ///
     /// # Errors
     /// 422 for an unknown policy.
@@ -79,8 +79,8 @@ impl DeleteOptions {
     }
 }
 
-impl World {
-    /// Deletes an object, or begins to.
+impl ClusterState {
+    /// Deletes an object, or starts its termination.
     ///
     /// # Errors
     /// 403, 404 or 409.
@@ -116,7 +116,7 @@ impl World {
         Ok(Deleted::Pending(stored))
     }
 
-    /// Sets or shortens the time of deletion.
+    /// Sets or shortens the deletion time.
     fn mark_deleted(&self, new: &mut Value, old: &Value, grace: i64) {
         let already = object::deleting(old);
         let known = object::integer(old, &["metadata", "deletionGracePeriodSeconds"]);
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Deletes all objects that are selected; they are returned in their last form.
+    /// Deletes all selected objects and returns their last versions.
     ///
     /// # Errors
     /// The first error of a deletion other than 404.
@@ -164,7 +164,7 @@ impl World {
         Ok(deleted)
     }
 
-    /// Deletes whatever stands at a place, for the server's own controllers; absence is fine.
+    /// Deletes the object at a place, for the server's own controllers; a missing object is no error.
     pub(crate) fn delete_place(&mut self, place: &Place, policy: Propagation) {
         let (Some(resource), Some(value)) = (self.registry.of_storage(&place.storage), self.get(place))
         else {
@@ -175,7 +175,7 @@ impl World {
         if already && policy == Propagation::Background {
             return;
         }
-        // Only 403 for system namespaces can come back, and those are nobody's dependents.
+        // Only 403 for system namespaces is possible, and those have no owner.
         let _ = self.delete(&target, &DeleteOptions::policy(policy));
     }
 }
@@ -198,7 +198,7 @@ fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) ->
     Ok(())
 }
 
-/// Seconds that the object is given: only pods that a kubelet runs get any.
+/// The grace period: only pods on a node have one.
 fn grace(target: &Target, old: &Value, options: &DeleteOptions) -> i64 {
     if !target.resource.is("", "Pod") {
         return 0;

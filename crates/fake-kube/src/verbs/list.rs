@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use crate::cluster::{ClusterState, Target};
 use crate::route::Query;
 use crate::selector::{Fields, Labels, Selector};
 use crate::status::ApiError;
 use crate::store::Key;
-use crate::world::{Target, World};
 
 /// A page of a list.
 #[derive(Clone, Debug)]
@@ -20,16 +20,16 @@ pub(crate) struct Page {
     pub(crate) items: Vec<Arc<Value>>,
     /// Revision of the snapshot.
     pub(crate) revision: u64,
-    /// Token for the rest, empty when there is none.
+    /// Token of the next page, empty for the last.
     pub(crate) more: String,
-    /// How many objects the rest has; unknown when selectors are in use.
+    /// The number of remaining objects; unknown with selectors.
     pub(crate) remaining: Option<usize>,
 }
 
-/// Reads the selectors of a request.
+/// Parses the selectors of a request.
 ///
 /// # Errors
-/// 400 naming the part that cannot be read.
+/// 400 with the invalid part.
 pub(crate) fn selector(target: &Target, query: &Query) -> Result<Selector, ApiError> {
     let labels = Labels::parse(query.text("labelSelector"))?;
     let fields = Fields::parse(query.text("fieldSelector"), &target.resource)?;
@@ -48,11 +48,11 @@ fn decode_token(token: &str) -> Option<(u64, Key)> {
     Some((value["rv"].as_u64()?, Key::new(start.get(0)?.as_str()?, start.get(1)?.as_str()?)))
 }
 
-impl World {
-    /// Lists a collection; `stale` is how many revisions ago the state is looked at.
+impl ClusterState {
+    /// Lists a collection; `stale` is the age of the read state in revisions.
     ///
     /// # Errors
-    /// 400 for parameters that cannot be read, 410 for a token or revision that is too old.
+    /// 400 for invalid parameters, 410 for a token or revision that is too old.
     pub(crate) fn list(&self, target: &Target, query: &Query, stale: u64) -> Result<Page, ApiError> {
         let selector = selector(target, query)?;
         let limit = query.number("limit")?.filter(|limit| *limit > 0);
@@ -118,7 +118,7 @@ impl World {
         })
     }
 
-    /// The exact revision that a list asks for, if it does.
+    /// The exact revision that a list requests, if any.
     fn asked_revision(&self, query: &Query) -> Result<Option<u64>, ApiError> {
         let matching = query.text("resourceVersionMatch");
         let revision = query.number("resourceVersion")?;
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// 504: the revision asked for lies in the future.
+/// 504: the requested revision is in the future.
 pub(crate) fn too_large(asked: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
     ApiError::new(504, "Timeout", message)

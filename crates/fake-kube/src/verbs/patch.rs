@@ -1,20 +1,20 @@
-//! Patches of every form, for objects that exist and, by server-side apply, for those that do not.
+//! Patches in all formats, for existing objects and, with server-side apply, for new ones.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cluster::{ClusterState, Target, Write};
 use crate::patch::{self, PatchKind};
 use crate::registry::Resource;
 use crate::status::ApiError;
-use crate::world::{Target, World, Write};
 use crate::{events, object};
 
-impl World {
-    /// Patches an object. The flag tells whether it was created.
+impl ClusterState {
+    /// Patches an object. The flag is true if it was created.
     ///
     /// # Errors
-    /// 400, 404, 409, 415 or 422, worded as the API server words them.
+    /// 400, 404, 409, 415 or 422, with the API server's messages.
     pub(crate) fn patch(
         &mut self,
         target: &Target,
@@ -57,7 +57,7 @@ pub(crate) fn patched(
     }
 }
 
-/// A patch may not make another object of this one.
+/// A patch may not change the identity of an object.
 fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), ApiError> {
     let name = object::name(new);
     if name != target.name {

@@ -1,16 +1,16 @@
-//! Brings an incoming object into its stored shape: identity, version, types, pruning and defaults.
+//! Converts an incoming object to its stored form: identity, version, types, pruning and defaults.
 
 use serde_json::{Value, json};
 
+use crate::cluster::Target;
 use crate::registry::{Resource, ResourceInfo};
 use crate::status::ApiError;
-use crate::world::Target;
 use crate::{admission, events, object, quantity, typed};
 
-/// Checks `apiVersion` and `kind` against the route, and sets them where a built-in object has none.
+/// Checks `apiVersion` and `kind` against the route, and sets them on a built-in object without them.
 ///
 /// # Errors
-/// 400 as the decoder reports it.
+/// 400 with the decoder's message.
 pub(crate) fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
     let info = &resource.info;
     if !value.is_object() {
@@ -39,10 +39,10 @@ pub(crate) fn check_type(resource: &Resource, value: &mut Value) -> Result<(), A
     Ok(())
 }
 
-/// Checks that the body belongs to the namespace and the name of the path, and fills them in.
+/// Checks that namespace and name match the path, and sets them.
 ///
 /// # Errors
-/// 400 where they differ.
+/// 400 if they differ.
 pub(crate) fn check_identity(target: &Target, value: &mut Value) -> Result<(), ApiError> {
     if object::at(value, &["metadata"]).is_none_or(Value::is_null) {
         object::put(value, &["metadata"], serde_json::Map::new());
@@ -68,7 +68,7 @@ pub(crate) fn check_identity(target: &Target, value: &mut Value) -> Result<(), A
     Ok(())
 }
 
-/// Decodes: types are checked, unknown fields pruned (or refused when `strict`), defaults filled in.
+/// Decodes an object: checks types, prunes unknown fields (or rejects them if `strict`), sets defaults.
 ///
 /// # Errors
 /// 400 for a body that cannot be decoded or, when strict, has unknown fields.
@@ -103,8 +103,8 @@ pub(crate) fn decode(resource: &Resource, mut value: Value, strict: bool) -> Res
     Ok(value)
 }
 
-/// Decodes what a write of the status changes: the status, and where they differ from those of `old` the metadata. All else
-/// of `value` is `old`'s, which was decoded before.
+/// Decodes a write of the status: the status, and the metadata if it differs from that of `old`. The rest of `value` is that of `old`,
+/// which was decoded before.
 ///
 /// # Errors
 /// As [`decode`].
@@ -131,7 +131,7 @@ pub(crate) fn decode_status(
     Ok(value)
 }
 
-/// Prunes (or refuses) unknown fields of a custom object and fills in the schema's defaults.
+/// Prunes (or rejects) unknown fields of a custom object and sets the schema's defaults.
 fn custom(resource: &Resource, value: &mut Value, strict: bool) -> Result<(), ApiError> {
     let Some(custom) = &resource.custom else { return Ok(()) };
     if strict {

@@ -1,13 +1,13 @@
-//! Replacement of an object, and the rules that every change of an existing object obeys.
+//! Replacement of an object, and the rules of every update.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::shape;
+use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::registry::Resource;
 use crate::status::{ApiError, Cause};
-use crate::world::{Part, Target, World, Write};
 use crate::{admission, crds, managed, object, validate};
 
 /// Metadata that only the server sets.
@@ -24,11 +24,11 @@ const SERVER_OWNED: &[&str] = &[
     "resourceVersion",
 ];
 
-impl World {
+impl ClusterState {
     /// Replaces an object.
     ///
     /// # Errors
-    /// 400, 404, 409 or 422, worded as the API server words them.
+    /// 400, 404, 409 or 422, with the API server's messages.
     pub(crate) fn update(
         &mut self,
         target: &Target,
@@ -67,8 +67,8 @@ impl World {
         self.save(target, &old, value, write)
     }
 
-    /// Stores a new form of an object after all checks; the caller has established the identity. A
-    /// resourceVersion in the new form must be the current one.
+    /// Stores a new version of an object after all checks; the caller has checked the identity. A resourceVersion in the new version must
+    /// be the current one.
     ///
     /// # Errors
     /// 400, 409 or 422.
@@ -86,7 +86,7 @@ impl World {
             return Err(ApiError::modified(&info.group, &info.plural, &target.name));
         }
         let mut new = isolate(&resource, old, new, write.part);
-        // A new status comes with the old metadata.
+        // A status update keeps the old metadata.
         if write.part != Part::Status {
             for field in SERVER_OWNED {
                 object::copy(old, &mut new, &["metadata", field]);
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-/// Keeps what this part of an object may not change.
+/// Keeps the fields that a write of this part may not change.
 fn isolate(resource: &Resource, old: &Value, new: Value, part: Part) -> Value {
     let has_status = resource.info.has("status");
     match part {
@@ -175,7 +175,7 @@ fn without_status(object: &Value) -> Value {
     Value::Object(fields.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
-/// Bumps the generation when something besides metadata and status changed.
+/// Increases the generation if anything besides metadata and status changed.
 fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {
     if !admission::has_generation(resource) {
         return;
@@ -192,7 +192,7 @@ fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {
     }
 }
 
-/// No finalizer may be added once deletion has begun.
+/// No finalizer may be added to a terminating object.
 fn validate_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
     if !object::deleting(old) {
         return Vec::new();

@@ -1,13 +1,12 @@
 //! The families of the realistic catalogue, one line each.
 //!
-//! Prices are modelled, not quoted: linear in vCPUs (and GPUs) at the rates that on-demand Linux instances of such
-//! families cost in a large region, so that relations between families are true to life while no figure claims to be
-//! anybody's price list.
+//! Prices are modeled, not quoted: linear in vCPUs and GPUs, at the rates of on-demand Linux instances of such families in a large
+//! region. Price relations between families are realistic; no figure is a list price.
 
-/// The sizes that a family comes in: name and vCPUs.
+/// The sizes of a family: name and vCPUs.
 pub(super) type Sizes = &'static [(&'static str, i64)];
 
-/// Older x86: up to 24xlarge, metal of the same size.
+/// Older x86: up to 24xlarge, and metal of that size.
 pub(super) const CLASSIC: Sizes = &[
     ("large", 2),
     ("xlarge", 4),
@@ -32,7 +31,7 @@ pub(super) const WIDE: Sizes = &[
     ("32xlarge", 128),
     ("metal", 128),
 ];
-/// Seventh generation and later: up to 48xlarge, metal in two sizes.
+/// Seventh generation and later: up to 48xlarge, and two metal sizes.
 pub(super) const HUGE: Sizes = &[
     ("medium", 1),
     ("large", 2),
@@ -47,7 +46,7 @@ pub(super) const HUGE: Sizes = &[
     ("metal-24xl", 96),
     ("metal-48xl", 192),
 ];
-/// Arm of the sixth and seventh generation: from medium to 16xlarge.
+/// Arm of the sixth and seventh generation: medium to 16xlarge.
 pub(super) const GRAVITON: Sizes = &[
     ("medium", 1),
     ("large", 2),
@@ -59,11 +58,11 @@ pub(super) const GRAVITON: Sizes = &[
     ("16xlarge", 64),
     ("metal", 64),
 ];
-/// Storage-heavy instances.
+/// Storage-optimized instances.
 pub(super) const STORAGE: Sizes =
     &[("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16), ("8xlarge", 32), ("16xlarge", 64)];
 
-/// A family of instances whose sizes differ in scale alone.
+/// A family whose sizes differ in scale only.
 pub(super) struct Family {
     pub name: &'static str,
     pub arm: bool,
@@ -134,7 +133,7 @@ pub(super) const FAMILIES: &[Family] = &[
     family("is4gen", true, STORAGE, 6, 144_075, 234),
 ];
 
-/// Burstable families: name, arm64, micro-dollars per GiB of memory and hour, which is how their sizes scale.
+/// Burstable families: name, arm64, micro-dollars per GiB of memory and hour.
 pub(super) const BURSTABLE: &[(&str, bool, i64)] =
     &[("t3", false, 10_400), ("t3a", false, 9_400), ("t4g", true, 8_400)];
 
@@ -160,7 +159,7 @@ pub(super) struct Accelerated {
     /// Nano-dollars per GPU and hour.
     pub nanos_per_gpu: i64,
     pub nvme_gib_per_cpu: i64,
-    /// In how many of the zones it is sold.
+    /// The number of zones with offerings.
     pub zones: usize,
 }
 

@@ -1,5 +1,5 @@
-//! The generic types of Karpenter's kwok provider: every shape of 1 to 256 CPUs at 2, 4 or 8 GiB each, for both
-//! architectures and both operating systems, in four zones.
+//! The generic instance types of Karpenter's kwok provider: 1 to 256 CPUs at 2, 4 or 8 GiB each, for both architectures and both
+//! operating systems, in four zones.
 
 use fleetwright_core::model::{
     InstanceType, Price, Requirements, Resources,
@@ -37,9 +37,9 @@ fn generic(family: &str, cpus: i64, ratio: i64, arch: &str, os: &str) -> Option<
     let resources = Resources::of(cpus * 1000, memory)
         .with("ephemeral-storage", 20 * GIB)
         .with("pods", (cpus * 16).min(1024));
-    // $0.025 per CPU and $0.001 per 10^9 bytes: a nano-dollar per thousand bytes.
+    // $0.025 per CPU and $0.001 per 10^9 bytes: one nano-dollar per thousand bytes.
     let nanos = cpus * 25_000_000 + (memory + 500) / 1000;
-    // 0.7 of it for spot, rounded to the nearest nano-dollar.
+    // Spot costs 70 % of it, rounded to the nearest nano-dollar.
     let spot = (nanos * 7 + 5) / 10;
     let offerings = ZONES
         .into_iter()

@@ -1,4 +1,4 @@
-//! Built-in instance types of the fake cloud: the generic types of Karpenter's kwok provider, and a catalogue in the form of EC2.
+//! Built-in instance types of the fake cloud: the generic types of Karpenter's kwok provider, and a catalogue modeled on EC2.
 
 mod families;
 mod kwok;

@@ -1,7 +1,7 @@
-//! A catalogue in the shape of current EC2 families, generated from a table of families.
+//! A catalogue modeled on current EC2 families, generated from a table of families.
 //!
-//! Shapes are true to life: sizes, memory per vCPU, architecture, GPUs, local NVMe, pods by network interfaces, what a
-//! node keeps for itself. Prices are modelled ([`super::families`]), spot discounts come from the seed.
+//! Sizes, memory per vCPU, architecture, GPUs, local NVMe, pods by network interfaces and overhead are realistic. Prices are modeled
+//! ([`super::families`]); spot discounts come from the seed.
 
 use fleetwright_core::model::{
     InstanceType, Price, Requirements, Resources,
@@ -24,8 +24,8 @@ pub const ZONES: [&str; 3] = ["us-fake-1a", "us-fake-1b", "us-fake-1c"];
 const GIB: i64 = 1 << 30;
 const MIB: i64 = 1 << 20;
 
-/// An instance before it is priced per zone.
-struct Shape {
+/// An instance type before it is priced per zone.
+struct SizedType {
     name: String,
     arm: bool,
     cpus: i64,
@@ -40,15 +40,15 @@ struct Shape {
 /// The realistic catalogue: more than 300 types in three zones. The same seed gives the same spot prices.
 #[must_use]
 pub fn realistic(seed: u64) -> Catalogue {
-    let types = shapes().into_iter().filter_map(|shape| build(shape, seed)).collect();
+    let types = sized_types().into_iter().filter_map(|shape| build(shape, seed)).collect();
     Catalogue::new(Vocabulary::Cloud, types)
 }
 
-fn shapes() -> Vec<Shape> {
-    let mut shapes = Vec::with_capacity(512);
+fn sized_types() -> Vec<SizedType> {
+    let mut sized_types = Vec::with_capacity(512);
     for family in FAMILIES {
         for (size, cpus) in family.sizes {
-            shapes.push(Shape {
+            sized_types.push(SizedType {
                 name: format!("{}.{size}", family.name),
                 arm: family.arm,
                 cpus: *cpus,
@@ -63,7 +63,7 @@ fn shapes() -> Vec<Shape> {
     }
     for (family, arm, micros_per_gib) in BURSTABLE {
         for (size, cpus, mib, pods) in BURSTABLE_SIZES {
-            shapes.push(Shape {
+            sized_types.push(SizedType {
                 name: format!("{family}.{size}"),
                 arm: *arm,
                 cpus: *cpus,
@@ -78,7 +78,7 @@ fn shapes() -> Vec<Shape> {
     }
     for family in ACCELERATED {
         for (size, cpus, gpus) in family.sizes {
-            shapes.push(Shape {
+            sized_types.push(SizedType {
                 name: format!("{}.{size}", family.name),
                 arm: false,
                 cpus: *cpus,
@@ -91,11 +91,11 @@ fn shapes() -> Vec<Shape> {
             });
         }
     }
-    shapes
+    sized_types
 }
 
-fn build(shape: Shape, seed: u64) -> Option<InstanceType> {
-    // Without local NVMe a root volume of 80 GiB.
+fn build(shape: SizedType, seed: u64) -> Option<InstanceType> {
+    // Without local NVMe, a root volume of 80 GiB.
     let storage = if shape.nvme_gib > 0 { shape.nvme_gib } else { 80 };
     let resources = Resources::of(shape.cpus * 1000, shape.memory)
         .with("ephemeral-storage", storage * GIB)
@@ -126,13 +126,13 @@ fn build(shape: Shape, seed: u64) -> Option<InstanceType> {
     spec.build().ok()
 }
 
-/// How much cheaper spot is, 300 to 800 per mille: a level per type, and up to ±50 per zone.
+/// The spot discount, 300 to 800 per mille: a level per type, and up to ±50 per zone.
 fn spot_discount_per_mille(seed: u64, name: &str, zone: &str) -> i64 {
     let level = 350 + draw(seed, &["spot", name], 401);
     level - 50 + draw(seed, &["spot", name, zone], 101)
 }
 
-/// A number below `sides`.
+/// A number below `sides`, drawn from the seed.
 fn draw(seed: u64, about: &[&str], sides: u64) -> i64 {
     i64::try_from(dice(seed, about).next_u64() % sides).unwrap_or(0)
 }
@@ -149,8 +149,8 @@ fn pods_by_interfaces(cpus: i64) -> i64 {
     interfaces * (addresses - 1) + 2
 }
 
-/// What the hypervisor (7.5 % of memory), the kubelet (by vCPUs and pods, as EKS reserves it) and the eviction threshold
-/// (100 MiB) take.
+/// Overhead of the hypervisor (7.5 % of memory), the kubelet (by vCPUs and pods, as EKS reserves it) and the eviction threshold (100
+/// MiB).
 fn overhead(cpus: i64, memory: i64, pods: i64) -> Resources {
     // 6 % of the first vCPU, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest: in units of 10 µCPU.
     let micros = (1..=cpus).fold(0, |sum, nth| {
@@ -162,7 +162,7 @@ fn overhead(cpus: i64, memory: i64, pods: i64) -> Resources {
         }
     });
     let reserved_mib = 255 + 11 * pods + 100;
-    // The smallest instances have less than that: half of the memory is the most that is taken.
+    // At most half of the memory, which matters for the smallest instances.
     let taken = (memory * 75 / 1000 + reserved_mib * MIB).min(memory / 2);
     Resources::of((micros + 99) / 100, taken)
 }

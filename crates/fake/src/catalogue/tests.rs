@@ -42,7 +42,7 @@ fn kwok_has_the_generic_types() {
     }
     let large = catalogue.types.get("m-256x-arm64-windows").unwrap();
     assert_eq!((large.capacity.pods(), large.capacity.memory()), (1024, 2048 << 30));
-    // "Smaller than 32" works on the generic types.
+    // `Lt 32` selects among the generic types.
     let below =
         Requirement::new(labels::INSTANCE_SIZE, fleetwright_core::model::Operator::Lt, ["32"]).unwrap();
     let wanted: Requirements = [below].into_iter().collect();
@@ -88,7 +88,7 @@ fn realistic_is_large_plausible_and_seeded() {
 #[rstest]
 #[case(kwok())]
 #[case(realistic(3))]
-fn what_is_dumped_loads_the_same(#[case] catalogue: Catalogue) {
+fn a_written_catalogue_is_read_back(#[case] catalogue: Catalogue) {
     let loaded = load(&dump(&catalogue).to_string(), catalogue.vocabulary).unwrap();
     assert_eq!(loaded.skipped, []);
     assert_eq!(loaded.catalogue.types, catalogue.types);

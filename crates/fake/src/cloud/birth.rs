@@ -1,4 +1,4 @@
-//! How an instance comes to be: its names, its labels, its fate.
+//! Creates instances: their names, labels, latencies and defects.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use fleetwright_core::model::{
 use jiff::Timestamp;
 use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 
-use super::{config::CloudConfig, world::later};
+use super::config::CloudConfig;
 use crate::{
     api::{Bootstrap, CloudInstance, Defects, Launch, LaunchItem, Lifecycle, Tags},
     catalogue::{Catalogue, OfferingKey, REALISTIC_REGION, Vocabulary},
@@ -17,10 +17,11 @@ use crate::{
     dice::below,
     labels,
     quantities::{QuantityMap, from_wire, to_quantities},
+    time::later,
 };
 
-/// What is needed to make an instance.
-pub(super) struct Order<'a> {
+/// The inputs of a new instance.
+pub(super) struct InstanceOrder<'a> {
     pub call: &'a Launch,
     pub item: &'a LaunchItem,
     pub choice: &'a OfferingKey,
@@ -30,46 +31,46 @@ pub(super) struct Order<'a> {
     pub joins: bool,
 }
 
-/// A new instance and what the stars say of it.
-pub(super) struct Born {
+/// A new instance and its drawn fate.
+pub(super) struct NewInstance {
     pub instance: CloudInstance,
     pub runs_at: Timestamp,
     pub visible_at: Timestamp,
     pub interrupted_at: Option<Timestamp>,
 }
 
-/// An instance that the cluster knows of: read from its NodeClaim and its Node.
+/// An existing instance, read from its NodeClaim and Node.
 #[derive(Clone, Debug, Default)]
 pub struct Adopted {
     /// The provider id; must not be empty.
     pub provider_id: String,
-    /// The node's name; empty where none has joined.
+    /// The node's name; empty if none has joined.
     pub node_name: String,
-    /// Who it belongs to.
+    /// Its owner.
     pub tags: Tags,
-    /// Labels of its node, or of its NodeClaim where no node has joined.
+    /// Labels of its node, or of its NodeClaim if no node has joined.
     pub labels: BTreeMap<String, String>,
-    /// What its node is born with, should it still have to join.
+    /// The initial labels, annotations and taints of its node, if it has yet to join.
     pub bootstrap: Bootstrap,
-    /// What it was sold as.
+    /// The advertised capacity.
     pub capacity: QuantityMap,
-    /// What pods can have.
+    /// The advertised allocatable resources.
     pub allocatable: QuantityMap,
-    /// When it was launched, where that is known.
+    /// When it was launched, if known.
     pub launched_at: Option<Timestamp>,
     /// Whether its node has joined.
     pub joined: bool,
 }
 
-/// Makes an instance, or says with reason and message why the order cannot be carried out.
+/// Creates an instance, or returns the reason and message of the rejection.
 pub(super) fn instance(
     catalogue: &Catalogue,
     config: &CloudConfig,
-    order: Order<'_>,
+    order: InstanceOrder<'_>,
     now: Timestamp,
     taken: impl Fn(&str) -> bool,
-) -> Result<Born, (String, String)> {
-    let Order { call, item, choice, instance_type, offering, defects, joins } = order;
+) -> Result<NewInstance, (String, String)> {
+    let InstanceOrder { call, item, choice, instance_type, offering, defects, joins } = order;
     let attempt = call.attempt.to_string();
     let mut rng = dice(config.seed, &["machine", &call.batch, &attempt, &item.claim]);
     let labels = labels_of(item, instance_type, offering)?;
@@ -130,10 +131,10 @@ pub(super) fn instance(
         ending_since: None,
         defects,
     };
-    Ok(Born { instance, runs_at, visible_at, interrupted_at })
+    Ok(NewInstance { instance, runs_at, visible_at, interrupted_at })
 }
 
-/// The labels that type, offering and requirements fix together. Where they leave several values, the first is chosen.
+/// The labels that instance type, offering and requirements determine together. Of several values, the first is used.
 fn labels_of(
     item: &LaunchItem,
     instance_type: &InstanceType,
@@ -153,14 +154,14 @@ fn labels_of(
         if let Some(value) = chosen {
             labels.insert(key.to_string(), value.to_string());
         } else if !requirement.allows_missing() && !requirement.is_complement() {
-            let message = format!("{key} of {} is not what is asked for", instance_type.name);
+            let message = format!("{key} of {} does not meet the requirements", instance_type.name);
             return Err(("InvalidOffering".to_owned(), message));
         }
     }
     Ok(labels)
 }
 
-/// Provider id, node name and address. Names that are taken are drawn again, a bounded number of times.
+/// Provider id, node name and address. Duplicate names are drawn again, a bounded number of times.
 fn names(
     vocabulary: Vocabulary,
     rng: &mut ChaCha8Rng,
@@ -195,13 +196,13 @@ fn names(
     (id, name, address)
 }
 
-/// Words that make a node's name easy to tell from another's.
+/// Words that make node names easy to tell apart.
 const WORDS: [&str; 16] = [
     "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "juniper", "kelp",
     "larch", "maple", "nimbus", "osier", "pine",
 ];
 
-/// How long a spot instance is left alone: drawn hour by hour.
+/// The time until a spot instance is reclaimed, drawn hour by hour.
 fn interruption(rng: &mut ChaCha8Rng, per_1000_hours: u32) -> Option<Duration> {
     const HOURS: u64 = 24 * 90;
     if per_1000_hours == 0 {
@@ -211,7 +212,7 @@ fn interruption(rng: &mut ChaCha8Rng, per_1000_hours: u32) -> Option<Duration> {
     Some(Duration::from_millis(hour * 3_600_000 + below(rng, 3_600_000)))
 }
 
-/// An instance from what the cluster knows of it.
+/// An instance from its NodeClaim and Node.
 pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -> CloudInstance {
     let label = |key: &str| adopted.labels.get(key).map(|value| value.as_str().into());
     let offering = (|| {
@@ -221,7 +222,7 @@ pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -
     let sold = offering.as_ref().and_then(|key| catalogue.find(key));
     let price = sold.map_or(Price::ZERO, |(_, offering)| offering.price);
     let node_name = if adopted.node_name.is_empty() {
-        // The kwok vocabulary names the node in the provider id; otherwise its last part serves.
+        // The kwok vocabulary has the node's name in the provider id; otherwise the last part of the id is used.
         adopted.provider_id.rsplit('/').next().unwrap_or_default().to_owned()
     } else {
         adopted.node_name

@@ -1,10 +1,10 @@
-//! How a fake cloud behaves while nobody scripts its faults.
+//! The behavior of a fake cloud without scripted faults.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Latency;
 
-/// The temper of a fake cloud.
+/// The behavior of a fake cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CloudConfig {
@@ -12,32 +12,32 @@ pub struct CloudConfig {
     pub seed: u64,
     /// How long a call takes.
     pub call_latency: Latency,
-    /// From the launch until the instance runs.
+    /// Time from launch until the instance runs.
     pub launch_latency: Latency,
-    /// From then until its node joins.
+    /// Time from then until its node joins.
     pub boot_latency: Latency,
-    /// From the order to end an instance until it is gone.
+    /// Time from the terminate call until the instance is gone.
     pub terminate_latency: Latency,
     /// How long a new instance may stay invisible to get and list.
     pub consistency: Latency,
-    /// How many instances an on-demand pool holds, drawn per type and zone; absent means any number.
+    /// Capacity of an on-demand pool, drawn per type and zone; absent means unlimited.
     pub on_demand_pool: Option<(u32, u32)>,
-    /// The same for spot.
+    /// Capacity of a spot pool, likewise.
     pub spot_pool: Option<(u32, u32)>,
-    /// Spot instances taken back per thousand instance-hours.
+    /// Spot interruptions per thousand instance-hours.
     pub interruptions_per_1000_hours: u32,
-    /// How long before an instance is taken back the cloud says so, in milliseconds.
+    /// Time between the notice and the interruption, in milliseconds.
     pub interruption_notice_ms: u64,
-    /// How long a spot price stands, in milliseconds; zero where prices never move.
+    /// How long a spot price is valid, in milliseconds; zero if prices never change.
     pub spot_step_ms: u64,
-    /// Calls that change something; absent means unlimited.
+    /// Rate limit of mutating calls; absent means unlimited.
     pub mutating_calls: Option<Rate>,
-    /// Calls that read; absent means unlimited.
+    /// Rate limit of reading calls; absent means unlimited.
     pub reading_calls: Option<Rate>,
-    /// How many instances may exist at once.
+    /// The maximum number of instances.
     pub max_instances: usize,
-    /// Whether an instance names its NodeClaim from birth. Otherwise it carries batch and attempt, as an instance of an EC2
-    /// fleet does, and is named by a second call.
+    /// Whether an instance carries its NodeClaim from launch. Otherwise it carries batch and attempt, as an instance of an EC2 fleet, and
+    /// a second call tags it.
     pub names_claims: bool,
 }
 
@@ -45,14 +45,14 @@ pub struct CloudConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rate {
-    /// How many calls in a burst.
+    /// Calls per burst.
     pub burst: u32,
-    /// How many calls per second for long.
+    /// Sustained calls per second.
     pub per_second: u32,
 }
 
 impl Default for CloudConfig {
-    /// A cloud on a good day: real latencies, capacity for everybody, no interruptions.
+    /// A cloud with realistic latencies, unlimited capacity and no interruptions.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -75,7 +75,7 @@ impl Default for CloudConfig {
 }
 
 impl CloudConfig {
-    /// A cloud that answers at once and whose instances join at once: for tests of something else.
+    /// A cloud without latencies, whose instances join at once: for tests of other things.
     #[must_use]
     pub fn instant(seed: u64) -> Self {
         let at_once = Latency::between(0, 0);
@@ -91,7 +91,7 @@ impl CloudConfig {
         }
     }
 
-    /// A cloud on a bad day: pools run dry, spot instances are taken back, calls are throttled.
+    /// A cloud with limited pools, interruptions and throttling.
     #[must_use]
     pub fn stormy(seed: u64) -> Self {
         Self {

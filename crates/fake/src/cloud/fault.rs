@@ -1,4 +1,4 @@
-//! Scripted faults: what goes wrong, and at which call.
+//! Scripted faults: what fails, and at which call.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::{
 pub enum Op {
     /// Launch.
     Launch,
-    /// Name the NodeClaim of an instance.
+    /// Tag an instance with its NodeClaim.
     Tag,
     /// Terminate.
     Terminate,
@@ -22,17 +22,17 @@ pub enum Op {
     Get,
     /// List.
     List,
-    /// Prices and announcements.
+    /// Prices and interruption notices.
     Watch,
 }
 
-/// Which occasions a fault takes: after `skip` of them, the next `times`.
+/// The occasions that a fault applies to: after `skip` of them, the next `times`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occasion {
-    /// How many pass unharmed.
+    /// How many are skipped.
     #[serde(default)]
     pub skip: u32,
-    /// How many are taken.
+    /// How many are affected.
     #[serde(default = "once")]
     pub times: u32,
 }
@@ -48,7 +48,7 @@ impl Occasion {
         Self { skip: 0, times }
     }
 
-    /// Whether this occasion is taken; counts it.
+    /// Whether the fault applies to this occasion, which is counted.
     fn applies(&mut self) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
@@ -60,31 +60,31 @@ impl Occasion {
     }
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Fault {
-    /// A call fails: before it does anything, or after all of it is done.
+    /// A call fails, before or after it takes effect.
     FailCall {
         /// The call.
         op: Op,
-        /// Which of them.
+        /// The affected calls.
         #[serde(flatten)]
         occasion: Occasion,
         /// Whether the call takes effect although it fails.
         #[serde(default)]
         after_effect: bool,
-        /// What is answered.
+        /// The error that is returned.
         error: ApiError,
     },
-    /// A call takes longer.
+    /// A call is slower.
     SlowCall {
         /// The call.
         op: Op,
-        /// Which of them.
+        /// The affected calls.
         #[serde(flatten)]
         occasion: Occasion,
-        /// How much longer, in milliseconds.
+        /// The additional time, in milliseconds.
         by_ms: u64,
     },
     /// Offerings have no capacity.
@@ -98,52 +98,52 @@ pub enum Fault {
         /// The capacity type; absent means any.
         #[serde(default)]
         capacity_type: Option<String>,
-        /// For how long, in seconds; absent means for good.
+        /// For how many seconds; absent means forever.
         #[serde(default)]
         for_seconds: Option<i64>,
     },
-    /// Instances have less memory than they were sold with.
+    /// Instances have less memory than advertised.
     SmallerMemory {
-        /// Which launched instances.
+        /// The affected launches.
         #[serde(flatten)]
         occasion: Occasion,
-        /// How much of it they have.
+        /// Actual memory in percent.
         percent: u32,
     },
     /// Instances run, but their nodes never join.
     NeverJoins {
-        /// Which launched instances.
+        /// The affected launches.
         #[serde(flatten)]
         occasion: Occasion,
     },
     /// A taint appears on nodes after they joined.
     LateTaint {
-        /// Which launched instances.
+        /// The affected launches.
         #[serde(flatten)]
         occasion: Occasion,
         /// The taint.
         taint: WireTaint,
-        /// How long after joining, in milliseconds.
+        /// The delay after joining, in milliseconds.
         after_ms: u64,
     },
 }
 
-/// The faults that are in force.
+/// The active faults, each with its end.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<(Fault, Option<Timestamp>)>);
 
-/// What the script does to a call.
+/// The effect of the script on a call.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct CallFaults {
     /// Fails before the effect.
     pub before: Option<ApiError>,
     /// Fails after the effect.
     pub after: Option<ApiError>,
-    /// Takes so much longer, in milliseconds.
+    /// The additional time, in milliseconds.
     pub slower_ms: u64,
 }
 
-/// How many faults a script may hold: beyond that the oldest are forgotten.
+/// Most faults of a script: beyond that, the oldest are dropped.
 const MAX_FAULTS: usize = 1000;
 
 impl Faults {
@@ -164,8 +164,8 @@ impl Faults {
         self.0.clear();
     }
 
-    pub(super) fn on_call(&mut self, called: Op) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(super) fn on_call(&mut self, called: Op) -> CallFaults {
+        let mut verdict = CallFaults::default();
         for (fault, _) in &mut self.0 {
             match fault {
                 Fault::FailCall { op, occasion, after_effect, error } if *op == called => {
@@ -184,8 +184,8 @@ impl Faults {
         verdict
     }
 
-    /// Whether an offering is scripted to have nothing.
-    pub(super) fn is_dry(&self, offering: &OfferingKey, now: Timestamp) -> bool {
+    /// Whether the script denies capacity of an offering.
+    pub(super) fn is_exhausted(&self, offering: &OfferingKey, now: Timestamp) -> bool {
         let is =
             |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         self.0.iter().any(|(fault, until)| match fault {
@@ -199,7 +199,7 @@ impl Faults {
         })
     }
 
-    /// What is wrong with the instance that is being launched, and whether its node joins.
+    /// The defects of the instance that is being launched, and whether its node joins.
     pub(super) fn on_instance(&mut self) -> (Defects, bool) {
         let (mut defects, mut joins) = (Defects::default(), true);
         for (fault, _) in &mut self.0 {

@@ -1,9 +1,8 @@
-//! What spot capacity costs over time: a price per type and zone that moves in steps around its level.
+//! Spot prices over time: a price per type and zone that moves in steps around its level.
 //!
-//! The price of step `k` is, in per mille of the on-demand price, `level + Σ (7/8)^j · ε(k − j)` over the last
-//! [`MEMORY`] steps: a first-order autoregression, cut off where its memory has faded, so that a price follows from the
-//! seed and the time alone, whatever was asked before. The level is what the catalogue says; `ε` is drawn for each type,
-//! zone and step.
+//! The price of step `k` is, in per mille of the on-demand price, `level + Σ (7/8)^j · ε(k − j)` over the last [`MEMORY`] steps: a
+//! first-order autoregression, truncated where older shocks are negligible, so that a price depends on the seed and the time alone, not
+//! on earlier calls. The level is the catalogue's price; `ε` is drawn for each type, zone and step.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::{
     dice::below,
 };
 
-/// Steps that a shock is felt for: (7/8)^32 is 1.4 %.
+/// The number of steps that a shock lasts: (7/8)^32 is 1.4 %.
 const MEMORY: u32 = 32;
 /// The largest shock of one step, in per mille of the on-demand price.
 const SHOCK: i64 = 25;
@@ -33,12 +32,12 @@ const ONE: i64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Market {
     pub(super) seed: u64,
-    /// How long a price stands, in milliseconds; zero where prices never move.
+    /// How long a price is valid, in milliseconds; zero if prices never change.
     pub(super) step_ms: u64,
 }
 
 impl Market {
-    /// The number of the step at `now`, and how long it lasts from then on; `None` where nothing ever moves.
+    /// The number of the step at `now`, and its remaining time; `None` if prices never change.
     fn step(self, now: Timestamp) -> Option<(i64, Duration)> {
         let length = i64::try_from(self.step_ms).ok().filter(|length| *length > 0)?;
         let at = now.as_millisecond();
@@ -46,7 +45,7 @@ impl Market {
         Some((at.div_euclid(length), Duration::from_millis(u64::try_from(left).unwrap_or(1))))
     }
 
-    /// What an offering costs at `now`.
+    /// The price of an offering at `now`.
     pub(super) fn price(
         self,
         catalogue: &Catalogue,
@@ -57,7 +56,7 @@ impl Market {
         self.moved(catalogue, kind, offering, now).unwrap_or(offering.price)
     }
 
-    /// All prices at `now` that differ from the catalogue's, and when they change.
+    /// All prices at `now` that differ from the catalogue's, and how long they are valid.
     pub(super) fn prices(self, catalogue: &Catalogue, now: Timestamp) -> SpotPrices {
         let of_type = |kind: &InstanceType| {
             let moved = kind.offerings.iter().filter_map(|offering| {
@@ -71,7 +70,7 @@ impl Market {
         SpotPrices { prices, stand_for_ms: left }
     }
 
-    /// The price of a spot offering that has an on-demand price beside it. The prices of the kwok provider stand still.
+    /// The price of a spot offering with an on-demand offering beside it. Prices of the kwok provider never change.
     fn moved(
         self,
         catalogue: &Catalogue,
@@ -95,7 +94,7 @@ impl Market {
         Some(Price::from_nanos(full / 1000 * share))
     }
 
-    /// How far a price is from its level in a step, in per mille of the on-demand price.
+    /// The difference between a price and its level in a step, in per mille of the on-demand price.
     fn deviation(self, kind: &str, zone: &str, step: i64) -> i64 {
         let (mut weight, mut sum) = (ONE, 0_i64);
         for back in 0..MEMORY {
@@ -111,7 +110,7 @@ impl Market {
 
 #[cfg(test)]
 mod tests {
-    //! Bounded, repeatable, moving, and home again.
+    //! Prices are bounded, repeatable, moving and mean-reverting.
     use super::*;
     use crate::catalogue::{kwok, realistic};
 
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_follows_from_seed_and_time_alone_and_stands_for_a_step() {
+    fn a_price_depends_on_seed_and_time_and_lasts_a_step() {
         let catalogue = realistic(1);
         let now = at(3);
         let prices = MARKET.prices(&catalogue, now);
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_market_that_stands_still_says_nothing() {
+    fn a_market_without_steps_has_no_changes() {
         let still = SpotPrices::default();
         assert_eq!(Market { step_ms: 0, ..MARKET }.prices(&realistic(1), at(0)), still);
         assert_eq!(MARKET.prices(&kwok(), at(0)).prices, still.prices);

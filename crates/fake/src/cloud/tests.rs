@@ -1,4 +1,4 @@
-//! Life, capacity, chance and faults of instances.
+//! Lifecycle, capacity, random draws and faults of instances.
 
 use std::{
     pin::Pin,
@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// A clock that tests set.
-struct Hand(Mutex<Timestamp>);
+struct ManualClock(Mutex<Timestamp>);
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
@@ -27,18 +27,18 @@ impl Clock for Hand {
     }
 }
 
-struct Sky {
-    hand: Arc<Hand>,
+struct TestCloud {
+    clock: Arc<ManualClock>,
     cloud: Cloud,
 }
 
-impl Sky {
+impl TestCloud {
     fn new(config: CloudConfig) -> Self {
-        let hand = Arc::new(Hand(Mutex::new("2026-01-01T00:00:00Z".parse().unwrap())));
-        Self { cloud: Cloud::new(kwok(), config, hand.clone()), hand }
+        let clock = Arc::new(ManualClock(Mutex::new("2026-01-01T00:00:00Z".parse().unwrap())));
+        Self { cloud: Cloud::new(kwok(), config, clock.clone()), clock }
     }
     fn pass(&self, seconds: i64) {
-        let mut now = self.hand.0.lock().unwrap();
+        let mut now = self.clock.0.lock().unwrap();
         *now = now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     }
     async fn launch(&self, claim: &str, kind: &str) -> LaunchOutcome {
@@ -89,79 +89,83 @@ fn slow() -> CloudConfig {
 }
 
 #[tokio::test]
-async fn an_instance_lives_by_the_clock() {
-    let sky = Sky::new(slow());
-    let born = sky.launched("a", "on-demand").await;
-    assert_eq!((born.state, born.tags.claim.as_deref()), (Lifecycle::Pending, Some("a")));
-    assert_eq!(born.joins_at.unwrap().duration_since(born.launched_at), SignedDuration::from_secs(25));
-    assert!(born.id.starts_with("kwok://kwok-a-"), "{}", born.id);
-    assert_eq!(born.bootstrap.labels["kubernetes.io/hostname"], "a");
-    assert_eq!(born.bootstrap.labels["eks-node-viewer/instance-price"], "0.117180");
-    assert_eq!(born.labels["topology.kubernetes.io/zone"], "test-zone-b");
-    sky.pass(4);
-    assert_eq!(sky.state(&born.id), Some(Lifecycle::Pending));
-    sky.pass(1);
-    assert_eq!(sky.state(&born.id), Some(Lifecycle::Running));
-    let end = Terminate { cluster_uid: "us".to_owned(), id: born.id.clone(), named_by_claim: true };
-    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
-    sky.pass(29);
-    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
-    sky.pass(1);
-    assert_eq!(sky.cloud.terminate(&end).await, Ok(Lifecycle::Gone));
-    sky.pass(3600);
-    assert_eq!((sky.state(&born.id), sky.cloud.next_due()), (None, None));
+async fn the_lifecycle_follows_the_clock() {
+    let test = TestCloud::new(slow());
+    let instance = test.launched("a", "on-demand").await;
+    assert_eq!((instance.state, instance.tags.claim.as_deref()), (Lifecycle::Pending, Some("a")));
+    assert_eq!(
+        instance.joins_at.unwrap().duration_since(instance.launched_at),
+        SignedDuration::from_secs(25)
+    );
+    assert!(instance.id.starts_with("kwok://kwok-a-"), "{}", instance.id);
+    assert_eq!(instance.bootstrap.labels["kubernetes.io/hostname"], "a");
+    assert_eq!(instance.bootstrap.labels["eks-node-viewer/instance-price"], "0.117180");
+    assert_eq!(instance.labels["topology.kubernetes.io/zone"], "test-zone-b");
+    test.pass(4);
+    assert_eq!(test.state(&instance.id), Some(Lifecycle::Pending));
+    test.pass(1);
+    assert_eq!(test.state(&instance.id), Some(Lifecycle::Running));
+    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), named_by_claim: true };
+    assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
+    test.pass(29);
+    assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
+    test.pass(1);
+    assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Gone));
+    test.pass(3600);
+    assert_eq!((test.state(&instance.id), test.cloud.next_due()), (None, None));
 }
 
 #[tokio::test]
 async fn a_new_instance_is_invisible_for_a_moment() {
-    let sky = Sky::new(CloudConfig { consistency: Latency::between(3000, 3000), ..CloudConfig::instant(1) });
-    let born = sky.launched("a", "spot").await;
-    assert!(sky.cloud.get(&born.id).await.is_err() && sky.cloud.list("us").await.unwrap().is_empty());
-    sky.pass(3);
-    assert_eq!(sky.cloud.list("us").await.unwrap().len(), 1);
-    assert!(sky.cloud.list("them").await.unwrap().is_empty());
+    let test =
+        TestCloud::new(CloudConfig { consistency: Latency::between(3000, 3000), ..CloudConfig::instant(1) });
+    let instance = test.launched("a", "spot").await;
+    assert!(test.cloud.get(&instance.id).await.is_err() && test.cloud.list("us").await.unwrap().is_empty());
+    test.pass(3);
+    assert_eq!(test.cloud.list("us").await.unwrap().len(), 1);
+    assert!(test.cloud.list("them").await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn pools_run_dry_and_fill_again() {
-    let sky = Sky::new(CloudConfig { spot_pool: Some((2, 2)), ..CloudConfig::instant(1) });
-    let first = sky.launched("a", "spot").await;
-    sky.launched("b", "spot").await;
-    let reply = sky.cloud.launch(&call("c", "spot")).await.unwrap();
+async fn pools_are_exhausted_and_refilled() {
+    let test = TestCloud::new(CloudConfig { spot_pool: Some((2, 2)), ..CloudConfig::instant(1) });
+    let first = test.launched("a", "spot").await;
+    test.launched("b", "spot").await;
+    let reply = test.cloud.launch(&call("c", "spot")).await.unwrap();
     assert!(matches!(reply.outcomes[0], LaunchOutcome::InsufficientCapacity(_)));
     assert_eq!(reply.exhausted, call("c", "spot").items[0].choices);
-    assert!(matches!(sky.launch("d", "on-demand").await, LaunchOutcome::Launched(_)));
-    assert!(sky.cloud.lose(&first.id));
-    sky.launched("c", "spot").await;
+    assert!(matches!(test.launch("d", "on-demand").await, LaunchOutcome::Launched(_)));
+    assert!(test.cloud.lose(&first.id));
+    test.launched("c", "spot").await;
 }
 
 #[tokio::test]
-async fn spot_instances_are_taken_back_after_a_notice() {
+async fn spot_instances_are_interrupted_after_a_notice() {
     let config = CloudConfig { interruptions_per_1000_hours: 1000, ..CloudConfig::instant(1) };
-    let sky = Sky::new(config);
-    let (spot, own) = (sky.launched("a", "spot").await, sky.launched("b", "on-demand").await);
-    sky.pass(3600);
-    let seen = sky.cloud.instances().into_iter().find(|instance| instance.id == spot.id).unwrap();
+    let test = TestCloud::new(config);
+    let (spot, own) = (test.launched("a", "spot").await, test.launched("b", "on-demand").await);
+    test.pass(3600);
+    let seen = test.cloud.instances().into_iter().find(|instance| instance.id == spot.id).unwrap();
     assert!(seen.interrupted_at.is_some(), "{seen:?}");
-    sky.pass(120);
-    assert_eq!(sky.state(&spot.id), Some(Lifecycle::Gone));
-    assert_eq!(sky.state(&own.id), Some(Lifecycle::Running));
+    test.pass(120);
+    assert_eq!(test.state(&spot.id), Some(Lifecycle::Gone));
+    assert_eq!(test.state(&own.id), Some(Lifecycle::Running));
 }
 
 #[tokio::test]
-async fn the_order_of_calls_changes_nothing_about_an_instance() {
-    let (one, other) = (Sky::new(CloudConfig::default()), Sky::new(CloudConfig::default()));
+async fn instances_do_not_depend_on_the_order_of_calls() {
+    let (one, other) = (TestCloud::new(CloudConfig::default()), TestCloud::new(CloudConfig::default()));
     let first = [one.launched("a", "spot").await, one.launched("b", "spot").await];
     let b = other.launched("b", "spot").await;
     let second = [other.launched("a", "spot").await, b];
     assert_eq!(first, second);
-    let elsewhere = Sky::new(CloudConfig { seed: 2, ..CloudConfig::default() });
+    let elsewhere = TestCloud::new(CloudConfig { seed: 2, ..CloudConfig::default() });
     assert_ne!(elsewhere.launched("a", "spot").await.joins_at, first[0].joins_at);
 }
 
 #[tokio::test]
-async fn scripted_faults_failure_as_often_as_told() {
-    let sky = Sky::new(CloudConfig::instant(1));
+async fn scripted_faults_occur_as_often_as_configured() {
+    let test = TestCloud::new(CloudConfig::instant(1));
     let script = serde_json::json!([
         {"kind": "failCall", "op": "launch", "skip": 1, "times": 1, "error": {"code": "throttled", "afterMs": 9}},
         {"kind": "smallerMemory", "times": 1, "percent": 50},
@@ -170,36 +174,36 @@ async fn scripted_faults_failure_as_often_as_told() {
         {"kind": "insufficientCapacity", "capacityType": "spot", "forSeconds": 60},
     ]);
     for fault in serde_json::from_value::<Vec<Fault>>(script).unwrap() {
-        sky.cloud.inject(fault);
+        test.cloud.inject(fault);
     }
-    let first = sky.launched("a", "on-demand").await;
+    let first = test.launched("a", "on-demand").await;
     assert_eq!(first.defects.memory_percent, Some(50));
     let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
     assert_eq!(first.defects.late_taint, Some((taint, 10)));
     assert!(first.joins_at.is_some());
-    let refused = sky.cloud.launch(&call("b", "on-demand")).await;
+    let refused = test.cloud.launch(&call("b", "on-demand")).await;
     assert_eq!(refused, Err(ApiError::Throttled { after_ms: 9 }));
-    let second = sky.launched("b", "on-demand").await;
+    let second = test.launched("b", "on-demand").await;
     assert_eq!((second.joins_at, second.defects.memory_percent), (None, None));
-    assert!(matches!(sky.launch("c", "spot").await, LaunchOutcome::InsufficientCapacity(_)));
-    sky.pass(60);
-    assert!(matches!(sky.launch("c", "spot").await, LaunchOutcome::Launched(_)));
+    assert!(matches!(test.launch("c", "spot").await, LaunchOutcome::InsufficientCapacity(_)));
+    test.pass(60);
+    assert!(matches!(test.launch("c", "spot").await, LaunchOutcome::Launched(_)));
 }
 
 #[tokio::test]
 async fn too_many_calls_are_throttled() {
     let rate = Some(Rate { burst: 1, per_second: 1 });
-    let sky = Sky::new(CloudConfig { mutating_calls: rate, ..CloudConfig::instant(1) });
-    sky.launched("a", "spot").await;
-    assert_eq!(sky.cloud.launch(&call("b", "spot")).await, Err(ApiError::Throttled { after_ms: 1000 }));
-    assert!(sky.cloud.list("us").await.is_ok());
-    sky.pass(1);
-    sky.launched("b", "spot").await;
+    let test = TestCloud::new(CloudConfig { mutating_calls: rate, ..CloudConfig::instant(1) });
+    test.launched("a", "spot").await;
+    assert_eq!(test.cloud.launch(&call("b", "spot")).await, Err(ApiError::Throttled { after_ms: 1000 }));
+    assert!(test.cloud.list("us").await.is_ok());
+    test.pass(1);
+    test.launched("b", "spot").await;
 }
 
 #[tokio::test]
 async fn adopted_instances_keep_their_token_and_owner() {
-    let sky = Sky::new(CloudConfig::instant(1));
+    let test = TestCloud::new(CloudConfig::instant(1));
     let labels = [
         ("node.kubernetes.io/instance-type", "s-4x-arm64-linux"),
         ("topology.kubernetes.io/zone", "test-zone-b"),
@@ -217,67 +221,67 @@ async fn adopted_instances_keep_their_token_and_owner() {
         labels: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
         ..Adopted::default()
     };
-    assert!(sky.cloud.adopt(adopted.clone()) && !sky.cloud.adopt(adopted.clone()));
-    // What another cluster has launched under the same names is no answer to us.
+    assert!(test.cloud.adopt(adopted.clone()) && !test.cloud.adopt(adopted.clone()));
+    // An instance of another cluster with the same names is not returned.
     let theirs = Adopted {
         provider_id: "kwok://elsewhere".to_owned(),
         tags: crate::api::Tags { cluster_uid: Some("them".to_owned()), ..adopted.tags.clone() },
         ..adopted
     };
-    assert!(sky.cloud.adopt(theirs));
-    let again = sky.launched("a", "spot").await;
+    assert!(test.cloud.adopt(theirs));
+    let again = test.launched("a", "spot").await;
     assert_eq!((again.id.as_str(), again.node_name.as_str()), ("kwok://node-1", "node-1"));
     assert!(again.price_nanos > 0);
     let theirs = Terminate { cluster_uid: "them".to_owned(), id: again.id.clone(), named_by_claim: true };
-    assert!(matches!(sky.cloud.terminate(&theirs).await, Err(ApiError::NotOwned { .. })));
+    assert!(matches!(test.cloud.terminate(&theirs).await, Err(ApiError::NotOwned { .. })));
 }
 
 #[tokio::test]
-async fn an_instance_without_owner_is_ended_only_for_a_claim_that_names_it() {
-    let sky = Sky::new(CloudConfig::instant(1));
-    sky.cloud.adopt(Adopted { provider_id: "kwok://stray".to_owned(), ..Adopted::default() });
+async fn an_instance_without_owner_is_terminated_only_for_its_claim() {
+    let test = TestCloud::new(CloudConfig::instant(1));
+    test.cloud.adopt(Adopted { provider_id: "kwok://stray".to_owned(), ..Adopted::default() });
     let end = |named_by_claim| Terminate {
         cluster_uid: "us".to_owned(),
         id: "kwok://stray".to_owned(),
         named_by_claim,
     };
-    assert!(matches!(sky.cloud.terminate(&end(false)).await, Err(ApiError::NotOwned { .. })));
-    assert!(sky.cloud.terminate(&end(true)).await.is_ok());
+    assert!(matches!(test.cloud.terminate(&end(false)).await, Err(ApiError::NotOwned { .. })));
+    assert!(test.cloud.terminate(&end(true)).await.is_ok());
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_with_field_and_fix() {
-    let sky = Sky::new(CloudConfig { max_instances: 1, ..CloudConfig::instant(1) });
-    let nobody = Launch { cluster_uid: String::new(), ..call("a", "spot") };
+async fn invalid_calls_are_rejected_with_field_and_fix() {
+    let test = TestCloud::new(CloudConfig { max_instances: 1, ..CloudConfig::instant(1) });
+    let without_owner = Launch { cluster_uid: String::new(), ..call("a", "spot") };
     assert!(
-        matches!(sky.cloud.launch(&nobody).await, Err(ApiError::Invalid { field, .. }) if field == "clusterUid")
+        matches!(test.cloud.launch(&without_owner).await, Err(ApiError::Invalid { field, .. }) if field == "clusterUid")
     );
-    assert!(matches!(sky.cloud.list("").await, Err(ApiError::Invalid { .. })));
+    assert!(matches!(test.cloud.list("").await, Err(ApiError::Invalid { .. })));
     assert!(
-        matches!(sky.launch("a", "cheap").await, LaunchOutcome::Refused(reason, _) if reason == "InvalidOffering")
+        matches!(test.launch("a", "cheap").await, LaunchOutcome::Refused(reason, _) if reason == "InvalidOffering")
     );
-    sky.launched("a", "spot").await;
-    let full = sky.launch("b", "spot").await;
+    test.launched("a", "spot").await;
+    let full = test.launch("b", "spot").await;
     assert!(matches!(full, LaunchOutcome::Refused(reason, _) if reason == "InstanceLimitExceeded"));
 }
 
 #[tokio::test]
-async fn changes_are_told_once() {
-    let sky = Sky::new(slow());
-    let (none, start) = sky.cloud.changes_since(0);
+async fn changes_are_reported_once() {
+    let test = TestCloud::new(slow());
+    let (none, start) = test.cloud.changes_since(0);
     assert!(none.is_empty());
-    let mut told = sky.cloud.subscribe();
-    let born = sky.launched("a", "spot").await;
-    assert!(told.has_changed().unwrap());
-    told.mark_unchanged();
-    let (one, next) = sky.cloud.changes_since(start);
+    let mut changes = test.cloud.subscribe();
+    let instance = test.launched("a", "spot").await;
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    let (one, next) = test.cloud.changes_since(start);
     assert_eq!((one.len(), one[0].state), (1, Lifecycle::Pending));
-    sky.pass(5);
-    let (one, last) = sky.cloud.changes_since(next);
+    test.pass(5);
+    let (one, last) = test.cloud.changes_since(next);
     assert_eq!((one.len(), one[0].state), (1, Lifecycle::Running));
-    sky.cloud.mark_joined(&born.id);
-    sky.cloud.mark_joined(&born.id);
-    let (one, end) = sky.cloud.changes_since(last);
+    test.cloud.mark_joined(&instance.id);
+    test.cloud.mark_joined(&instance.id);
+    let (one, end) = test.cloud.changes_since(last);
     assert!(one.len() == 1 && one[0].joined && end == last + 1);
-    assert!(sky.cloud.changes_since(end).0.is_empty());
+    assert!(test.cloud.changes_since(end).0.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The calling side. Whatever goes wrong on the way is a failure of unknown effect.
+//! The client. Every failure on the way has an unknown effect.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TagClaim, TakeBack,
-        Terminate,
+        ApiError, CloudApi, CloudInstance, InterruptionNotice, Launch, LaunchReply, Lifecycle, SpotPrices,
+        TagClaim, Terminate,
     },
     catalogue::{Catalogue, Vocabulary, load},
 };
 
-/// How long a call may take.
+/// The timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A fake cloud that runs as a process of its own.
+/// A fake cloud in another process.
 pub struct HttpCloud {
     base: String,
     client: reqwest::Client,
@@ -27,7 +27,7 @@ pub struct HttpCloud {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sold {
+struct CatalogueReply {
     vocabulary: String,
     instance_types: Value,
 }
@@ -36,11 +36,11 @@ impl HttpCloud {
     /// The cloud at `url`, such as `http://127.0.0.1:8090`.
     ///
     /// # Errors
-    /// Where `url` is no `http` address.
+    /// If `url` is not an `http` URL.
     pub fn new(url: &str, clock: SharedClock) -> Result<Self, ApiError> {
         let base = url.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") || base.len() <= "http://".len() {
-            let message = format!("{url:?} is no address: write http://HOST:PORT (TLS is not spoken here)");
+            let message = format!("{url:?} is not a valid URL: use http://HOST:PORT (TLS is not supported)");
             return Err(ApiError::Invalid { field: "fake cloud URL".to_owned(), message });
         }
         let client = reqwest::Client::builder().no_proxy().build().map_err(failed)?;
@@ -55,8 +55,8 @@ impl HttpCloud {
             if status.is_success() {
                 return serde_json::from_slice(&body).map_err(failed);
             }
-            let told = serde_json::from_slice::<ApiError>(&body);
-            Err(told
+            let reported = serde_json::from_slice::<ApiError>(&body);
+            Err(reported
                 .unwrap_or_else(|_| ApiError::Failed { message: format!("fake cloud answered {status}") }))
         };
         tokio::select! {
@@ -90,7 +90,7 @@ fn encode(text: &str) -> String {
 #[async_trait]
 impl CloudApi for HttpCloud {
     async fn catalogue(&self) -> Result<Catalogue, ApiError> {
-        let sold: Sold = self.send(self.client.get(format!("{}/catalog", self.base))).await?;
+        let sold: CatalogueReply = self.send(self.client.get(format!("{}/catalog", self.base))).await?;
         let vocabulary = Vocabulary::parse(&sold.vocabulary)
             .ok_or_else(|| failed(format!("vocabulary {:?} is unknown", sold.vocabulary)))?;
         let loaded = load(&sold.instance_types.to_string(), vocabulary).map_err(failed)?;
@@ -122,7 +122,7 @@ impl CloudApi for HttpCloud {
         self.send(self.client.get(format!("{}/spot-prices", self.base))).await
     }
 
-    async fn notices(&self, cluster_uid: &str) -> Result<Vec<TakeBack>, ApiError> {
+    async fn notices(&self, cluster_uid: &str) -> Result<Vec<InterruptionNotice>, ApiError> {
         let url = format!("{}/notices?clusterUid={}", self.base, encode(cluster_uid));
         self.send(self.client.get(url)).await
     }

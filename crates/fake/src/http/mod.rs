@@ -1,4 +1,4 @@
-//! The fake cloud as a process of its own: its calls as JSON over HTTP.
+//! The fake cloud in another process: its calls as JSON over HTTP.
 //!
 //! | call | body | answer |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | `POST /faults` | a list of faults | nothing |
 //! | `DELETE /faults` | | nothing |
 //!
-//! Errors are an [`crate::api::ApiError`] with a fitting status.
+//! Errors are an [`crate::api::ApiError`] with the corresponding status.
 
 mod client;
 mod server;

@@ -1,4 +1,4 @@
-//! The serving side.
+//! The server.
 
 use std::{future::Future, sync::Arc};
 
@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, Launch, LaunchReply, Lifecycle, SpotPrices, TagClaim, TakeBack,
-        Terminate,
+        ApiError, CloudApi, CloudInstance, InterruptionNotice, Launch, LaunchReply, Lifecycle, SpotPrices,
+        TagClaim, Terminate,
     },
     catalogue::dump,
     cloud::{Cloud, Fault},
 };
 
-/// The largest body that is read: a launch of thousands of instances.
+/// Maximum size of a body: a launch of thousands of instances.
 const MAX_BODY: usize = 64 << 20;
 
-/// The cloud's calls as routes.
+/// The routes of the cloud's calls.
 pub fn router(cloud: Arc<Cloud>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
@@ -44,7 +44,7 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
 /// Serves the cloud's calls until `shutdown`.
 ///
 /// # Errors
-/// Where the listener fails.
+/// If the listener fails.
 pub async fn serve(
     listener: tokio::net::TcpListener,
     cloud: Arc<Cloud>,
@@ -75,7 +75,10 @@ async fn spot_prices(State(cloud): State<Arc<Cloud>>) -> Answer<SpotPrices> {
     cloud.spot_prices().await.map(Json)
 }
 
-async fn notices(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<TakeBack>> {
+async fn notices(
+    State(cloud): State<Arc<Cloud>>,
+    Query(owner): Query<Owner>,
+) -> Answer<Vec<InterruptionNotice>> {
     cloud.notices(&owner.cluster_uid).await.map(Json)
 }
 

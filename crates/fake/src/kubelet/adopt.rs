@@ -1,5 +1,4 @@
-//! What a fake cloud that was embedded in a process takes over from the process before it: the instances that NodeClaims
-//! and Nodes tell of.
+//! Adoption after a restart of a process with an embedded fake cloud: instances are restored from NodeClaims and Nodes.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +16,27 @@ use crate::{
     quantities::QuantityMap,
 };
 
-/// How many objects are read at once.
+/// Objects per page.
 const PAGE: u32 = 500;
-/// The most pages that are read.
+/// Maximum number of pages.
 const MAX_PAGES: usize = 2000;
 
 /// Why nothing was adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The API server did not answer.
-    #[error("reading what the cluster knows of instances: {0}")]
+    #[error("listing NodeClaims and Nodes: {0}")]
     Read(#[from] kube::Error),
-    /// There are more objects than are ever read.
+    /// There are more objects than the limit.
     #[error("more than {0} objects of one kind")]
     TooMany(usize),
 }
 
-/// Takes the instances of the cluster's NodeClaims and Nodes into `cloud`, as owned by the cluster with `cluster_uid`, and
-/// tells how many. Instances of other clouds are left alone. Call it before the provider is used.
+/// Adds the instances of the cluster's NodeClaims and Nodes to `cloud`, owned by the cluster with `cluster_uid`, and returns their
+/// number. Instances of other clouds are skipped. Call it before the provider is used.
 ///
 /// # Errors
-/// Where the cluster cannot be read.
+/// If the cluster cannot be read.
 pub async fn adopt(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<usize, AdoptError> {
     let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
     let kind = ApiResource::from_gvk_with_plural(&kind, "nodeclaims");
@@ -59,7 +58,7 @@ pub async fn adopt(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<u
     Ok(found.into_values().filter(|adopted| cloud.adopt(adopted.clone())).count())
 }
 
-/// Whether a provider id is one of a fake cloud's.
+/// Whether a provider id is of a fake cloud.
 fn is_ours(provider_id: &str) -> bool {
     ["kwok://", "fake://"].iter().any(|scheme| provider_id.starts_with(scheme))
 }
@@ -122,7 +121,7 @@ pub(super) fn from_claim(claim: &DynamicObject, cluster_uid: &str) -> Option<Ado
         capacity: strings(status.get("capacity")),
         allocatable: strings(status.get("allocatable")),
         launched_at: claim.creation_timestamp().map(|time| time.0),
-        // A claim that is registered had a node, even where it is gone.
+        // A registered claim had a node, even if it is gone now.
         joined: status.get("nodeName").and_then(Value::as_str).is_some_and(|name| !name.is_empty()),
     })
 }
@@ -131,7 +130,7 @@ fn attempt(annotations: &BTreeMap<String, String>) -> u32 {
     annotations.get(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The instance of a Node, joined with what its NodeClaim tells.
+/// The instance of a Node, with the data of its NodeClaim.
 fn from_node(node: &Node, provider_id: String, known: Option<Adopted>, cluster_uid: &str) -> Adopted {
     let status = node.status.as_ref();
     let quantities =
@@ -142,7 +141,7 @@ fn from_node(node: &Node, provider_id: String, known: Option<Adopted>, cluster_u
                 .collect()
         };
     let annotations = node.annotations();
-    // Without a NodeClaim the instance belongs to whom its node says.
+    // Without a NodeClaim, the Node's annotation names the owner.
     let owner = annotations.get(CLUSTER_UID).map_or(cluster_uid, String::as_str);
     let adopted = known.unwrap_or_else(|| Adopted {
         tags: Tags {

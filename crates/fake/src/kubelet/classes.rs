@@ -1,4 +1,4 @@
-//! Keeps the provider's view of the KWOKNodeClasses.
+//! Watches KWOKNodeClasses for the provider.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     quantities::parse_duration,
 };
 
-/// Follows the KWOKNodeClasses of the cluster for ever, and keeps `classes` as they are.
+/// Watches the KWOKNodeClasses of the cluster forever and keeps `classes` current.
 pub async fn watch_classes(client: Client, classes: NodeClasses, clock: SharedClock) {
     let kind = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk(GROUP, "v1alpha1", NODE_CLASS_KIND),
@@ -40,8 +40,7 @@ pub async fn watch_classes(client: Client, classes: NodeClasses, clock: SharedCl
     }
 }
 
-/// Reads what a launch needs to know. A class without a condition is ready: its definition makes it so from birth, and
-/// nothing ever writes another one.
+/// Reads the fields that a launch needs. A class without a condition is ready: its CRD defaults the condition.
 pub(super) fn read(object: &Value) -> NodeClass {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");

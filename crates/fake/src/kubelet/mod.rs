@@ -1,15 +1,14 @@
-//! The kubelets of the fake cloud's instances, and what a cloud's controllers do for nodes: the one module of this crate
-//! with a Kubernetes client.
+//! The kubelets of the fake cloud's instances, and the controllers of a cloud for nodes: the only module of this crate with a Kubernetes
+//! client.
 //!
-//! One task looks at instances, Nodes and Pods, and asks the pure functions of [`decide`] what comes next for each; work
-//! is done in the order in which it falls due, a bounded number of calls at once. A call that fails is decided again
-//! after a pause; a watch that breaks is opened again.
+//! One task observes instances, Nodes and Pods, and asks the pure functions of [`decide`] for the next action of each; work runs in due
+//! order with a bounded number of concurrent calls. A failed call is decided again after a backoff; a broken watch is restarted.
 
 mod adopt;
 mod classes;
 mod decide;
-mod fleet;
 mod objects;
+mod queue;
 mod run;
 mod view;
 
@@ -19,36 +18,36 @@ pub use adopt::{AdoptError, adopt};
 pub use classes::watch_classes;
 pub use run::Kubelets;
 
-/// Reason of a condition that says that a kubelet is broken for good: it does not become ready by itself.
+/// Reason of a condition of a permanently broken kubelet, which does not become ready again.
 pub const BROKEN: &str = "KubeletBroken";
 
-/// How kubelets behave.
+/// The behavior of kubelets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletConfig {
-    /// From joining until ready.
+    /// Time from joining until ready.
     pub ready_after: Duration,
-    /// How long a ready node may carry the not-ready taint before it is taken off here: long enough for a node lifecycle
-    /// controller, where there is one, to come first.
+    /// How long a ready node keeps the not-ready taint before the kubelet removes it: long enough for a node lifecycle controller to come
+    /// first.
     pub untaint_after: Duration,
-    /// How often leases are renewed; `None` where nobody watches them.
+    /// The interval of lease renewals; `None` disables leases.
     pub lease_interval: Option<Duration>,
-    /// How long after an instance began to end its node counts as lost.
+    /// Time from the start of a termination until the node is lost.
     pub lost_after: Duration,
-    /// How long after that a Node without finalizers is removed.
+    /// Time after that until a Node without finalizers is deleted.
     pub remove_after: Duration,
-    /// How long the pods of a Node that is gone are left.
+    /// Time until the pods of a deleted Node are deleted.
     pub orphan_after: Duration,
-    /// From being bound until running.
+    /// Time from binding until running.
     pub pod_start: Duration,
-    /// The longest that containers take to end.
+    /// Maximum time until containers stop.
     pub pod_stop: Duration,
-    /// How long until a pod that a finalizer keeps is asked to go again.
+    /// Retry interval for a pod that a finalizer holds.
     pub retry_finish: Duration,
-    /// The shortest pause after a failed call or a broken watch; it doubles up to 30 s.
+    /// Minimum backoff after a failed call or a broken watch; it doubles up to 30 s.
     pub backoff: Duration,
-    /// How long a call may take.
+    /// Timeout of a call.
     pub call_deadline: Duration,
-    /// How many calls are made at once.
+    /// Maximum number of concurrent calls.
     pub max_calls: usize,
 }
 
@@ -73,7 +72,7 @@ impl Default for KubeletConfig {
 }
 
 impl KubeletConfig {
-    /// Kubelets of a cluster where nobody watches leases, so that an idle fleet makes next to no calls.
+    /// Kubelets without leases, so that idle nodes cause almost no calls.
     #[must_use]
     pub fn without_leases() -> Self {
         Self { lease_interval: None, ..Self::default() }

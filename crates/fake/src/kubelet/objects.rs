@@ -13,22 +13,22 @@ use crate::{
     quantities::{QuantityMap, from_quantities, to_quantities},
 };
 
-/// The version that the nodes of the fake cloud report.
+/// The Kubernetes version of the fake cloud's nodes.
 const KUBELET_VERSION: &str = "v1.35.0";
 
-/// A time as Kubernetes writes it: whole seconds.
+/// A time in Kubernetes' format: whole seconds.
 fn seconds(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
-/// Labels of an instance's node: what was handed to it, and what its type and offering say.
+/// Labels of an instance's node: those of its bootstrap, type and offering.
 pub(super) fn node_labels(instance: &CloudInstance) -> BTreeMap<String, String> {
     let mut labels = instance.bootstrap.labels.clone();
     labels.extend(instance.labels.clone());
     labels
 }
 
-/// The Node of an instance at the moment when it joins.
+/// The Node of an instance when it joins.
 pub(super) fn node(instance: &CloudInstance, now: Timestamp) -> Value {
     json!({
         "apiVersion": "v1",
@@ -54,8 +54,8 @@ fn taint(taint: &WireTaint) -> Value {
     value
 }
 
-/// What a node really has of what it was sold as.
-fn really(instance: &CloudInstance, sold: &QuantityMap) -> QuantityMap {
+/// The actual resources of a node, by its advertised ones and its defects.
+fn actual(instance: &CloudInstance, sold: &QuantityMap) -> QuantityMap {
     let Some(percent) = instance.defects.memory_percent else { return sold.clone() };
     let Ok(mut resources) = from_quantities(sold) else { return sold.clone() };
     let memory = i128::from(resources.memory()) * i128::from(percent) / 100;
@@ -81,8 +81,8 @@ pub(super) fn node_status(instance: &CloudInstance, ready: bool, now: Timestamp)
     let label = |key: &str| instance.labels.get(key).cloned().unwrap_or_default();
     let hostname = instance.bootstrap.labels.get("kubernetes.io/hostname").unwrap_or(&instance.node_name);
     json!({
-        "capacity": really(instance, &instance.capacity),
-        "allocatable": really(instance, &instance.allocatable),
+        "capacity": actual(instance, &instance.capacity),
+        "allocatable": actual(instance, &instance.allocatable),
         "addresses": [
             {"type": "InternalIP", "address": instance.address},
             {"type": "Hostname", "address": hostname},
@@ -104,7 +104,7 @@ pub(super) fn node_status(instance: &CloudInstance, ready: bool, now: Timestamp)
     })
 }
 
-/// The status of a node that nobody hears of.
+/// The status of a lost node.
 pub(super) fn lost_status(now: Timestamp) -> Value {
     let at = seconds(now);
     let conditions: Vec<Value> = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
@@ -120,7 +120,7 @@ pub(super) fn lost_status(now: Timestamp) -> Value {
     json!({"status": {"conditions": conditions}})
 }
 
-/// A patch that puts `taints` in place of a node's, if the node is still as it was seen.
+/// A patch that replaces a node's taints, if the node has not changed.
 fn taints_patch(node: &NodeView, taints: &[Taint]) -> Value {
     json!({
         "metadata": {"resourceVersion": node.resource_version, "uid": node.uid},
@@ -128,14 +128,14 @@ fn taints_patch(node: &NodeView, taints: &[Taint]) -> Value {
     })
 }
 
-/// Takes the taints off that a node that is not ready carries.
+/// Removes the not-ready taints.
 pub(super) fn untaint(node: &NodeView) -> Value {
     let gone = [NOT_READY_TAINT, UNREACHABLE_TAINT];
     let kept: Vec<Taint> = node.taints.iter().filter(|t| !gone.contains(&t.key.as_str())).cloned().collect();
     taints_patch(node, &kept)
 }
 
-/// Puts a taint on, once.
+/// Adds a taint, once.
 pub(super) fn add_taint(node: &NodeView, key: &str, value: &str, effect: &str) -> Value {
     let mut taints: Vec<Taint> =
         node.taints.iter().filter(|taint| taint.key != key || taint.effect != effect).cloned().collect();
@@ -163,7 +163,7 @@ pub(super) fn lease(name: &str, node_uid: &str, interval_seconds: u64, now: Time
     })
 }
 
-/// An address for a pod, the same for the same pod.
+/// A pod's address, derived from its UID.
 fn pod_ip(uid: &str) -> String {
     let hash =
         uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -171,7 +171,7 @@ fn pod_ip(uid: &str) -> String {
     format!("10.{}.{b}.{c}", 100 + a % 100)
 }
 
-/// The status of a pod whose containers run, or have ended well.
+/// The status of a pod whose containers run, or have succeeded.
 pub(super) fn pod_status(pod: &PodView, over: bool, host_ip: &str, now: Timestamp) -> Value {
     let at = seconds(now);
     let started = pod.started.map_or_else(|| at.clone(), seconds);

@@ -1,4 +1,4 @@
-//! The task that watches, waits and makes the calls.
+//! The task that watches, waits and sends calls.
 
 use std::{collections::BTreeSet, future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -22,8 +22,8 @@ use kube::{
 use super::{
     KubeletConfig,
     decide::{NodeAct, PodAct},
-    fleet::{Call, Fleet, Key, Outcome},
     objects,
+    queue::{Call, Key, KubeletQueue, Outcome},
     view::{NodeView, PodView},
 };
 use crate::cloud::Cloud;
@@ -34,7 +34,7 @@ pub struct Kubelets {
     cloud: Arc<Cloud>,
     clock: SharedClock,
     config: KubeletConfig,
-    fleet: Fleet,
+    queue: KubeletQueue,
     seen: u64,
     listed_nodes: BTreeSet<String>,
     listed_pods: BTreeSet<Key>,
@@ -51,13 +51,13 @@ impl Kubelets {
         config: KubeletConfig,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let fleet = Fleet::new(config.clone());
+        let queue = KubeletQueue::new(config.clone());
         let kubelets = Self {
             client,
             cloud,
             clock,
             config,
-            fleet,
+            queue,
             seen: 0,
             listed_nodes: BTreeSet::new(),
             listed_pods: BTreeSet::new(),
@@ -72,9 +72,9 @@ impl Kubelets {
         let mut changes = self.cloud.subscribe();
         let mut calls: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         loop {
-            self.look_at_cloud();
-            while self.fleet.calls() < self.config.max_calls.max(1) {
-                let Some((key, call)) = self.fleet.next_call(self.clock.now()) else { break };
+            self.read_cloud();
+            while self.queue.calls() < self.config.max_calls.max(1) {
+                let Some((key, call)) = self.queue.next_call(self.clock.now()) else { break };
                 calls.push(self.call(key, call));
             }
             let wait = self.wait();
@@ -90,28 +90,28 @@ impl Kubelets {
         }
     }
 
-    /// Completes when the next thing is due.
+    /// Completes when the next work is due.
     fn wait(&self) -> BoxFuture<'static, ()> {
         let now = self.clock.now();
-        // With every slot taken, the end of a call is what is waited for.
-        let own = if self.fleet.calls() < self.config.max_calls { self.fleet.next_due() } else { None };
+        // At the limit of calls, wait for one to complete.
+        let own = if self.queue.calls() < self.config.max_calls { self.queue.next_due() } else { None };
         let Some(due) = own.into_iter().chain(self.cloud.next_due()).min() else {
             return futures::future::pending().boxed();
         };
         self.clock.sleep(until(now, due))
     }
 
-    fn look_at_cloud(&mut self) {
+    fn read_cloud(&mut self) {
         let (changed, seen) = self.cloud.changes_since(self.seen);
         self.seen = seen;
         let now = self.clock.now();
         for instance in changed {
-            self.fleet.on_instance(instance, now);
+            self.queue.on_instance(instance, now);
         }
     }
 
     fn on_outcome(&mut self, key: &Key, call: &Call, outcome: Outcome) {
-        if let Some(joined) = self.fleet.on_outcome(key, call, outcome, self.clock.now()) {
+        if let Some(joined) = self.queue.on_outcome(key, call, outcome, self.clock.now()) {
             self.cloud.mark_joined(&joined);
         }
     }
@@ -122,11 +122,11 @@ impl Kubelets {
             Event::Init => self.listed_nodes.clear(),
             Event::InitApply(node) => {
                 self.listed_nodes.insert(node.name_any());
-                self.fleet.on_node(&node.name_any(), Some(NodeView::of(&node)), now);
+                self.queue.on_node(&node.name_any(), Some(NodeView::of(&node)), now);
             }
-            Event::InitDone => self.fleet.nodes_complete(&std::mem::take(&mut self.listed_nodes), now),
-            Event::Apply(node) => self.fleet.on_node(&node.name_any(), Some(NodeView::of(&node)), now),
-            Event::Delete(node) => self.fleet.on_node(&node.name_any(), None, now),
+            Event::InitDone => self.queue.nodes_complete(&std::mem::take(&mut self.listed_nodes), now),
+            Event::Apply(node) => self.queue.on_node(&node.name_any(), Some(NodeView::of(&node)), now),
+            Event::Delete(node) => self.queue.on_node(&node.name_any(), None, now),
         }
     }
 
@@ -137,11 +137,11 @@ impl Kubelets {
             Event::Init => self.listed_pods.clear(),
             Event::InitApply(pod) => {
                 self.listed_pods.insert(key(&pod));
-                self.fleet.on_pod(key(&pod), PodView::of(&pod), now);
+                self.queue.on_pod(key(&pod), PodView::of(&pod), now);
             }
-            Event::InitDone => self.fleet.pods_complete(&std::mem::take(&mut self.listed_pods), now),
-            Event::Apply(pod) => self.fleet.on_pod(key(&pod), PodView::of(&pod), now),
-            Event::Delete(pod) => self.fleet.on_pod(key(&pod), None, now),
+            Event::InitDone => self.queue.pods_complete(&std::mem::take(&mut self.listed_pods), now),
+            Event::Apply(pod) => self.queue.on_pod(key(&pod), PodView::of(&pod), now),
+            Event::Delete(pod) => self.queue.on_pod(key(&pod), None, now),
         }
     }
 
@@ -151,7 +151,7 @@ impl Kubelets {
         async move {
             let made = tokio::select! {
                 biased;
-                made = make(&client, &config, &call, now) => made,
+                made = send(&client, &config, &call, now) => made,
                 () = clock.sleep(config.call_deadline) => {
                     tracing::warn!(?key, "a kubelet's call took too long");
                     Ok(Outcome::Failed)
@@ -180,7 +180,7 @@ pub(super) fn until(now: Timestamp, due: Timestamp) -> Duration {
     Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 
-/// A watch that never ends: errors pause it, longer each time, on the clock.
+/// A watch that never ends: errors cause a growing backoff.
 pub(super) fn watch<K>(api: Api<K>, clock: SharedClock, backoff: Duration) -> BoxStream<'static, Event<K>>
 where
     K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
@@ -210,14 +210,14 @@ fn paused<K: Send + 'static>(
     })
 }
 
-async fn make(
+async fn send(
     client: &Client,
     config: &KubeletConfig,
     call: &Call,
     now: Timestamp,
 ) -> Result<Outcome, kube::Error> {
     match call {
-        Call::Pod { act, pod, host_ip } => make_pod(client, *act, pod, host_ip, now).await,
+        Call::Pod { act, pod, host_ip } => update_pod(client, *act, pod, host_ip, now).await,
         Call::Node { act: NodeAct::Join, instance, .. } => {
             let node: Node =
                 serde_json::from_value(objects::node(instance, now)).map_err(kube::Error::SerdeError)?;
@@ -261,7 +261,7 @@ async fn make(
     }
 }
 
-/// Renews a node's lease, making it where there is none.
+/// Renews a node's lease, or creates it.
 async fn renew(
     client: &Client,
     config: &KubeletConfig,
@@ -282,7 +282,7 @@ async fn renew(
     }
 }
 
-async fn make_pod(
+async fn update_pod(
     client: &Client,
     act: PodAct,
     pod: &PodView,
@@ -293,7 +293,7 @@ async fn make_pod(
     if act == PodAct::Finish {
         let params = DeleteParams { grace_period_seconds: Some(0), ..only(&pod.uid) };
         return match api.delete(&pod.name, &params).await {
-            // Another pod has taken the name: the watch will tell.
+            // Another pod has taken the name: the watch will report it.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Outcome::Done),
             answer => answer.map(|_| Outcome::Done),
         };

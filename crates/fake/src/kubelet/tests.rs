@@ -1,4 +1,4 @@
-//! What kubelets decide, as tables; and a fleet without a client.
+//! Decisions of kubelets, as tables; and the queue without a client.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{
     KubeletConfig,
     classes::read,
-    decide::{self, Host, Next, NodeAct, NodeMemory, PodAct, PodMemory},
-    fleet::{Call, Fleet, Key, Outcome},
+    decide::{self, NextAction, NodeAct, NodeMemory, PodAct, PodMemory, PodNode},
     objects,
+    queue::{Call, Key, KubeletQueue, Outcome},
     view::{NodeView, PodView},
 };
 use crate::api::{Bootstrap, CloudInstance, Defects, Lifecycle, Tags, WireTaint};
 
-/// So many seconds after the start.
+/// The given number of seconds after the start.
 fn at(seconds: i64) -> Timestamp {
     "2026-01-01T00:00:00Z"
         .parse::<Timestamp>()
@@ -63,7 +63,7 @@ fn config() -> KubeletConfig {
     KubeletConfig::without_leases()
 }
 
-/// A node as it stands after it joined; `ready` is the status of Ready since second 20.
+/// A joined node; `ready` is the status of Ready since second 20.
 fn node(ready: &str, taints: &[&str]) -> NodeView {
     let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
     let node: Node = serde_json::from_value(json!({
@@ -83,27 +83,27 @@ fn memory() -> NodeMemory {
 }
 
 #[rstest]
-#[case::before_it_boots(Lifecycle::Running, None, 9, Next::At(at(10)))]
-#[case::boots(Lifecycle::Running, None, 10, Next::Act(NodeAct::Join))]
-#[case::pending(Lifecycle::Pending, None, 99, Next::Rest)]
-#[case::ended_before_joining(Lifecycle::Terminating, None, 99, Next::Rest)]
-#[case::not_ready_yet(Lifecycle::Running, Some(node("False", &[])), 19, Next::At(at(20)))]
-#[case::becomes_ready(Lifecycle::Running, Some(node("False", &[])), 20, Next::Act(NodeAct::BecomeReady))]
-#[case::recovers(Lifecycle::Running, Some(node("Unknown", &[])), 90, Next::Act(NodeAct::BecomeReady))]
-#[case::leaves_the_taint_to_others(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 22, Next::At(at(23)))]
-#[case::untaints(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 23, Next::Act(NodeAct::Untaint))]
-#[case::content(Lifecycle::Running, Some(node("True", &["other"])), 50, Next::Rest)]
-#[case::silent(Lifecycle::Terminating, Some(node("True", &[])), 149, Next::At(at(150)))]
-#[case::lost(Lifecycle::Gone, Some(node("True", &[])), 150, Next::Act(NodeAct::LoseContact))]
-#[case::half_lost(Lifecycle::Gone, Some(node("Unknown", &[])), 150, Next::Act(NodeAct::LoseContact))]
-#[case::waits_for_removal(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 160, Next::At(at(220)))]
-#[case::removed(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, Next::Act(NodeAct::Remove))]
-#[case::not_removed_while_ending(Lifecycle::Terminating, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, Next::Rest)]
+#[case::before_it_boots(Lifecycle::Running, None, 9, NextAction::At(at(10)))]
+#[case::boots(Lifecycle::Running, None, 10, NextAction::Act(NodeAct::Join))]
+#[case::pending(Lifecycle::Pending, None, 99, NextAction::Rest)]
+#[case::ended_before_joining(Lifecycle::Terminating, None, 99, NextAction::Rest)]
+#[case::not_ready_yet(Lifecycle::Running, Some(node("False", &[])), 19, NextAction::At(at(20)))]
+#[case::becomes_ready(Lifecycle::Running, Some(node("False", &[])), 20, NextAction::Act(NodeAct::BecomeReady))]
+#[case::recovers(Lifecycle::Running, Some(node("Unknown", &[])), 90, NextAction::Act(NodeAct::BecomeReady))]
+#[case::leaves_the_taint_to_others(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 22, NextAction::At(at(23)))]
+#[case::untaints(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 23, NextAction::Act(NodeAct::Untaint))]
+#[case::content(Lifecycle::Running, Some(node("True", &["other"])), 50, NextAction::Rest)]
+#[case::silent(Lifecycle::Terminating, Some(node("True", &[])), 149, NextAction::At(at(150)))]
+#[case::lost(Lifecycle::Gone, Some(node("True", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
+#[case::half_lost(Lifecycle::Gone, Some(node("Unknown", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
+#[case::waits_for_removal(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 160, NextAction::At(at(220)))]
+#[case::removed(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, NextAction::Act(NodeAct::Remove))]
+#[case::not_removed_while_ending(Lifecycle::Terminating, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, NextAction::Rest)]
 fn nodes(
     #[case] state: Lifecycle,
     #[case] node: Option<NodeView>,
     #[case] now: i64,
-    #[case] expected: Next<NodeAct>,
+    #[case] expected: NextAction<NodeAct>,
 ) {
     let instance = CloudInstance { state, ..instance() };
     assert_eq!(decide::node(&config(), &instance, node.as_ref(), &memory(), at(now)), expected);
@@ -116,32 +116,35 @@ fn special_nodes() {
                   memory: &NodeMemory,
                   config: &KubeletConfig,
                   now| { decide::node(config, instance, node, memory, at(now)) };
-    // A Node that somebody deleted does not come back, and one that never joins never does.
+    // A deleted Node is not recreated, and a broken instance never joins.
     let joined = CloudInstance { joined: true, ..instance() };
-    assert_eq!(decide(&joined, None, &memory(), &config(), 99), Next::Rest);
+    assert_eq!(decide(&joined, None, &memory(), &config(), 99), NextAction::Rest);
     let broken = CloudInstance { joins_at: None, ..instance() };
-    assert_eq!(decide(&broken, None, &memory(), &config(), 99), Next::Rest);
-    // A kubelet that somebody broke does not become ready by itself.
+    assert_eq!(decide(&broken, None, &memory(), &config(), 99), NextAction::Rest);
+    // A broken kubelet does not become ready.
     let dead = NodeView { is_broken: true, ..node("False", &[]) };
-    assert_eq!(decide(&instance(), Some(&dead), &memory(), &config(), 99), Next::Rest);
-    // A finalizer keeps a Node.
+    assert_eq!(decide(&instance(), Some(&dead), &memory(), &config(), 99), NextAction::Rest);
+    // A finalizer holds a Node.
     let held = NodeView { has_finalizers: true, ..node("Unknown", &[UNREACHABLE_TAINT]) };
     let gone = CloudInstance { state: Lifecycle::Gone, ..instance() };
-    assert_eq!(decide(&gone, Some(&held), &memory(), &config(), 999), Next::Rest);
-    // Leases are renewed at their pace.
+    assert_eq!(decide(&gone, Some(&held), &memory(), &config(), 999), NextAction::Rest);
+    // Leases are renewed at their interval.
     let leases = KubeletConfig { lease_interval: Some(std::time::Duration::from_secs(15)), ..config() };
     let ready = node("True", &[]);
-    assert_eq!(decide(&instance(), Some(&ready), &memory(), &leases, 30), Next::Act(NodeAct::Renew));
+    assert_eq!(decide(&instance(), Some(&ready), &memory(), &leases, 30), NextAction::Act(NodeAct::Renew));
     let renewed = NodeMemory { renewed_at: Some(at(30)), ..memory() };
-    assert_eq!(decide(&instance(), Some(&ready), &renewed, &leases, 44), Next::At(at(45)));
-    // A late taint comes once.
+    assert_eq!(decide(&instance(), Some(&ready), &renewed, &leases, 44), NextAction::At(at(45)));
+    // A late taint is added once.
     let taint = WireTaint { key: "late".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
     let defects = Defects { late_taint: Some((taint.clone(), 30_000)), ..Defects::default() };
     let late = CloudInstance { defects, ..instance() };
-    assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 44), Next::At(at(45)));
-    assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 45), Next::Act(NodeAct::LateTaint(taint)));
+    assert_eq!(decide(&late, Some(&ready), &memory(), &config(), 44), NextAction::At(at(45)));
+    assert_eq!(
+        decide(&late, Some(&ready), &memory(), &config(), 45),
+        NextAction::Act(NodeAct::LateTaint(taint))
+    );
     let done = NodeMemory { late_tainted: true, ..memory() };
-    assert_eq!(decide(&late, Some(&ready), &done, &config(), 45), Next::Rest);
+    assert_eq!(decide(&late, Some(&ready), &done, &config(), 45), NextAction::Rest);
 }
 
 fn pod(change: impl FnOnce(&mut Value)) -> PodView {
@@ -176,24 +179,24 @@ fn runs_for(text: &'static str) -> impl FnOnce(&mut Value) {
 }
 
 #[rstest]
-#[case::starts(pod(|_| {}), Host::Ready, 2, Next::Act(PodAct::Start))]
-#[case::waits_for_its_node(pod(|_| {}), Host::NotReady, 2, Next::Rest)]
-#[case::runs(pod(running), Host::Ready, 50, Next::Rest)]
+#[case::starts(pod(|_| {}), PodNode::Ready, 2, NextAction::Act(PodAct::Start))]
+#[case::waits_for_its_node(pod(|_| {}), PodNode::NotReady, 2, NextAction::Rest)]
+#[case::runs(pod(running), PodNode::Ready, 50, NextAction::Rest)]
 #[case::ends_slowly(
     pod(deleted(30)),
-    Host::Ready,
+    PodNode::Ready,
     31,
-    Next::At(decide::later(at(30), std::time::Duration::from_millis(1500)))
+    NextAction::At(crate::time::later(at(30), std::time::Duration::from_millis(1500)))
 )]
-#[case::ends(pod(deleted(30)), Host::Ready, 32, Next::Act(PodAct::Finish))]
-#[case::ends_at_once(pod(deleted(0)), Host::Ready, 30, Next::Act(PodAct::Finish))]
-#[case::a_job_runs(pod(runs_for("30s")), Host::Ready, 34, Next::At(at(35)))]
-#[case::a_job_succeeds(pod(runs_for("30s")), Host::Ready, 35, Next::Act(PodAct::Succeed))]
-#[case::nonsense_runs_for_ever(pod(runs_for("soon")), Host::Ready, 99, Next::Rest)]
-#[case::an_orphan_waits(pod(running), Host::Gone, 60, Next::At(at(90)))]
-#[case::an_orphan_goes(pod(running), Host::Gone, 90, Next::Act(PodAct::Finish))]
-#[case::a_deleted_orphan_goes_at_once(pod(deleted(30)), Host::Gone, 50, Next::Act(PodAct::Finish))]
-fn pods(#[case] pod: PodView, #[case] host: Host, #[case] now: i64, #[case] expected: Next<PodAct>) {
+#[case::ends(pod(deleted(30)), PodNode::Ready, 32, NextAction::Act(PodAct::Finish))]
+#[case::ends_at_once(pod(deleted(0)), PodNode::Ready, 30, NextAction::Act(PodAct::Finish))]
+#[case::a_job_runs(pod(runs_for("30s")), PodNode::Ready, 34, NextAction::At(at(35)))]
+#[case::a_job_succeeds(pod(runs_for("30s")), PodNode::Ready, 35, NextAction::Act(PodAct::Succeed))]
+#[case::nonsense_runs_for_ever(pod(runs_for("soon")), PodNode::Ready, 99, NextAction::Rest)]
+#[case::an_orphan_waits(pod(running), PodNode::Gone, 60, NextAction::At(at(90)))]
+#[case::an_orphan_goes(pod(running), PodNode::Gone, 90, NextAction::Act(PodAct::Finish))]
+#[case::a_deleted_orphan_goes_at_once(pod(deleted(30)), PodNode::Gone, 50, NextAction::Act(PodAct::Finish))]
+fn pods(#[case] pod: PodView, #[case] host: PodNode, #[case] now: i64, #[case] expected: NextAction<PodAct>) {
     let memory = PodMemory {
         bound_at: at(0),
         deleting_at: Some(at(30)),
@@ -204,19 +207,19 @@ fn pods(#[case] pod: PodView, #[case] host: Host, #[case] now: i64, #[case] expe
 }
 
 #[test]
-fn a_pod_that_a_finalizer_keeps_is_asked_again_slowly() {
+fn deletion_of_a_pod_with_a_finalizer_is_retried_slowly() {
     let memory = PodMemory {
         bound_at: at(0),
         deleting_at: Some(at(30)),
         orphaned_at: None,
         finished_at: Some(at(40)),
     };
-    let decide = |now| decide::pod(&config(), &pod(deleted(0)), Host::Ready, &memory, at(now));
-    assert_eq!((decide(41), decide(70)), (Next::At(at(70)), Next::Act(PodAct::Finish)));
+    let decide = |now| decide::pod(&config(), &pod(deleted(0)), PodNode::Ready, &memory, at(now));
+    assert_eq!((decide(41), decide(70)), (NextAction::At(at(70)), NextAction::Act(PodAct::Finish)));
 }
 
 #[test]
-fn objects_say_what_they_should() {
+fn objects_have_the_expected_fields() {
     let defects = Defects { memory_percent: Some(50), ..Defects::default() };
     let joined = objects::node(&CloudInstance { defects, ..instance() }, at(10));
     let node: Node = serde_json::from_value(joined).unwrap();
@@ -254,9 +257,9 @@ fn classes_are_read() {
     assert!(read(&json!({})).ready);
 }
 
-/// The next call of a fleet, in words.
-fn next(fleet: &mut Fleet, now: i64) -> Option<(Key, Call, String)> {
-    let (key, call) = fleet.next_call(at(now))?;
+/// The next call of the queue, as text.
+fn next(queue: &mut KubeletQueue, now: i64) -> Option<(Key, Call, String)> {
+    let (key, call) = queue.next_call(at(now))?;
     let words = match &call {
         Call::Node { act, .. } => format!("{act:?}"),
         Call::Pod { act, .. } => format!("{act:?}"),
@@ -265,53 +268,53 @@ fn next(fleet: &mut Fleet, now: i64) -> Option<(Key, Call, String)> {
 }
 
 #[test]
-fn a_fleet_takes_an_instance_from_birth_to_oblivion() {
-    let mut fleet = Fleet::new(config());
-    fleet.on_instance(Arc::new(instance()), at(0));
-    assert!(next(&mut fleet, 0).is_none(), "nothing is known of Nodes yet");
-    fleet.nodes_complete(&BTreeSet::new(), at(0));
-    assert!(next(&mut fleet, 0).is_none());
-    assert_eq!(fleet.next_due(), Some(at(10)));
-    let (key, call, words) = next(&mut fleet, 10).unwrap();
-    assert_eq!((words.as_str(), fleet.calls()), ("Join", 1));
-    // A failed call is made again after a pause, and no sooner, whatever is seen meanwhile.
-    assert_eq!(fleet.on_outcome(&key, &call, Outcome::Failed, at(10)), None);
-    fleet.on_instance(Arc::new(instance()), at(10));
-    assert!(next(&mut fleet, 10).is_none());
-    let (key, call, words) = next(&mut fleet, 11).unwrap();
+fn an_instance_from_launch_to_removal() {
+    let mut queue = KubeletQueue::new(config());
+    queue.on_instance(Arc::new(instance()), at(0));
+    assert!(next(&mut queue, 0).is_none(), "nothing is known of Nodes yet");
+    queue.nodes_complete(&BTreeSet::new(), at(0));
+    assert!(next(&mut queue, 0).is_none());
+    assert_eq!(queue.next_due(), Some(at(10)));
+    let (key, call, words) = next(&mut queue, 10).unwrap();
+    assert_eq!((words.as_str(), queue.calls()), ("Join", 1));
+    // A failed call is retried after a backoff and not earlier, whatever is observed meanwhile.
+    assert_eq!(queue.on_outcome(&key, &call, Outcome::Failed, at(10)), None);
+    queue.on_instance(Arc::new(instance()), at(10));
+    assert!(next(&mut queue, 10).is_none());
+    let (key, call, words) = next(&mut queue, 11).unwrap();
     assert_eq!(words, "Join");
-    assert_eq!(fleet.on_outcome(&key, &call, Outcome::Done, at(11)).as_deref(), Some("kwok://n1"));
-    fleet.on_instance(Arc::new(CloudInstance { joined: true, ..instance() }), at(11));
-    fleet.on_node("n1", Some(node("False", &[])), at(11));
+    assert_eq!(queue.on_outcome(&key, &call, Outcome::Done, at(11)).as_deref(), Some("kwok://n1"));
+    queue.on_instance(Arc::new(CloudInstance { joined: true, ..instance() }), at(11));
+    queue.on_node("n1", Some(node("False", &[])), at(11));
     let key_of_pod = Key::Pod("default".to_owned(), "p".to_owned());
-    fleet.on_pod(key_of_pod.clone(), Some(pod(|_| {})), at(12));
-    assert!(next(&mut fleet, 12).is_none());
-    let (key, call, words) = next(&mut fleet, 16).unwrap();
+    queue.on_pod(key_of_pod.clone(), Some(pod(|_| {})), at(12));
+    assert!(next(&mut queue, 12).is_none());
+    let (key, call, words) = next(&mut queue, 16).unwrap();
     assert_eq!(words, "BecomeReady");
-    fleet.on_node("n1", Some(node("True", &[])), at(16));
-    fleet.on_outcome(&key, &call, Outcome::Done, at(16));
-    let (key, call, words) = next(&mut fleet, 16).unwrap();
+    queue.on_node("n1", Some(node("True", &[])), at(16));
+    queue.on_outcome(&key, &call, Outcome::Done, at(16));
+    let (key, call, words) = next(&mut queue, 16).unwrap();
     assert_eq!((&key, words.as_str()), (&key_of_pod, "Start"));
-    fleet.on_outcome(&key, &call, Outcome::Done, at(16));
-    fleet.on_pod(key_of_pod, Some(pod(running)), at(17));
-    assert!(next(&mut fleet, 90).is_none());
-    // The instance is gone: the node is lost, its pod is collected, the Node is removed.
-    fleet
+    queue.on_outcome(&key, &call, Outcome::Done, at(16));
+    queue.on_pod(key_of_pod, Some(pod(running)), at(17));
+    assert!(next(&mut queue, 90).is_none());
+    // The instance is gone: the node is lost, its pod is deleted, the Node is deleted.
+    queue
         .on_instance(Arc::new(CloudInstance { joined: true, state: Lifecycle::Gone, ..instance() }), at(100));
-    assert!(next(&mut fleet, 100).is_none());
+    assert!(next(&mut queue, 100).is_none());
     let mut done = Vec::new();
     for now in [140, 150, 220] {
-        while let Some((key, call, words)) = next(&mut fleet, now) {
+        while let Some((key, call, words)) = next(&mut queue, now) {
             done.push(format!("{now} {words}"));
             match words.as_str() {
-                "Finish" => fleet.on_pod(key.clone(), None, at(now)),
-                "Remove" => fleet.on_node("n1", None, at(now)),
-                _ => fleet.on_node("n1", Some(node("Unknown", &[UNREACHABLE_TAINT])), at(now)),
+                "Finish" => queue.on_pod(key.clone(), None, at(now)),
+                "Remove" => queue.on_node("n1", None, at(now)),
+                _ => queue.on_node("n1", Some(node("Unknown", &[UNREACHABLE_TAINT])), at(now)),
             }
-            fleet.on_outcome(&key, &call, Outcome::Done, at(now));
+            queue.on_outcome(&key, &call, Outcome::Done, at(now));
         }
     }
     assert_eq!(done, ["140 Finish", "150 LoseContact", "220 Remove"]);
-    assert!(next(&mut fleet, 500).is_none());
-    assert_eq!(fleet.next_due(), None);
+    assert!(next(&mut queue, 500).is_none());
+    assert_eq!(queue.next_due(), None);
 }

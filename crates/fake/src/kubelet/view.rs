@@ -1,4 +1,4 @@
-//! What kubelets need to know of Nodes and Pods: small, whatever the size of the objects.
+//! The fields of Nodes and Pods that kubelets need: small, whatever the size of the objects.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct NodeView {
     pub taints: Vec<Taint>,
     /// Status of the Ready condition and since when.
     pub ready: Option<(String, Option<Timestamp>)>,
-    /// Whether somebody broke its kubelet, which says nothing better of itself any more.
+    /// Whether its kubelet is permanently broken.
     pub is_broken: bool,
     pub has_allocatable: bool,
     pub deleting: bool,
@@ -88,7 +88,7 @@ pub(super) struct PodView {
 }
 
 impl PodView {
-    /// The view of a pod that is bound; `None` for others.
+    /// The view of a bound pod; `None` for others.
     pub(super) fn of(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref()?;
         let node = spec.node_name.clone().filter(|node| !node.is_empty())?;
@@ -120,7 +120,7 @@ impl PodView {
         })
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has completed.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use fleetwright_core::clock::Clock as _;
-use fleetwright_sim::{World, WorldConfig};
+use fleetwright_sim::{Simulator, SimulatorConfig};
 
 use crate::{cli, clock::SystemClock, logging, signals};
 
@@ -16,13 +16,13 @@ pub(crate) fn serve(options: &cli::FakeKube) -> anyhow::Result<()> {
     logging::install("info", "stderr", Arc::new(SystemClock))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut config = WorldConfig::new(options.seed, SystemClock.now());
+        let mut config = SimulatorConfig::new(options.seed, SystemClock.now());
         config.controllers = false;
-        let world = World::new(config).await?;
+        let simulator = Simulator::new(config).await?;
         let listening =
-            world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
+            simulator.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
         if let Some(path) = &options.kubeconfig {
-            let text = world.server().kubeconfig(listening.address);
+            let text = simulator.server().kubeconfig(listening.address);
             std::fs::write(path, text).with_context(|| path.display().to_string())?;
         }
         tracing::info!(address = %listening.address, "API server is serving");

@@ -1,10 +1,10 @@
-//! Objects from their short forms.
+//! Expands short forms to objects.
 
 use serde_json::{Map, Value, json};
 
 use super::{AwsShort, Domain, PodsShort, PoolShort};
 
-/// The node class that pools refer to.
+/// The node class of the pools.
 pub(super) fn class(aws: Option<&AwsShort>) -> Value {
     let Some(aws) = aws else {
         return json!({
@@ -81,7 +81,7 @@ pub(super) fn pool(short: &PoolShort, zones: &[String], aws: bool) -> Value {
         "metadata": { "name": short.name, "annotations": short.annotations }, "spec": spec })
 }
 
-/// `key=value:Effect`
+/// Parses `key=value:Effect`.
 fn taint(text: &str) -> Value {
     let (pair, effect) = text.rsplit_once(':').unwrap_or((text, "NoSchedule"));
     match pair.split_once('=') {
@@ -112,12 +112,12 @@ fn topology(domain: Domain) -> &'static str {
     }
 }
 
-/// A Deployment, and its budget where it has one.
+/// A Deployment, and its PodDisruptionBudget if it has one.
 pub(super) fn pods(short: &PodsShort) -> Vec<Value> {
     let labels = json!({ "app": short.name });
     let mut requests = Map::new();
     for (name, amount) in [("cpu", &short.cpu), ("memory", &short.memory)] {
-        // A bare number is a quantity too.
+        // A bare number is also a quantity.
         let text =
             amount.as_ref().map(|amount| amount.as_str().map_or_else(|| amount.to_string(), str::to_owned));
         requests.extend(text.map(|text| (name.to_owned(), json!(text))));

@@ -1,6 +1,6 @@
-//! What happens to objects between two looks, in the order in which the API server took it: the lines that `tell` asks for.
+//! The changes of objects between two steps, in the order of the API server: the lines that `tell` requests.
 //!
-//! Lines are sorted by revision, which the API server counts over all kinds, so that a report shows what came before what.
+//! Lines are sorted by resource version, which the API server counts across all kinds, so that a report shows the order of changes.
 
 mod lines;
 mod names;
@@ -24,12 +24,12 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::names::Names;
-use fleetwright_sim::world::World;
+use fleetwright_sim::simulator::Simulator;
 
 /// Delay after a broken watch.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Kinds that can be told of: version, kind, plural.
+/// The supported kinds: version, kind, plural.
 const KINDS: [(&str, &str, &str); 8] = [
     ("karpenter.sh/v1", "NodePool", "nodepools"),
     ("karpenter.sh/v1", "NodeClaim", "nodeclaims"),
@@ -52,77 +52,77 @@ struct Change {
 
 type Changes = Arc<Mutex<Vec<Change>>>;
 
-/// Follows the objects of one cluster.
+/// Watches the objects of one cluster.
 pub(super) struct History {
     changes: Changes,
     names: Names,
-    /// What is told: kinds, and of some of them certain words only.
+    /// The reported kinds; for some of them, certain changes only.
     wanted: BTreeMap<String, BTreeSet<String>>,
-    /// Ends the watches when it is dropped.
+    /// Aborts the watches when dropped.
     _watches: JoinSet<()>,
 }
 
 impl History {
-    /// Follows the objects of `world` from now on.
-    pub(super) fn begin(world: &World) -> Self {
+    /// Watches the objects of `simulator` from now on.
+    pub(super) fn begin(simulator: &Simulator) -> Self {
         let (changes, mut names, mut watches) = (Changes::default(), Names::default(), JoinSet::new());
         for (version, kind, plural) in KINDS {
             let mut present: Vec<Value> =
-                world.server().list(version, kind, "").iter().map(|object| (**object).clone()).collect();
+                simulator.server().list(version, kind, "").iter().map(|object| (**object).clone()).collect();
             present.sort_by_key(|object| {
                 let of = |at| text(object, at).to_owned();
                 (of("/metadata/creationTimestamp"), of("/metadata/name"))
             });
-            present.iter().for_each(|object| names.meet(kind, object));
+            present.iter().for_each(|object| names.register(kind, object));
             let known = present.into_iter().map(|object| (text(&object, "/metadata/uid").to_owned(), object));
             let watch =
-                Watch { kind, known: known.collect(), changes: changes.clone(), clock: world.clock() };
-            watches.spawn(watch.run(api(world.client(), version, kind, plural)));
+                Watch { kind, known: known.collect(), changes: changes.clone(), clock: simulator.clock() };
+            watches.spawn(watch.run(api(simulator.client(), version, kind, plural)));
         }
         Self { changes, names, wanted: BTreeMap::new(), _watches: watches }
     }
 
-    /// Tells of these from now on: `NodeClaim`, or of that kind certain words only: `NodeClaim Drained`, `Event Evicted`.
+    /// Reports these kinds from now on: `NodeClaim`, or certain changes of a kind only: `NodeClaim Drained`, `Event Evicted`.
     ///
     /// # Errors
-    /// A kind that nobody follows.
-    pub(super) fn want(&mut self, wanted: &[String]) -> Result<(), String> {
+    /// If a kind is not supported.
+    pub(super) fn select(&mut self, wanted: &[String]) -> Result<(), String> {
         self.wanted.clear();
         for text in wanted {
             let (kind, word) =
                 text.split_once(' ').map_or((text.as_str(), None), |(kind, word)| (kind, Some(word)));
             if !KINDS.iter().any(|(_, known, _)| *known == kind) {
-                return Err(format!("tell: {kind} is none of the kinds that can be told of"));
+                return Err(format!("tell: {kind} is not a supported kind"));
             }
             self.wanted.entry(kind.to_owned()).or_default().extend(word.map(str::to_owned));
         }
         Ok(())
     }
 
-    /// What happened since the last call: when, and a line.
+    /// The changes since the last call: time and line.
     pub(super) fn take(&mut self) -> Vec<(Timestamp, String)> {
         let mut changes = std::mem::take(&mut *self.changes.lock().unwrap_or_else(PoisonError::into_inner));
         changes.sort_by_key(|change| change.revision);
-        // A Node is named after its claim, which learns of its instance about when the Node joins.
+        // A Node is named after its claim, whose status names the instance at about the time when the Node joins.
         for change in changes.iter().filter(|change| change.kind != "Node") {
-            change.after.iter().for_each(|object| self.names.meet(change.kind, object));
+            change.after.iter().for_each(|object| self.names.register(change.kind, object));
         }
         for change in changes.iter().filter(|change| change.kind == "Node") {
-            change.after.iter().for_each(|object| self.names.meet(change.kind, object));
+            change.after.iter().for_each(|object| self.names.register(change.kind, object));
         }
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for change in &changes {
             let Some(words) = self.wanted.get(change.kind) else { continue };
             for (word, line) in lines::of(change) {
                 if words.is_empty() || words.contains(&word) {
-                    told.push((change.at, self.names.told(&line)));
+                    lines.push((change.at, self.names.with_report_names(&line)));
                 }
             }
         }
-        told
+        lines
     }
 
-    /// The same with the real names in the place of those that reports have: `claim-1`, `node-1`, `instance-1`, `web-1`.
+    /// Replaces the names of reports by real names: `claim-1`, `node-1`, `instance-1`, `web-1`.
     pub(super) fn real(&self, object: Value) -> Value {
         match object {
             Value::String(text) => {
@@ -136,16 +136,16 @@ impl History {
         }
     }
 
-    /// The same of `Kind name` or `Kind namespace/name`.
+    /// Replaces them in `Kind name` or `Kind namespace/name`.
     pub(super) fn real_name(&self, text: &str) -> String {
         let at = text.rfind([' ', '/']).map_or(0, |at| at.saturating_add(1));
         let (before, name) = text.split_at(at);
         format!("{before}{}", self.names.real(name).unwrap_or(name))
     }
 
-    /// The same text with the names that reports have.
-    pub(super) fn told(&self, text: &str) -> String {
-        self.names.told(text)
+    /// Replaces real names in a text by the names of reports.
+    pub(super) fn with_report_names(&self, text: &str) -> String {
+        self.names.with_report_names(text)
     }
 }
 
@@ -159,7 +159,7 @@ fn api(client: Client, version: &str, kind: &str, plural: &str) -> Api<DynamicOb
     Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
-/// Follows one kind.
+/// A watch of one kind.
 struct Watch {
     kind: &'static str,
     /// Objects by UID.
@@ -207,7 +207,7 @@ impl Watch {
         }
     }
 
-    /// `last` is the object with the revision of its end, where that is known.
+    /// `last` is the object with the resource version of its deletion, if known.
     fn gone(&mut self, last: &Value) {
         if let Some(before) = self.known.remove(text(last, "/metadata/uid")) {
             self.note(revision(last), Some(before), None);

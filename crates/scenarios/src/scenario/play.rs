@@ -1,4 +1,4 @@
-//! Plays a scenario in a world of its own, and writes down what happened.
+//! Runs a scenario in its own simulator and writes the report.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -8,54 +8,54 @@ use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use fleetwright_sim::{
     clock::TokioClock,
     overview::Overview,
-    world::{Settled, World, WorldConfig, WorldError},
+    simulator::{Simulator, SimulatorConfig, SimulatorError, Stability},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand,
-    history::History, region, told,
+    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand, expectations,
+    history::History, region,
 };
 use crate::region::Region;
 
-/// The most virtual time that settling may take.
-const PATIENCE: Duration = Duration::from_secs(2 * 3600);
-/// The moment at which every scenario starts: 2026-01-01T00:00:00Z.
+/// The maximum virtual time until a cluster is stable.
+const STABLE_WITHIN_MAX: Duration = Duration::from_secs(2 * 3600);
+/// The start time of every scenario: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
 
-/// What happened.
+/// The report of a scenario.
 #[derive(Clone, Debug, Default)]
-#[must_use = "a report that nobody reads proves nothing"]
+#[must_use = "failures are only in the report"]
 pub struct Report {
-    /// The story, line by line; the same for the same scenario.
+    /// The text, equal for every run of the scenario.
     pub text: String,
-    /// What was expected and did not come true.
+    /// Expectations that were not met.
     pub failures: Vec<String>,
 }
 
 struct Stage {
-    /// The cluster, and a second one where there is a neighbour.
-    worlds: Vec<World>,
-    /// The region of AWS of each cluster, where it has one.
+    /// The cluster, and the second one if there is one.
+    simulators: Vec<Simulator>,
+    /// The AWS region of each cluster, if it has one.
     regions: Vec<Option<Region>>,
-    /// The one that steps are about.
+    /// The index of the cluster that steps refer to.
     at: usize,
     zones: Vec<String>,
     report: Report,
-    /// What happens to objects, once it is to be told.
+    /// The changes of objects, once requested.
     history: Option<History>,
 }
 
-/// Plays a scenario. Must run on a [`fleetwright_sim::world::virtual_runtime`].
+/// Runs a scenario. Must run on a [`fleetwright_sim::simulator::virtual_runtime`].
 ///
 /// # Errors
-/// Where the world cannot be made, or refuses an object.
-pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
+/// If the simulator cannot be created, or rejects an object.
+pub async fn play(scenario: &Scenario) -> Result<Report, SimulatorError> {
     let (config, region) = config(scenario)?;
     let zones = config.zones();
     let mut stage = Stage {
-        worlds: Vec::new(),
+        simulators: Vec::new(),
         regions: Vec::new(),
         at: 0,
         zones,
@@ -65,21 +65,23 @@ pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
     let next_door = match (&scenario.neighbour, &region) {
         (None, _) => None,
         (Some(neighbour), Some(region)) => {
-            // Another seed: objects of another cluster have other UIDs.
-            let mut own = WorldConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
+            // With another seed, the objects of the other cluster have other UIDs.
+            let mut own = SimulatorConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
             let region = region.neighbour();
             own.cloud_setup = Some(Arc::new(region.clone()));
             Some((neighbour, own, region))
         }
-        (Some(_), None) => return Err(WorldError::Cloud("a neighbour needs a region: say aws".to_owned())),
+        (Some(_), None) => {
+            return Err(SimulatorError::Cloud("a second cluster needs a region: set aws".to_owned()));
+        }
     };
     stage.say(&scenario.about);
     stage.regions.push(region);
-    stage.enter(config, scenario, (&scenario.pools, &scenario.pods)).await?;
+    stage.start_cluster(config, scenario, (&scenario.pools, &scenario.pods)).await?;
     stage.apply(scenario.apply.clone())?;
     if let Some((neighbour, config, region)) = next_door {
         stage.regions.push(Some(region));
-        stage.enter(config, scenario, (&neighbour.pools, &neighbour.pods)).await?;
+        stage.start_cluster(config, scenario, (&neighbour.pools, &neighbour.pods)).await?;
         stage.at = 0;
     }
     for step in &scenario.steps {
@@ -88,11 +90,11 @@ pub async fn play(scenario: &Scenario) -> Result<Report, WorldError> {
     Ok(stage.report)
 }
 
-/// The configuration of the scenario's world, and its region of AWS.
-pub(super) fn config(scenario: &Scenario) -> Result<(WorldConfig, Option<Region>), WorldError> {
+/// The configuration of the scenario's simulator, and its AWS region.
+pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Region>), SimulatorError> {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
-    let mut config = WorldConfig::new(seed, start);
+    let mut config = SimulatorConfig::new(seed, start);
     open_gates(&mut config.settings.gates, &scenario.gates);
     config.settings.ignore_dra_requests = !scenario.gates.iter().any(|gate| gate == "DynamicResources");
     config.cloud = match scenario.cloud {
@@ -106,7 +108,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<(WorldConfig, Option<Region>
     let mut furnished = None;
     if let Some(aws) = &scenario.aws {
         let mut region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
-        region::furnish(&mut region, aws, start);
+        region::set_up(&mut region, aws, start);
         config.catalogue = region.catalogue();
         config.cloud_setup = Some(Arc::new(region.clone()));
         furnished = Some(region);
@@ -114,7 +116,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<(WorldConfig, Option<Region>
     Ok((config, furnished))
 }
 
-/// Opens the gates that a scenario names, by Karpenter's names.
+/// Enables the feature gates of a scenario, by Karpenter's names.
 fn open_gates(gates: &mut FeatureGates, names: &[String]) {
     for name in names {
         match name.as_str() {
@@ -129,40 +131,40 @@ fn open_gates(gates: &mut FeatureGates, names: &[String]) {
 }
 
 impl Stage {
-    /// The cluster that steps are about.
-    fn world(&self) -> &World {
-        &self.worlds[self.at]
+    /// The cluster that steps refer to.
+    fn simulator(&self) -> &Simulator {
+        &self.simulators[self.at]
     }
 
-    /// Its region of AWS, where it has one.
+    /// Its AWS region, if it has one.
     fn region(&self) -> Option<&Region> {
         self.regions[self.at].as_ref()
     }
 
-    /// Makes a cluster, with what stands in it from the start.
-    async fn enter(
+    /// Creates a cluster with its initial objects.
+    async fn start_cluster(
         &mut self,
-        config: WorldConfig,
+        config: SimulatorConfig,
         scenario: &Scenario,
         (pools, pods): (&[PoolShort], &[PodsShort]),
-    ) -> Result<(), WorldError> {
+    ) -> Result<(), SimulatorError> {
         let aws = scenario.aws.as_ref();
-        self.worlds.push(World::new(config).await?);
-        self.at = self.worlds.len() - 1;
+        self.simulators.push(Simulator::new(config).await?);
+        self.at = self.simulators.len() - 1;
         let mut objects = vec![expand::class(aws)];
         objects.extend(pools.iter().map(|pool| expand::pool(pool, &self.zones, aws.is_some())));
         objects.extend(pods.iter().flat_map(expand::pods));
         self.apply(objects)
     }
 
-    /// Takes taints off all nodes.
-    fn untaint(&mut self, keys: &[String]) -> Result<(), WorldError> {
-        for node in self.world().server().list("v1", "Node", "") {
+    /// Removes taints from all nodes.
+    fn untaint(&mut self, keys: &[String]) -> Result<(), SimulatorError> {
+        for node in self.simulator().server().list("v1", "Node", "") {
             let taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
             let is_named = |taint: &Value| keys.iter().any(|key| taint["key"] == key.as_str());
             let left: Vec<&Value> = taints.iter().filter(|taint| !is_named(taint)).collect();
             if left.len() < taints.len() {
-                self.world().apply_object(json!({
+                self.simulator().apply_object(json!({
                     "apiVersion": "v1", "kind": "Node", "metadata": { "name": node["metadata"]["name"] },
                     "spec": { "taints": left },
                 }))?;
@@ -172,18 +174,18 @@ impl Stage {
         Ok(())
     }
 
-    /// Sets conditions of nodes that the autoscaler launched, so many at the most.
+    /// Sets conditions of nodes that the autoscaler launched, at most this many.
     fn set_conditions(
         &mut self,
         wanted: &BTreeMap<String, String>,
         most: usize,
         reason: &str,
-    ) -> Result<(), WorldError> {
-        let now = self.world().clock().now().to_string();
-        let mut names: Vec<_> = self.world().observe().nodes.into_iter().map(|node| node.name).collect();
+    ) -> Result<(), SimulatorError> {
+        let now = self.simulator().clock().now().to_string();
+        let mut names: Vec<_> = self.simulator().observe().nodes.into_iter().map(|node| node.name).collect();
         names.sort();
         for name in names.into_iter().take(most) {
-            let node = self.world().server().get("v1", "Node", "", &name);
+            let node = self.simulator().server().get("v1", "Node", "", &name);
             let known =
                 node.as_ref().and_then(|node| node.pointer("/status/conditions")).and_then(Value::as_array);
             let stays =
@@ -192,7 +194,7 @@ impl Stage {
             conditions.extend(wanted.iter().map(|(condition, status)| {
                 json!({ "type": condition, "status": status, "reason": reason, "lastTransitionTime": now })
             }));
-            self.world().apply_object(json!({
+            self.simulator().apply_object(json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "status": { "conditions": conditions },
             }))?;
         }
@@ -205,66 +207,66 @@ impl Stage {
         self.report.text.push('\n');
     }
 
-    /// What lines about the second cluster begin with.
+    /// The prefix of lines about the second cluster.
     fn place(&self) -> &'static str {
-        if self.at == 0 { "" } else { "neighbour: " }
+        if self.at == 0 { "" } else { "second cluster: " }
     }
 
     fn say_when(&mut self, line: &str) {
-        let time = format!("+{}", clock(self.world().elapsed()));
+        let time = format!("+{}", clock(self.simulator().elapsed()));
         let place = self.place();
         self.say(&format!("{time:<9} {place}{line}"));
     }
 
-    fn apply(&mut self, objects: Vec<Value>) -> Result<(), WorldError> {
+    fn apply(&mut self, objects: Vec<Value>) -> Result<(), SimulatorError> {
         for object in objects {
             let object = match &self.history {
                 Some(history) => history.real(object),
                 None => object,
             };
-            let name = self.world().apply_object(object)?;
-            self.say_when(&format!("apply {}", self.told(name)));
+            let name = self.simulator().apply_object(object)?;
+            self.say_when(&format!("apply {}", self.with_report_names(name)));
         }
         Ok(())
     }
 
-    fn delete(&mut self, names: &[String]) -> Result<(), WorldError> {
+    fn delete(&mut self, names: &[String]) -> Result<(), SimulatorError> {
         for name in names {
             let real = self.history.as_ref().map_or_else(|| name.clone(), |history| history.real_name(name));
-            self.world().delete_object(&real)?;
+            self.simulator().delete_object(&real)?;
             self.say_when(&format!("delete {name}"));
         }
         Ok(())
     }
 
-    /// A text with the names that the report has.
-    fn told(&self, text: String) -> String {
-        self.history.as_ref().map_or_else(|| text.clone(), |history| history.told(&text))
+    /// A text with the names of the report.
+    fn with_report_names(&self, text: String) -> String {
+        self.history.as_ref().map_or_else(|| text.clone(), |history| history.with_report_names(&text))
     }
 
-    /// Tells of these kinds from now on.
-    fn tell(&mut self, wanted: &[String]) {
+    /// Reports these kinds from now on.
+    fn report_changes(&mut self, wanted: &[String]) {
         if self.history.is_none() {
-            self.history = Some(History::begin(self.world()));
+            self.history = Some(History::begin(self.simulator()));
         }
-        let refused = self.history.as_mut().and_then(|history| history.want(wanted).err());
+        let refused = self.history.as_mut().and_then(|history| history.select(wanted).err());
         refused.iter().for_each(|why| self.fail(why));
     }
 
-    /// Tells what happened since the last step.
-    fn recount(&mut self) {
-        let told = self.history.as_mut().map(History::take).unwrap_or_default();
-        for (at, line) in told {
+    /// Reports the changes since the last step.
+    fn report_history(&mut self) {
+        let changes = self.history.as_mut().map(History::take).unwrap_or_default();
+        for (at, line) in changes {
             let since = at.duration_since(Timestamp::from_second(START).unwrap_or_default());
             let time = format!("+{}", clock(Duration::try_from(since).unwrap_or_default()));
             self.say(&format!("{time:<9} | {line}"));
         }
     }
 
-    async fn step(&mut self, step: &Step) -> Result<(), WorldError> {
-        self.recount();
+    async fn step(&mut self, step: &Step) -> Result<(), SimulatorError> {
+        self.report_history();
         match step {
-            Step::Settle => self.settle().await,
+            Step::Settle => self.run_until_stable().await,
             Step::Wait(text) => self.wait(text).await,
             Step::Apply(objects) => self.apply(objects.clone())?,
             Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
@@ -285,12 +287,12 @@ impl Stage {
             Step::Delete(names) => self.delete(names)?,
             Step::Inject(faults) => {
                 for fault in faults {
-                    self.world().cloud().inject(fault.clone());
+                    self.simulator().cloud().inject(fault.clone());
                     self.say_when(&format!("inject {}", serde_json::to_string(fault).unwrap_or_default()));
                 }
             }
             Step::Heal => {
-                self.world().cloud().heal();
+                self.simulator().cloud().heal();
                 self.say_when("heal");
             }
             Step::Interrupt(count) => self.interrupt(*count),
@@ -300,52 +302,52 @@ impl Stage {
             Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
             Step::Restart(text) => self.restart(text).await?,
             Step::Abandon(count) => self.abandon(*count)?,
-            Step::Region(step) => self.in_region(step),
-            Step::Neighbour(steps) if self.worlds.len() > 1 => {
+            Step::Region(step) => self.change_region(step),
+            Step::Neighbour(steps) if self.simulators.len() > 1 => {
                 self.at = 1;
                 for step in steps {
                     Box::pin(self.step(step)).await?;
                 }
                 self.at = 0;
             }
-            Step::Neighbour(_) => self.fail("neighbour: there is none"),
-            Step::Tell(wanted) => self.tell(wanted),
+            Step::Neighbour(_) => self.fail("neighbour: there is no second cluster"),
+            Step::Tell(wanted) => self.report_changes(wanted),
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())
     }
 
-    /// Lets something happen in the region of AWS.
-    fn in_region(&mut self, step: &RegionStep) {
-        let now = self.world().clock().now();
-        let told = match self.region() {
-            Some(region) => region::happen(region, step, now),
-            None => Err("region: there is none".to_owned()),
+    /// Changes the AWS region.
+    fn change_region(&mut self, step: &RegionStep) {
+        let now = self.simulator().clock().now();
+        let lines = match self.region() {
+            Some(region) => region::change(region, step, now),
+            None => Err("region: the scenario has no region".to_owned()),
         };
-        match told {
+        match lines {
             Ok(lines) => lines.iter().for_each(|line| self.say_when(line)),
             Err(why) => self.fail(&why),
         }
     }
 
-    /// Kills the operator, and lets time pass until another one has started.
-    async fn restart(&mut self, text: &str) -> Result<(), WorldError> {
+    /// Kills the operator and waits until another one has started.
+    async fn restart(&mut self, text: &str) -> Result<(), SimulatorError> {
         let Some(duration) = duration(text) else {
             self.fail(&format!("restart: {text:?} is not a duration such as 90s or 2h30m"));
             return Ok(());
         };
-        self.say_when("the operator is killed");
+        self.say_when("operator killed");
         let at = self.at;
-        self.worlds[at].kill(0, duration);
-        self.worlds[at].run_for(duration).await;
-        self.worlds[at].tend().await?;
-        self.say_when("another one starts");
+        self.simulators[at].kill(0, duration);
+        self.simulators[at].run_for(duration).await;
+        self.simulators[at].start_due().await?;
+        self.say_when("operator started");
         Ok(())
     }
 
-    /// Takes the first NodeClaims and their Nodes away, as somebody does who has no patience with finalizers.
-    fn abandon(&mut self, count: usize) -> Result<(), WorldError> {
-        let mut claims = self.world().server().list("karpenter.sh/v1", "NodeClaim", "");
+    /// Force-deletes the first NodeClaims and their Nodes, ignoring finalizers.
+    fn abandon(&mut self, count: usize) -> Result<(), SimulatorError> {
+        let mut claims = self.simulator().server().list("karpenter.sh/v1", "NodeClaim", "");
         claims.sort_by_key(|claim| claim["metadata"]["name"].as_str().map(str::to_owned));
         let mut abandoned = 0;
         for claim in claims.iter().take(count) {
@@ -355,49 +357,52 @@ impl Stage {
                 ("karpenter.sh/v1", "NodeClaim", text("/metadata/name")),
             ];
             for (version, kind, name) in both.into_iter().filter(|(.., name)| !name.is_empty()) {
-                self.world().apply_object(json!({
+                self.simulator().apply_object(json!({
                     "apiVersion": version, "kind": kind, "metadata": { "name": name, "finalizers": [] },
                 }))?;
-                self.world().delete_object(&format!("{kind} {name}"))?;
+                self.simulator().delete_object(&format!("{kind} {name}"))?;
             }
             abandoned += 1;
         }
-        self.say_when(&format!("{abandoned} NodeClaims are gone by force"));
+        self.say_when(&format!("{abandoned} NodeClaims force-deleted"));
         if abandoned < count {
-            self.fail(&format!("abandon: {count} NodeClaims were to go"));
+            self.fail(&format!("abandon: there are fewer than {count} NodeClaims"));
         }
         Ok(())
     }
 
     fn interrupt(&mut self, count: usize) {
-        let instances = self.world().cloud().instances();
+        let instances = self.simulator().cloud().instances();
         let spot = instances.iter().filter(|instance| {
             instance.offering.as_ref().is_some_and(|offering| &*offering.capacity_type == "spot")
         });
         let announced =
-            spot.filter(|instance| self.world().cloud().interrupt(&instance.id)).take(count).count();
-        self.say_when(&format!("{announced} spot instances will be taken back"));
+            spot.filter(|instance| self.simulator().cloud().interrupt(&instance.id)).take(count).count();
+        self.say_when(&format!("{announced} spot interruption notices sent"));
         if announced < count {
-            self.fail(&format!("interrupt: {count} spot instances were to be taken back"));
+            self.fail(&format!("interrupt: there are fewer than {count} spot instances"));
         }
     }
 
     fn lose(&mut self, count: usize) {
-        let instances = self.world().cloud().instances();
-        let lost =
-            instances.iter().filter(|instance| self.world().cloud().lose(&instance.id)).take(count).count();
-        self.say_when(&format!("{lost} instances are gone"));
+        let instances = self.simulator().cloud().instances();
+        let lost = instances
+            .iter()
+            .filter(|instance| self.simulator().cloud().lose(&instance.id))
+            .take(count)
+            .count();
+        self.say_when(&format!("{lost} instances terminated without notice"));
         if lost < count {
-            self.fail(&format!("lose: {count} instances were to be lost"));
+            self.fail(&format!("lose: there are fewer than {count} instances"));
         }
     }
 
-    async fn settle(&mut self) {
-        let settled = self.world().run_until_settled(PATIENCE).await;
-        self.recount();
-        match settled {
-            Settled::Since(_) => self.say_when("settled"),
-            Settled::OutOfTime => self.fail("not settled within two hours"),
+    async fn run_until_stable(&mut self) {
+        let stability = self.simulator().run_until_stable(STABLE_WITHIN_MAX).await;
+        self.report_history();
+        match stability {
+            Stability::Since(_) => self.say_when("stable"),
+            Stability::OutOfTime => self.fail("not stable within 2h"),
         }
         self.describe();
     }
@@ -405,8 +410,8 @@ impl Stage {
     async fn wait(&mut self, text: &str) {
         match duration(text) {
             Some(duration) => {
-                self.world().run_for(duration).await;
-                self.recount();
+                self.simulator().run_for(duration).await;
+                self.report_history();
                 self.say_when(&format!("waited {text}"));
                 self.describe();
             }
@@ -420,7 +425,7 @@ impl Stage {
     }
 
     fn describe(&mut self) {
-        let seen = self.world().observe();
+        let seen = self.simulator().observe();
         let pods = seen.pods;
         let mut text = String::new();
         let indent = " ".repeat(10);
@@ -451,22 +456,21 @@ impl Stage {
         }
         self.report.text.push_str(&text);
         if let Some(region) = self.region() {
-            let (own, all) = (region.guests().len(), region.aws.guests().len());
+            let (own, all) = (region.booted().len(), region.aws.booted().len());
             self.say(&format!("{indent}region: {own} instances of this cluster, {} of others", all - own));
         }
-        let refused =
-            self.world().refused().map(|why| format!("the operator ends as soon as it starts: {why}"));
-        for trouble in refused.into_iter().chain(told::troubles(self.world().server())) {
-            let trouble = self.told(trouble);
+        let refused = self.simulator().refused().map(|why| format!("the operator exits at startup: {why}"));
+        for trouble in refused.into_iter().chain(expectations::troubles(self.simulator().server())) {
+            let trouble = self.with_report_names(trouble);
             self.say(&format!("{indent}! {trouble}"));
         }
     }
 
     fn expect(&mut self, expect: &Expect) {
-        let seen = self.world().observe();
+        let seen = self.simulator().observe();
         let mut failures = compare(expect, &seen);
-        failures.extend(told::missing(self.world().server(), expect));
-        failures.extend(region::missing(self.world(), self.region(), expect));
+        failures.extend(expectations::missing(self.simulator().server(), expect));
+        failures.extend(region::missing(self.simulator(), self.region(), expect));
         if failures.is_empty() {
             self.say_when("as expected");
         }
@@ -518,7 +522,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }
 
-/// `1h2m3s`, without what is zero.
+/// `1h2m3s`, without zero parts.
 fn clock(elapsed: Duration) -> String {
     let seconds = elapsed.as_secs();
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];

@@ -1,18 +1,18 @@
-//! A scenario's region of AWS: what it has, what happens in it, what is expected of it and of who may act in it.
+//! A scenario's AWS region: setup, changes, and expectations about it and the operator.
 
 use fleetwright_aws::calls::{InstanceInfo, PlacementGroup, ReservationInfo, ZonalShift};
-use fleetwright_sim::world::World;
+use fleetwright_sim::simulator::Simulator;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Announcement, AwsShort, Expect, RegionStep, play::duration};
 use crate::region::Region;
 
-/// How long after its announcement capacity is taken back.
+/// The time between the notice and the interruption.
 const NOTICE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Lets a region have what the scenario says, and its cluster what it is set to.
-pub(super) fn furnish(region: &mut Region, aws: &AwsShort, start: Timestamp) {
+/// Sets up a region and the settings of its cluster.
+pub(super) fn set_up(region: &mut Region, aws: &AwsShort, start: Timestamp) {
     for (image, percent) in &aws.memory {
         region.aws.set_memory(image, *percent);
     }
@@ -42,22 +42,22 @@ pub(super) fn furnish(region: &mut Region, aws: &AwsShort, start: Timestamp) {
     region.aws.set_placement_groups(groups.collect());
 }
 
-/// Lets something happen in a region: what to tell of it, or what is wrong with the step.
-pub(super) fn happen(region: &Region, step: &RegionStep, now: Timestamp) -> Result<Vec<String>, String> {
-    let mut told = Vec::new();
+/// Changes a region. Returns the lines of the report, or the error in the step.
+pub(super) fn change(region: &Region, step: &RegionStep, now: Timestamp) -> Result<Vec<String>, String> {
+    let mut lines = Vec::new();
     for (announcement, count) in &step.announce {
         let concerned = |info: &&InstanceInfo| match announcement {
             Announcement::Spot | Announcement::Rebalance => info.spot,
             Announcement::Reservation => info.reservation.is_some(),
             Announcement::Retirement | Announcement::Stopped => true,
         };
-        let guests = region.guests();
-        for info in guests.iter().map(|guest| &guest.instance).filter(concerned).take(*count) {
+        let booted = region.booted();
+        for info in booted.iter().map(|instance| &instance.instance).filter(concerned).take(*count) {
             region.aws.push_message(&message(*announcement, &info.id, now));
             if matches!(announcement, Announcement::Spot | Announcement::Reservation) {
                 region.aws.reclaim(&info.id, NOTICE);
             }
-            told.push(format!("announce {announcement:?} of {} in {}", info.instance_type, info.zone));
+            lines.push(format!("announce {announcement:?} of {} in {}", info.instance_type, info.zone));
         }
     }
     if let Some(shift) = &step.shift {
@@ -65,23 +65,23 @@ pub(super) fn happen(region: &Region, step: &RegionStep, now: Timestamp) -> Resu
         for (letter, text) in shift {
             let lasts =
                 duration(text).ok_or_else(|| format!("shift: {text:?} is not a duration such as 90s"))?;
-            // The region's zones have ids of their own.
+            // The region has its own zone ids.
             let subnets = region.aws.subnets_now();
             let of_zone = subnets.iter().find(|subnet| subnet.zone.ends_with(letter.as_str()));
             let zone_id = of_zone.ok_or_else(|| format!("shift: there is no zone {letter}"))?.zone_id.clone();
-            told.push(format!("traffic is shifted away from zone {letter} for {text}"));
+            lines.push(format!("traffic is shifted away from zone {letter} for {text}"));
             let expires = now.checked_add(lasts).ok();
             shifts.push(ZonalShift { zone_id, status: "APPLIED".to_owned(), expires });
         }
         if shifts.is_empty() {
-            told.push("no traffic is shifted any more".to_owned());
+            lines.push("zonal shifts ended".to_owned());
         }
         region.aws.set_shifts(shifts);
     }
-    Ok(told)
+    Ok(lines)
 }
 
-/// A message as EventBridge writes it.
+/// A message in EventBridge's format.
 fn message(announcement: Announcement, id: &str, now: Timestamp) -> String {
     let (source, detail_type, detail) = match announcement {
         Announcement::Spot => (
@@ -115,19 +115,19 @@ fn message(announcement: Announcement, id: &str, now: Timestamp) -> String {
     .to_string()
 }
 
-/// What is expected and is not so.
-pub(super) fn missing(world: &World, region: Option<&Region>, expect: &Expect) -> Vec<String> {
+/// Expectations that are not met.
+pub(super) fn missing(simulator: &Simulator, region: Option<&Region>, expect: &Expect) -> Vec<String> {
     let mut missing = Vec::new();
     let mut check = |what: &str, expected: Option<String>, found: String| {
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             missing.push(format!("{what}: expected {expected}, found {found}"));
         }
     };
-    let own = region.map_or(0, |region| region.guests().len());
-    let all = region.map_or(0, |region| region.aws.guests().len());
+    let own = region.map_or(0, |region| region.booted().len());
+    let all = region.map_or(0, |region| region.aws.booted().len());
     check("instances", expect.instances.map(|count| count.to_string()), own.to_string());
     check("all instances", expect.all_instances.map(|count| count.to_string()), all.to_string());
-    let claims = world.server().list("karpenter.sh/v1", "NodeClaim", "");
+    let claims = simulator.server().list("karpenter.sh/v1", "NodeClaim", "");
     let image = |claim: &std::sync::Arc<Value>| {
         claim.pointer("/status/imageID").and_then(Value::as_str).unwrap_or_default().to_owned()
     };
@@ -139,7 +139,7 @@ pub(super) fn missing(world: &World, region: Option<&Region>, expect: &Expect) -
     });
     check("images", wanted, format!("{images:?}"));
     if let Some(words) = &expect.refused {
-        let refused = world.refused().unwrap_or("it runs");
+        let refused = simulator.refused().unwrap_or("it runs");
         if !refused.contains(words.as_str()) {
             missing.push(format!("refused: expected {words:?}, found {refused:?}"));
         }

@@ -1,7 +1,7 @@
-//! The sample of the module, and one that cannot come true.
+//! The example of the module's documentation, and failing scenarios.
 
 use super::*;
-use fleetwright_sim::world::virtual_runtime;
+use fleetwright_sim::simulator::virtual_runtime;
 
 fn run(yaml: &str) -> Report {
     let scenario = Scenario::parse(yaml).unwrap();
@@ -9,7 +9,7 @@ fn run(yaml: &str) -> Report {
 }
 
 #[test]
-fn the_sample_comes_true() {
+fn the_example_meets_its_expectations() {
     let report = run("
 about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
 pools: [{name: default, zones: [a, b, c]}]
@@ -21,7 +21,7 @@ steps: [settle, {expect: {nodes: 3, zones: [a, b, c], running: 3}}]
 }
 
 #[test]
-fn what_does_not_come_true_is_told() {
+fn unmet_expectations_are_reported() {
     let report = run("
 about: Nobody provides.
 pods: [{name: web, count: 2, cpu: 1}]

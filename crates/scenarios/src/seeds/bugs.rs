@@ -1,7 +1,7 @@
-//! Planted bugs: incidents of other autoscalers, put back at the seams, to prove that the checks have teeth.
+//! Planted bugs: incidents of other autoscalers, reproduced at the interfaces, to prove that the checks catch them.
 //!
-//! Nothing of the product knows of them: they stand between the operators and their cloud ([`cloud`]) or their API server
-//! ([`wire`]), or change objects as a stranger would.
+//! The product does not know them: they are between the operators and their cloud ([`cloud`]) or their API server ([`wire`]), or change
+//! objects as another client would.
 
 mod cloud;
 mod wire;
@@ -11,52 +11,52 @@ use std::sync::{Arc, atomic::AtomicU64};
 use serde_json::json;
 
 use super::{Report, Violation};
-use fleetwright_sim::world::{Distort, World, Wrap};
+use fleetwright_sim::simulator::{Distortion, Simulator, Wrap};
 
-/// A bug. The references are those of the incidents; `docs/invariants.md` tells what caught each.
+/// A bug. The references are those of the incidents; `docs/invariants.md` lists what caught each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
-    /// A repeated launch is a new one: no idempotency token reaches the cloud (karpenter#1448).
+    /// A repeated launch starts new instances: no idempotency token reaches the cloud (karpenter#1448).
     LaunchWithoutToken,
-    /// The attempt is not written down before the cloud is called (hetzner#53).
+    /// The attempt is not recorded before the cloud is called (hetzner#53).
     AttemptForgotten,
-    /// An instance counts as gone as soon as its end was asked for (provider-aws#549).
+    /// An instance counts as gone as soon as its termination was requested (provider-aws#549).
     GoneTooSoon,
     /// NodeClaims lose their finalizer once they are launched (provider-aws#2734).
     FinalizerStripped,
-    /// Whose cluster an instance belongs to is judged by names alone (karpenter-provider-gcp#244).
+    /// The owner of an instance is determined by names alone (karpenter-provider-gcp#244).
     OwnershipByName,
-    /// The operator forgets which pods its claims answer (karpenter#375, provider-aws#2011).
+    /// The operator forgets which pods its claims are for (karpenter#375, provider-aws#2011).
     PodsForgotten,
-    /// Limits are not seen (karpenter#2915, karpenter#2657).
+    /// Limits are ignored (karpenter#2915, karpenter#2657).
     LimitsUnseen,
     /// Budgets are pruned by an old schema (karpenter#1066, provider-oci#9).
     BudgetsPruned,
-    /// A stale cache of pods hides that they are protected (karpenter#1167, karpenter#651).
+    /// A stale pod cache hides do-not-disrupt annotations (karpenter#1167, karpenter#651).
     ProtectionUnseen,
-    /// Pods are evicted by name, so that the next one of that name is hit (karpenter#998).
+    /// Pods are evicted by name, so that a recreated pod is evicted too (karpenter#998).
     EvictionByName,
-    /// Objects are deleted by name, so that a new one of that name is hit.
+    /// Objects are deleted by name, so that a recreated one is deleted too.
     DeletionByName,
-    /// Lists are replaced as they were read some time ago (opensearch-k8s-operator#1471).
+    /// Lists are replaced with a stale version (opensearch-k8s-operator#1471).
     BlindPatches,
-    /// Objects are patched by their name alone, whichever has it by then.
+    /// Objects are patched by name, so that a recreated one is patched too.
     PatchesByName,
-    /// A command that is taken back leaves its taint behind (karpenter#3176).
+    /// A rolled-back command leaves its taint (karpenter#3176).
     TaintKept,
-    /// Each replica believes that nobody holds the lease (talon#165).
+    /// Each replica believes that the lease is free (talon#165).
     LeaseUnseen,
-    /// The list of pods shows none that runs, so that every node looks empty (autoscaler#446).
+    /// The list of pods has no running ones, so that every node looks empty (autoscaler#446).
     PodsThoughtEnded,
-    /// What an instance came in place of is forgotten (karpenter#1293, provider-aws#3921).
+    /// The lineage of replacements is forgotten (karpenter#1293, provider-aws#3921).
     ReplacedForgotten,
-    /// Nobody is told how old prices are.
+    /// The age of prices is hidden.
     PricesThoughtNew,
-    /// That nobody has placed a pod is not seen (provider-aws#3420, karpenter-provider-oci#37).
+    /// Unschedulable pods are not seen (provider-aws#3420, karpenter-provider-oci#37).
     PodsIgnored,
-    /// Instances of claims that nobody knows are not listed (provider-aws#549).
+    /// Instances without a claim are not listed (provider-aws#549).
     GhostsUnseen,
-    /// The inputs of the drift hash change without a change of its version (karpenter#957, provider-aws#5373).
+    /// The input of the drift hash changes without a new version (karpenter#957, provider-aws#5373).
     HashChanges,
 }
 
@@ -86,7 +86,7 @@ impl Bug {
         Self::HashChanges,
     ];
 
-    /// The invariants that it breaks: a bug is caught where one of them is seen broken.
+    /// The invariants that it violates: a bug is caught if one of them is violated.
     #[must_use]
     pub fn breaks(self) -> &'static [&'static str] {
         match self {
@@ -109,27 +109,27 @@ impl Bug {
         }
     }
 
-    /// The first violation of a run with this bug that shows it.
+    /// The first violation of a run that shows this bug.
     #[must_use]
     pub fn caught(self, report: &Report) -> Option<&Violation> {
         report.violations.iter().find(|violation| self.breaks().contains(&violation.invariant))
     }
 }
 
-/// What stands between controllers and cloud for this bug.
+/// The wrapper between controllers and cloud for this bug.
 pub(super) fn wrap(bug: Bug) -> Option<Wrap> {
     match bug {
         Bug::LaunchWithoutToken | Bug::GoneTooSoon | Bug::OwnershipByName | Bug::GhostsUnseen => {
             Some(Arc::new(move |inner, cloud| {
-                Arc::new(cloud::Broken { inner, cloud: cloud.clone(), bug, calls: AtomicU64::new(0) })
+                Arc::new(cloud::FaultyProvider { inner, cloud: cloud.clone(), bug, calls: AtomicU64::new(0) })
             }))
         }
         _ => None,
     }
 }
 
-/// What stands between operators and API server for this bug.
-pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distort>> {
+/// The wrapper between operators and API server for this bug.
+pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distortion>> {
     match bug {
         Bug::LaunchWithoutToken
         | Bug::GoneTooSoon
@@ -137,23 +137,23 @@ pub(super) fn distort(bug: Bug) -> Option<Arc<dyn Distort>> {
         | Bug::GhostsUnseen
         | Bug::FinalizerStripped
         | Bug::PricesThoughtNew => None,
-        _ => Some(Arc::new(wire::Broken { bug, heard: AtomicU64::new(0) })),
+        _ => Some(Arc::new(wire::DistortedConnection { bug, received: AtomicU64::new(0) })),
     }
 }
 
-/// What a bug does to the objects of the API server, once a step.
-pub(super) fn meddle(bug: Bug, world: &World) {
+/// Changes of objects in the API server by a bug, once per step.
+pub(super) fn apply_bug(bug: Bug, simulator: &Simulator) {
     if bug != Bug::FinalizerStripped {
         return;
     }
-    for claim in world.server().list("karpenter.sh/v1", "NodeClaim", "") {
+    for claim in simulator.server().list("karpenter.sh/v1", "NodeClaim", "") {
         let launched = claim.pointer("/status/providerID").is_some();
         let held = claim.pointer("/metadata/finalizers").is_some();
         if launched && held {
             let mut changed = (*claim).clone();
             changed["metadata"]["finalizers"] = json!([]);
-            // A refusal is as good as a bug that did not act.
-            let _ = world.server().apply(changed);
+            // A rejected change is ignored.
+            let _ = simulator.server().apply(changed);
         }
     }
 }

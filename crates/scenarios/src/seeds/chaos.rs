@@ -1,4 +1,4 @@
-//! Calls of the operators that fail, with effect and without, and watches that lag, repeat and break.
+//! Faults of the API server for operators: calls fail with and without effect, and watches lag, repeat and break.
 
 use std::{
     sync::{
@@ -14,23 +14,23 @@ use rand_chacha::ChaCha8Rng;
 
 use super::log::{Log, is_operators};
 
-/// Trouble for the operators alone; the cluster's own parts have a good day.
+/// Faults for the operators only; the cluster's own components are not affected.
 pub(super) struct Chaos {
     dice: Mutex<ChaCha8Rng>,
     over: AtomicBool,
     count: AtomicU32,
-    /// One call in so many fails; none where it is zero.
+    /// One call in this many fails; zero means none.
     rate: u32,
     log: Log,
     cut: Mutex<Cut>,
 }
 
-/// A process that ends between two changes of NodeClaims.
+/// Ends a process between two changes of NodeClaims.
 #[derive(Default)]
 struct Cut {
-    /// How many changes until then; zero where none is to end.
+    /// The number of changes until then; zero means never.
     after: u32,
-    /// The process whose last change was applied, without an answer.
+    /// The process whose last change was applied without an answer.
     agent: Option<String>,
 }
 
@@ -47,13 +47,12 @@ impl Chaos {
         }
     }
 
-    /// Ends the process that makes the `after`-th change of a NodeClaim from now on, of those that a launch makes: the change is
-    /// applied, and nothing that the process asks after it.
+    /// Ends the process that makes the `after`-th change of a NodeClaim during launches: that change is applied, later requests fail.
     pub(super) fn cut_after(&self, after: u32) {
         *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Cut { after, agent: None };
     }
 
-    /// The process that has ended so, once.
+    /// Takes the process that was ended.
     pub(super) fn take_cut(&self) -> Option<String> {
         self.cut.lock().unwrap_or_else(PoisonError::into_inner).agent.take()
     }
@@ -76,12 +75,12 @@ impl Chaos {
         })
     }
 
-    /// No more faults from now on.
-    pub(super) fn cease(&self) {
+    /// Ends the faults.
+    pub(super) fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The number of faults.
     pub(super) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
@@ -130,7 +129,7 @@ impl Faults for Chaos {
             return Fault { watch: self.watch(), ..Fault::default() };
         }
         let mut answer = self.answer();
-        // A conflict is no answer to a reading call, nor to a creation under a fresh name.
+        // A conflict is not a valid answer to a read, nor to a creation with a generated name.
         let reads = matches!(request.verb.as_str(), "get" | "list" | "create");
         if reads && matches!(&answer, Answer::Refuse(error) if error.code == 409) {
             answer = Answer::Normal;

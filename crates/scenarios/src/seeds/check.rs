@@ -1,55 +1,54 @@
-//! The checks: what the API server and the cloud hold, compared by code that shares nothing with what is checked.
+//! The checks compare the API server and the cloud, with code that shares nothing with the product.
 //!
-//! Each file judges a few invariants of `docs/invariants.md`, which go by the letters S (safety, after every step) and L
-//! (liveness, when all should be at rest). A check sees one [`Look`] after the other and keeps what it needs of earlier
-//! ones.
+//! Each file checks a few invariants of `docs/invariants.md`: S for safety, after every step, and L for liveness, when the cluster should
+//! be stable. A check receives one [`Observation`] after the other and keeps the state that it needs.
 
-mod brakes;
 mod budgets;
-mod chains;
 mod changes;
 mod deletions;
 mod drift;
 mod end;
 mod freshness;
-mod held;
 mod instances;
+mod leftover_taints;
 mod limits;
-mod look;
-mod marks;
+mod liveness;
+mod memory;
+mod observation;
 mod pods;
 mod prices;
-mod soon;
+mod replacements;
+mod termination_limits;
 mod writes;
 
 use std::{fmt, time::Duration};
 
 use super::{
     log::{Entry, Log},
-    script::Ledger,
+    script::Interventions,
 };
-use fleetwright_sim::world::{Settled, World};
-pub(super) use look::Look;
+use fleetwright_sim::simulator::{Simulator, Stability};
+pub(super) use observation::Observation;
 
-/// So many violations end a run.
+/// The number of violations that ends a run.
 const ENOUGH: usize = 5;
-/// How long nobody looks where nothing changes once the trouble is over: who waits in vain changes nothing.
+/// The interval of checks without a change after the faults: pods that wait too long cause no change.
 const BLINK: Duration = Duration::from_secs(30);
 /// How much of an object a violation shows, in bytes.
 const SHOWN: usize = 4000;
 
-/// Something that must never be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The seed.
     pub seed: u64,
-    /// Which look it was.
+    /// The number of the check.
     pub step: u64,
     /// Virtual time since the start.
     pub at: Duration,
     /// The invariant: S1 to S20, L1 to L6, L.
     pub invariant: &'static str,
-    /// What is broken.
+    /// The violation.
     pub what: String,
     /// The objects, as JSON.
     pub objects: Vec<String>,
@@ -63,12 +62,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What checks find.
+/// The violations that checks find.
 #[derive(Default)]
 pub(super) struct Findings(Vec<(&'static str, String, Vec<String>)>);
 
 impl Findings {
-    /// Notes a violation, with the objects that show it.
+    /// Records a violation, with the objects that show it.
     pub(super) fn add<'a>(
         &mut self,
         invariant: &'static str,
@@ -85,25 +84,25 @@ impl Findings {
     }
 }
 
-/// One or a few invariants.
+/// A check of one or a few invariants.
 trait Check {
-    /// Judges the present, and keeps what the next look needs.
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings);
+    /// Checks the current state, and keeps what the next step needs.
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings);
 
-    /// Judges the end, when all is at rest.
-    fn end(&mut self, _look: &Look<'_>, _found: &mut Findings) {}
+    /// Checks the final, stable state.
+    fn end(&mut self, _look: &Observation<'_>, _found: &mut Findings) {}
 }
 
-/// All checks, and what they found.
+/// All checks and their violations.
 pub(super) struct Checker {
     seed: u64,
     log: Log,
     steps: u64,
     checks: Vec<Box<dyn Check>>,
     violations: Vec<Violation>,
-    /// Revision of the API server, and number of the cloud's last change, at the last look.
+    /// Resource version of the API server, and number of the cloud's last change, at the last step.
     seen: (u64, u64),
-    /// When that was.
+    /// The time of the last step.
     looked: Duration,
 }
 
@@ -119,18 +118,18 @@ impl Checker {
             Box::new(deletions::Deletions::default()),
             Box::new(drift::Drift::default()),
             Box::new(changes::Changes::default()),
-            Box::new(brakes::Brakes::default()),
-            Box::new(marks::Marks::default()),
-            Box::new(soon::Soon::default()),
-            Box::new(chains::Chains::default()),
+            Box::new(termination_limits::TerminationLimits::default()),
+            Box::new(leftover_taints::LeftoverTaints::default()),
+            Box::new(liveness::Liveness::default()),
+            Box::new(replacements::Replacements::default()),
             Box::new(prices::Prices::default()),
             Box::new(writes::Writes),
-            Box::new(end::Rest::default()),
+            Box::new(end::StableState::default()),
         ];
         Self { seed, log, steps: 0, checks, violations: Vec::new(), seen: (0, 0), looked: Duration::ZERO }
     }
 
-    /// Whether there is nothing more to learn.
+    /// Whether the maximum number of violations is reached.
     pub(super) fn is_full(&self) -> bool {
         self.violations.len() >= ENOUGH
     }
@@ -139,81 +138,87 @@ impl Checker {
         self.violations
     }
 
-    fn keep(&mut self, world: &World, found: Findings) {
+    fn protect(&mut self, simulator: &Simulator, found: Findings) {
         for (invariant, what, objects) in found.0 {
             let known = self.violations.iter().any(|known| known.what == what);
             if !self.is_full() && !known {
-                let (seed, step, at) = (self.seed, self.steps, world.elapsed());
+                let (seed, step, at) = (self.seed, self.steps, simulator.elapsed());
                 self.violations.push(Violation { seed, step, at, invariant, what, objects });
             }
         }
     }
 
-    /// Judges the state as it is now.
-    pub(super) fn step(&mut self, world: &World, ledger: &Ledger) {
+    /// Checks the current state.
+    pub(super) fn step(&mut self, simulator: &Simulator, interventions: &Interventions) {
         self.steps = self.steps.saturating_add(1);
         let log = self.log.take();
-        let seen = (world.server().revision(), world.cloud().changes_since(u64::MAX).1);
-        let now = world.elapsed();
-        let awaited = ledger.calm && now.saturating_sub(self.looked) >= BLINK;
+        let seen = (simulator.server().revision(), simulator.cloud().changes_since(u64::MAX).1);
+        let now = simulator.elapsed();
+        let awaited = interventions.calm && now.saturating_sub(self.looked) >= BLINK;
         if seen == self.seen && log.is_empty() && !awaited {
             return;
         }
         (self.seen, self.looked) = (seen, now);
-        self.judge(world, ledger, &log);
+        self.judge(simulator, interventions, &log);
     }
 
-    fn judge(&mut self, world: &World, ledger: &Ledger, log: &[Entry]) {
-        let look = Look::new(world, ledger, log);
+    fn judge(&mut self, simulator: &Simulator, interventions: &Interventions, log: &[Entry]) {
+        let observation = Observation::new(simulator, interventions, log);
         let mut found = Findings::default();
         for check in &mut self.checks {
-            check.step(&look, &mut found);
+            check.step(&observation, &mut found);
         }
-        self.keep(world, found);
+        self.protect(simulator, found);
     }
 
-    /// Whether there are instances that no claim accounts for.
-    pub(super) fn has_orphans(world: &World, ledger: &Ledger) -> bool {
-        end::orphans(&Look::new(world, ledger, &[])).next().is_some()
+    /// Whether there are instances without a claim.
+    pub(super) fn has_orphans(simulator: &Simulator, interventions: &Interventions) -> bool {
+        end::orphans(&Observation::new(simulator, interventions, &[])).next().is_some()
     }
 
-    /// Whether an instance that came in place of others was initialized less than `since` ago.
-    pub(super) fn has_young(world: &World, since: Duration) -> bool {
+    /// Whether a replacement was initialized less than `since` ago.
+    pub(super) fn has_young_replacement(simulator: &Simulator, since: Duration) -> bool {
         let from = jiff::SignedDuration::try_from(since)
             .ok()
-            .and_then(|since| world.clock().now().checked_sub(since).ok());
-        let claims = world.server().list("karpenter.sh/v1", "NodeClaim", "");
-        claims.iter().any(|claim| from.is_some_and(|from| chains::is_younger(claim, from)))
+            .and_then(|since| simulator.clock().now().checked_sub(since).ok());
+        let claims = simulator.server().list("karpenter.sh/v1", "NodeClaim", "");
+        claims.iter().any(|claim| from.is_some_and(|from| replacements::is_younger(claim, from)))
     }
 
-    /// Judges the coming to rest: that it came, and what is left over.
-    pub(super) fn rest(&mut self, world: &World, settled: Settled, ledger: &Ledger) {
+    /// Checks that the cluster became stable, and what is left over.
+    pub(super) fn rest(
+        &mut self,
+        simulator: &Simulator,
+        stability: Stability,
+        interventions: &Interventions,
+    ) {
         if self.is_full() {
             return;
         }
         let log = self.log.take();
-        let look = Look::new(world, ledger, &log);
+        let observation = Observation::new(simulator, interventions, &log);
         let mut found = Findings::default();
-        if settled == Settled::OutOfTime {
-            let seen = world.observe();
-            let what = format!("no rest: {:?} {:?}", seen.claims, seen.pods);
-            let waiting = look.pods.iter().filter(|pod| look::text(pod, "/spec/nodeName").is_empty());
+        if stability == Stability::OutOfTime {
+            let seen = simulator.observe();
+            let what = format!("not stable: {:?} {:?}", seen.claims, seen.pods);
+            let waiting =
+                observation.pods.iter().filter(|pod| observation::text(pod, "/spec/nodeName").is_empty());
             found.add("L", what, waiting.take(2).map(|pod| &**pod));
         } else {
             for check in &mut self.checks {
-                check.end(&look, &mut found);
+                check.end(&observation, &mut found);
             }
         }
-        self.keep(world, found);
+        self.protect(simulator, found);
     }
 
-    /// Judges the quiet after all came to rest: no operator may have changed anything.
-    pub(super) fn end(&mut self, world: &World, ledger: &Ledger) {
+    /// Checks the stable phase: no operator may have changed anything.
+    pub(super) fn end(&mut self, simulator: &Simulator, interventions: &Interventions) {
         let log = self.log.take();
         let mut found = Findings::default();
         end::quiet(&log, &mut found);
-        held::judge(world, &Look::new(world, ledger, &[]), &mut found);
-        self.keep(world, found);
-        self.judge(world, ledger, &log);
+        memory::judge(simulator, &Observation::new(simulator, interventions, &[]), &mut found);
+        self.protect(simulator, found);
+        self.judge(simulator, interventions, &log);
     }
 }

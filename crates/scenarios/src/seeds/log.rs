@@ -1,19 +1,19 @@
-//! What was asked of the API server, in order: the checks' own record; and, for people, all of it as text.
+//! Requests to the API server, in order: for the checks, and optionally as text.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fleetwright_fake_kube::{Audit, Request};
 use tokio::time::Instant;
 
-/// Hears every change that is asked for, and how it was answered, as a line of text.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+/// Receives a line of text for every requested change and its answer.
+pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// An entry.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// An operator's change arrived.
+    /// An operator requested a change.
     Asked(Request),
-    /// An operator's change was refused as wrong in itself.
+    /// An operator's change was rejected as invalid.
     Refused(Request, u16),
     /// An operator's list was answered.
     Listed {
@@ -24,11 +24,11 @@ pub(super) enum Entry {
     },
 }
 
-/// The record since the last look.
+/// The requests since the last check.
 #[derive(Clone)]
 pub(super) struct Log {
     entries: Arc<Mutex<Vec<Entry>>>,
-    tell: Option<Tell>,
+    sink: Option<LineSink>,
     begun: Instant,
 }
 
@@ -37,22 +37,22 @@ pub(super) fn is_operators(request: &Request) -> bool {
     request.user_agent.starts_with("operator-")
 }
 
-/// Who asks for what.
+/// The client and its request.
 fn named(request: &Request) -> String {
     let Request { user_agent, verb, resource, subresource, namespace, name, .. } = request;
     format!("{user_agent} {verb} {resource}/{subresource} {namespace}/{name}")
 }
 
 impl Log {
-    /// An empty record, of a life that begins now.
-    pub(super) fn new(tell: Option<Tell>) -> Self {
-        Self { entries: Arc::default(), tell, begun: Instant::now() }
+    /// An empty log.
+    pub(super) fn new(sink: Option<LineSink>) -> Self {
+        Self { entries: Arc::default(), sink, begun: Instant::now() }
     }
 
-    /// Says something to whoever listens.
-    pub(super) fn say(&self, what: impl FnOnce() -> String) {
-        if let Some(tell) = &self.tell {
-            tell(&format!("{:8.3} {}", self.begun.elapsed().as_secs_f64(), what()));
+    /// Prints a line, if requested.
+    pub(super) fn print(&self, what: impl FnOnce() -> String) {
+        if let Some(sink) = &self.sink {
+            sink(&format!("{:8.3} {}", self.begun.elapsed().as_secs_f64(), what()));
         }
     }
 
@@ -60,22 +60,22 @@ impl Log {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 
-    /// Notes a request that arrives.
+    /// Records a request.
     pub(super) fn asked(&self, request: &Request) {
         let reads = matches!(request.verb.as_str(), "get" | "list" | "watch");
         if !reads {
-            self.say(|| format!("-> {} {}", named(request), request.body));
+            self.print(|| format!("-> {} {}", named(request), request.body));
         }
         if is_operators(request) && !reads {
             self.push(Entry::Asked(request.clone()));
         }
     }
 
-    /// Notes lists that were answered.
+    /// Records answered lists.
     pub(super) fn audit(&self) -> Audit {
         let log = self.clone();
         Arc::new(move |request, code| {
-            log.say(|| format!("<- {code} {}", named(request)));
+            log.print(|| format!("<- {code} {}", named(request)));
             if matches!(code, 400 | 422) && is_operators(request) {
                 log.push(Entry::Refused(request.clone(), code));
             }
@@ -86,7 +86,7 @@ impl Log {
         })
     }
 
-    /// The record since the last call.
+    /// Takes the requests since the last call.
     pub(super) fn take(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }

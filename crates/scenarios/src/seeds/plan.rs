@@ -1,4 +1,4 @@
-//! What one seed is about: a few pools, a few kinds of workload, a few kinds of trouble.
+//! The contents of a seed: a few pools, a few kinds of workload, a few kinds of disturbances.
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +16,7 @@ pub(super) struct Pool {
     pub(super) weight: u32,
     /// `spec.replicas`, of a static pool.
     pub(super) replicas: Option<u32>,
-    /// A label of the template: another value makes every node drift.
+    /// A label of the template: a new value makes every node drift.
     pub(super) generation: u32,
     /// `spec.template.spec.terminationGracePeriod`.
     pub(super) deadline: Option<&'static str>,
@@ -56,42 +56,42 @@ impl Pool {
     }
 }
 
-/// In one seed of so many there are keepers, in another prices are not told for a while.
-const KEEPERS: u64 = 8;
+/// One seed in this many has protected nodes, another one outdated prices.
+const PROTECTIONS: u64 = 8;
 
-/// What one seed is about.
+/// The contents of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many operators there are.
+    /// The number of operators.
     pub(super) replicas: usize,
     pub(super) pools: Vec<Pool>,
-    /// Workloads beside the three deployments that every run has.
+    /// Workloads besides the three deployments of every run.
     pub(super) spread: bool,
     pub(super) volumes: bool,
     pub(super) daemons: bool,
     pub(super) budgets: bool,
-    /// One call of an operator in so many goes wrong; zero where none does.
+    /// One call of an operator in this many fails; zero means none.
     pub(super) api_faults: u32,
     pub(super) cloud_faults: bool,
     pub(super) crashes: bool,
     pub(super) clocks: bool,
-    /// People change objects that operators own.
-    pub(super) hands: bool,
-    /// People change pools.
+    /// Users change objects that operators own.
+    pub(super) user_changes: bool,
+    /// Users change pools.
     pub(super) edits: bool,
-    /// Instances end, and others are there that nobody asked for.
+    /// Instances are lost, and foreign ones appear.
     pub(super) losses: bool,
     /// A part of the capacity is reserved.
     pub(super) reservations: bool,
-    /// People change prices by NodeOverlays.
+    /// Users change prices by NodeOverlays.
     pub(super) overlays: bool,
-    /// People change the node class, delete it and make it again.
+    /// Users change, delete and recreate the node class.
     pub(super) classes: bool,
-    /// People protect nodes that a command has taken already.
-    pub(super) keepers: bool,
-    /// For a while prices are not told.
+    /// Users protect nodes that already have a command.
+    pub(super) protections: bool,
+    /// Prices are not updated for a while.
     pub(super) feed: bool,
-    /// Instances carry batch and attempt from birth, and name their NodeClaim only once the operator has tagged them.
+    /// Instances carry batch and attempt from launch, and their NodeClaim only once the operator has tagged them.
     pub(super) fleets: bool,
 }
 
@@ -111,18 +111,18 @@ impl Plan {
             cloud_faults: one_in(2),
             crashes: one_in(2),
             clocks: one_in(5),
-            hands: one_in(2),
+            user_changes: one_in(2),
             edits: one_in(2),
             losses: one_in(2),
             reservations: one_in(4),
             overlays: one_in(4),
             classes: one_in(4),
-            // Not by dice: what came later leaves the lives of all other seeds as they were.
-            keepers: seed % KEEPERS == 3,
-            feed: seed % KEEPERS == 5,
+            // Not drawn at random, so that all other seeds stay as they were.
+            protections: seed % PROTECTIONS == 3,
+            feed: seed % PROTECTIONS == 5,
             fleets: matches!(seed % 16, 3..=7 | 10 | 14 | 15),
         };
-        // Under wrong clocks nobody can tell when a deadline is over.
+        // With wrong clocks the end of a deadline is unknown.
         let deadline = (one_in(4) && !plan.clocks).then_some("90s");
         if one_in(2) {
             plan.api_faults = dice.random_range(12..80);

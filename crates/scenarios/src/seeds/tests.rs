@@ -1,14 +1,14 @@
-//! Many lives, none of them broken; and broken ones, all of them found. `cargo xtask seeds` goes through far more.
+//! Runs without violations, and planted bugs that are all caught. `cargo xtask seeds` runs far more seeds.
 
 use rstest::rstest;
 
 use super::*;
 
-/// How many seeds every run of the tests goes through.
+/// The number of seeds in the test.
 const SEEDS: u64 = 6;
 
 #[test]
-fn nothing_breaks() {
+fn seeds_have_no_violations() {
     let mut happened = BTreeMap::new();
     for report in run_many(1, SEEDS, None, 2, &|_| false) {
         let report = report.unwrap();
@@ -23,12 +23,12 @@ fn nothing_breaks() {
 }
 
 #[test]
-fn one_seed_is_one_life() {
+fn runs_with_one_seed_are_identical() {
     let report = run_twice(8, None).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
-/// Lives in which something broke once, in the product or in what is around it, with as many minutes of trouble as then.
+/// Seeds that once had a violation, of the product or the simulator, with the same duration of faults.
 #[rstest]
 #[case::a_standby_has_seen_less_than_its_predecessor_wrote(50, 10)]
 #[case::a_daemon_is_made_for_a_node_that_goes(104, 10)]
@@ -38,16 +38,16 @@ fn one_seed_is_one_life() {
 #[case::a_scheduler_counts_the_pods_of_nodes_that_go(1105, 8)]
 #[case::a_node_out_of_reach_is_taken_for_how_its_like_come_up(1441, 8)]
 #[case::a_clock_that_jumps_makes_it_long_ago(1993, 10)]
-fn what_broke_once_holds(#[case] seed: u64, #[case] minutes: u64) {
-    let life = async move { live(seed, None, None, Duration::from_secs(60 * minutes)).await };
+fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
+    let life = async move { run_one(seed, None, None, Duration::from_secs(60 * minutes)).await };
     let report = virtual_runtime().unwrap().block_on(life).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
-/// How many seeds a planted bug has to show itself.
+/// The number of seeds to catch a planted bug.
 const TRIES: u64 = 20;
 
-/// Each with a seed from which on it shows soon.
+/// Each with a seed from which on it is caught soon.
 #[rstest]
 #[case(Bug::LaunchWithoutToken, 0)]
 #[case(Bug::AttemptForgotten, 0)]

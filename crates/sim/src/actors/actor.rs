@@ -1,4 +1,4 @@
-//! What an actor is, and the loop that runs one.
+//! The trait of an actor, and the loop that runs one.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// Longest delay after a failure.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// When a key is due again, changes aside.
+/// When a key is reconciled again without a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// When something changes.
+pub(crate) enum Requeue {
+    /// Only after a change.
     No,
     /// After this long.
     After(Duration),
 }
 
-impl Again {
-    /// The earlier of two.
+impl Requeue {
+    /// The earlier of both.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::After(one), Self::After(two)) => Self::After(one.min(two)),
@@ -35,19 +35,19 @@ impl Again {
     }
 }
 
-/// A loop of the cluster: brings one object at a time closer to what is wanted.
+/// A control loop: reconciles one object at a time with its desired state.
 pub(crate) trait Actor: Send + Sync + 'static {
     /// Name, for logs.
     fn name(&self) -> &'static str;
 
-    /// The keys that a change makes due. Called with the cache locked: it must be cheap.
+    /// The keys to reconcile after a change. Called with the cache locked: it must be cheap.
     fn interested(&self, change: &Change, tables: &Tables) -> Vec<Key>;
 
-    /// Looks at the object again and does what is to be done. Must be repeatable from any point.
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>>;
+    /// Reconciles an object. Must be idempotent at any point.
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>>;
 }
 
-/// Runs one actor, for ever, one key at a time.
+/// Runs one actor forever, one key at a time.
 pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) {
     let mut failures: BTreeMap<Key, u32> = BTreeMap::new();
     ctx.synced().await;
@@ -70,7 +70,7 @@ pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) 
         match actor.reconcile(&ctx, &key).await {
             Ok(again) => {
                 failures.remove(&key);
-                if let Again::After(delay) = again {
+                if let Requeue::After(delay) = again {
                     mailbox.later(key, delay);
                 }
             }
@@ -78,11 +78,11 @@ pub(crate) async fn run(ctx: Ctx, actor: Arc<dyn Actor>, mailbox: Arc<Mailbox>) 
                 let count = failures.entry(key.clone()).or_default();
                 let delay = FIRST_RETRY.saturating_mul(1 << (*count).min(16)).min(LAST_RETRY);
                 *count = count.saturating_add(1);
-                tracing::debug!(actor = actor.name(), ?key, %error, ?delay, "tried in vain");
+                tracing::debug!(actor = actor.name(), ?key, %error, ?delay, "reconcile failed");
                 mailbox.later(key, delay);
             }
         }
-        // A long queue must not keep the watches from being read.
+        // A long queue must not starve the watches.
         tokio::task::yield_now().await;
     }
 }

@@ -1,7 +1,7 @@
-//! What the actors know: every object of the kinds they follow, in order, with the indexes that they need.
+//! The shared cache of the actors: all watched objects, ordered and indexed.
 //!
-//! One cache serves all actors, so that each object is decoded once. It is fed by watches ([`super::feed`]) and by the
-//! answers to the actors' own writes, so that nobody acts twice for want of news.
+//! One cache serves all actors, so that each object is decoded once. Watches ([`super::feed`]) and the answers to the actors' own writes
+//! update it, so that no actor acts twice because of a late watch event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,8 +45,8 @@ impl Key {
     }
 }
 
-/// A kind that actors follow.
-pub(crate) trait Kept:
+/// A watched kind.
+pub(crate) trait WatchedKind:
     Resource<DynamicType = ()>
     + Clone
     + std::fmt::Debug
@@ -59,11 +59,11 @@ pub(crate) trait Kept:
 {
     /// Its table.
     fn table(tables: &Tables) -> &BTreeMap<Key, Arc<Self>>;
-    /// Its table, to change.
+    /// Its table, mutable.
     fn table_mut(tables: &mut Tables) -> &mut BTreeMap<Key, Arc<Self>>;
-    /// The object as one of any kind.
+    /// Wraps an object of the kind.
     fn wrap(object: Arc<Self>) -> Object;
-    /// The API of a namespace, or of the cluster where the kind has none.
+    /// The API of a namespace, or of the cluster for a cluster-scoped kind.
     fn api(client: Client, namespace: &str) -> Api<Self>;
 }
 
@@ -79,7 +79,7 @@ macro_rules! kept {
             by_node: BTreeMap<String, BTreeSet<Key>>,
         }
 
-        /// An object of any kind that actors follow.
+        /// An object of any watched kind.
         #[derive(Clone, Debug)]
         pub(crate) enum Object { $($kind(Arc<$kind>),)* }
 
@@ -90,18 +90,18 @@ macro_rules! kept {
             }
         }
 
-        $(impl Kept for $kind {
+        $(impl WatchedKind for $kind {
             fn table(tables: &Tables) -> &BTreeMap<Key, Arc<Self>> { &tables.$field }
             fn table_mut(tables: &mut Tables) -> &mut BTreeMap<Key, Arc<Self>> { &mut tables.$field }
             fn wrap(object: Arc<Self>) -> Object { Object::$kind(object) }
             fn api(client: Client, namespace: &str) -> Api<Self> { kept!(@api $scope client namespace) }
         })*
 
-        /// Follows every kind.
+        /// Watches every kind.
         pub(crate) fn feeds(ctx: &super::ctx::Ctx) -> Vec<futures::future::BoxFuture<'static, ()>> {
             vec![$(Box::pin(super::feed::follow::<$kind>(ctx.clone())),)*]
         }
-        /// How many kinds are followed.
+        /// The number of watched kinds.
         pub(crate) const KINDS: usize = [$(stringify!($kind)),*].len();
     };
     (@api namespaced $client:ident $namespace:ident) => {
@@ -136,14 +136,14 @@ kept! {
 pub(crate) struct Change {
     /// Its key.
     pub(crate) key: Key,
-    /// As it was known before.
+    /// The previous version.
     pub(crate) old: Option<Object>,
-    /// As it is known now; none when it is gone.
+    /// The new version; `None` if it is gone.
     pub(crate) new: Option<Object>,
 }
 
 impl Change {
-    /// The states on both sides, old first.
+    /// Both versions, old first.
     pub(crate) fn sides(&self) -> impl Iterator<Item = &Object> {
         self.old.iter().chain(&self.new)
     }
@@ -151,24 +151,27 @@ impl Change {
 
 impl Tables {
     /// One object.
-    pub(crate) fn get<K: Kept>(&self, key: &Key) -> Option<Arc<K>> {
+    pub(crate) fn get<K: WatchedKind>(&self, key: &Key) -> Option<Arc<K>> {
         K::table(self).get(key).cloned()
     }
 
     /// Objects of a namespace, in order of name.
-    pub(crate) fn within<'a, K: Kept>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
+    pub(crate) fn within<'a, K: WatchedKind>(
+        &'a self,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<K>> {
         K::table(self)
             .range(Key::new(namespace, "")..)
             .take_while(move |(key, _)| key.namespace == namespace)
             .map(|(_, object)| object)
     }
 
-    /// Pods that have this controller, in order of key.
+    /// Pods of this controller, by key.
     pub(crate) fn pods_of(&self, uid: &str) -> Vec<Arc<Pod>> {
         self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.get(key)).collect()
     }
 
-    /// Pods that are bound to this node, in order of key.
+    /// Pods bound to this node, by key.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key)).collect()
     }
@@ -190,7 +193,7 @@ impl Tables {
         }
     }
 
-    fn put<K: Kept>(&mut self, object: Arc<K>) -> Option<Change> {
+    fn put<K: WatchedKind>(&mut self, object: Arc<K>) -> Option<Change> {
         let key = Key::of(object.meta());
         let old = self.get::<K>(&key);
         if let Some(old) = &old {
@@ -208,7 +211,7 @@ impl Tables {
         Some(Change { key, old, new: Some(new) })
     }
 
-    fn remove<K: Kept>(&mut self, key: &Key) -> Option<Change> {
+    fn remove<K: WatchedKind>(&mut self, key: &Key) -> Option<Change> {
         let old = K::wrap(K::table_mut(self).remove(key)?);
         self.index(key, &old, false);
         Some(Change { key: key.clone(), old: Some(old), new: None })
@@ -220,7 +223,7 @@ pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// Versions are numbers that grow; what is not one is taken as news.
+/// Versions are increasing numbers; any other version counts as newer.
 fn version(meta: &ObjectMeta) -> Option<u64> {
     meta.resource_version.as_deref().and_then(|text| text.parse().ok())
 }
@@ -233,38 +236,38 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The tables, to read.
+    /// The tables, read-only.
     pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, changes go to this mailbox too.
+    /// Delivers changes to this mailbox too, from now on.
     pub(crate) fn subscribe(&self, mailbox: Arc<Mailbox>) {
         self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).push(mailbox);
     }
 
-    /// Takes note of an object, unless a newer one is known.
-    pub(crate) fn put<K: Kept>(&self, object: K) -> Arc<K> {
+    /// Stores an object, unless a newer version is stored.
+    pub(crate) fn put<K: WatchedKind>(&self, object: K) -> Arc<K> {
         let object = Arc::new(object);
         let mut tables = self.tables();
         if let Some(change) = tables.put(object.clone()) {
-            self.tell(&change, &tables);
+            self.publish(&change, &tables);
         }
         object
     }
 
-    /// Takes note that an object is gone. An object of another UID under the same name stays.
-    pub(crate) fn remove<K: Kept>(&self, meta: &ObjectMeta) {
+    /// Removes an object. An object of the same name with another UID stays.
+    pub(crate) fn remove<K: WatchedKind>(&self, meta: &ObjectMeta) {
         let key = Key::of(meta);
         let mut tables = self.tables();
         let same = tables.get::<K>(&key).is_some_and(|known| known.meta().uid == meta.uid);
         if let Some(change) = same.then(|| tables.remove::<K>(&key)).flatten() {
-            self.tell(&change, &tables);
+            self.publish(&change, &tables);
         }
     }
 
-    /// Replaces all objects of a kind by a complete list.
-    pub(crate) fn reset<K: Kept>(&self, objects: Vec<K>) {
+    /// Replaces all objects of a kind with a complete list.
+    pub(crate) fn reset<K: WatchedKind>(&self, objects: Vec<K>) {
         let listed: BTreeSet<Key> = objects.iter().map(|object| Key::of(object.meta())).collect();
         {
             let mut tables = self.tables();
@@ -272,7 +275,7 @@ impl Cache {
                 K::table(&tables).keys().filter(|key| !listed.contains(key)).cloned().collect();
             for key in gone {
                 if let Some(change) = tables.remove::<K>(&key) {
-                    self.tell(&change, &tables);
+                    self.publish(&change, &tables);
                 }
             }
         }
@@ -281,7 +284,7 @@ impl Cache {
         }
     }
 
-    fn tell(&self, change: &Change, tables: &Tables) {
+    fn publish(&self, change: &Change, tables: &Tables) {
         for mailbox in self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             mailbox.deliver(change, tables);
         }
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_what_is_known_is_no_news() {
+    fn an_older_version_is_ignored() {
         let cache = Cache::default();
         cache.put(pod(5, "n2"));
         cache.put(pod(4, ""));
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_lacks_is_gone_and_another_of_the_same_name_is_not() {
+    fn a_list_removes_missing_objects_but_not_recreated_ones() {
         let cache = Cache::default();
         cache.put(pod(5, "n1"));
         let mut other = pod(6, "n1").metadata;

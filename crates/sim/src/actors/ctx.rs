@@ -1,4 +1,4 @@
-//! What actors share, and their calls: bounded in time, and entered in the cache at once.
+//! State shared by actors, and their API calls: with a timeout, and with the result stored in the cache.
 
 use std::{
     future::Future,
@@ -19,27 +19,27 @@ use kube::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::cache::{Cache, KINDS, Kept, Key};
+use super::cache::{Cache, KINDS, Key, WatchedKind};
 
-/// How long a call may take.
+/// The timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What actors share. Cloning shares it.
+/// State shared by actors. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Ctx {
     /// The API server.
     pub(crate) client: Client,
-    /// The time.
+    /// The clock.
     pub(crate) clock: SharedClock,
-    /// What is known.
+    /// The watched objects.
     pub(crate) cache: Arc<Cache>,
-    /// Everything that is left to chance follows from it.
+    /// The seed of all random draws.
     pub(crate) seed: u64,
     synced: Arc<Synced>,
 }
 
-/// How many kinds were listed. Waiters are woken in the order in which they came (those of tokio's watch channel are
-/// not), so that a run can be repeated.
+/// The number of listed kinds. Waiters are woken in the order of their arrival (unlike tokio's watch channel), so that a run is
+/// repeatable.
 #[derive(Debug, Default)]
 struct Synced {
     kinds: AtomicUsize,
@@ -49,28 +49,28 @@ struct Synced {
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The API server refused, or could not be reached.
+    /// The API server rejected the call, or was unreachable.
     #[error("{verb} {key}: {source}")]
     Kube {
-        /// What was tried.
+        /// The verb.
         verb: &'static str,
-        /// On what.
+        /// The object.
         key: String,
         /// The answer.
         source: Box<kube::Error>,
     },
-    /// No answer came in time; the call may have had its effect.
+    /// The call timed out; it may have taken effect.
     #[error("{verb} {key}: no answer within {DEADLINE:?}")]
     Deadline {
-        /// What was tried.
+        /// The verb.
         verb: &'static str,
-        /// On what.
+        /// The object.
         key: String,
     },
 }
 
 impl CallError {
-    /// The HTTP code of the answer, 0 without one.
+    /// The HTTP status of the answer, 0 without one.
     pub(crate) fn code(&self) -> u16 {
         match self {
             Self::Kube { source, .. } => match source.as_ref() {
@@ -82,7 +82,7 @@ impl CallError {
     }
 }
 
-/// Takes "not found" as an answer: what was to be changed is gone.
+/// Treats "not found" as success: the object no longer exists.
 pub(crate) fn gone_is_ok<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -97,11 +97,11 @@ impl Ctx {
         Self { client, clock, cache: Arc::default(), seed, synced: Arc::default() }
     }
 
-    /// Completes when every kind was listed once.
+    /// Completes once every kind has been listed.
     pub(crate) async fn synced(&self) {
         loop {
             let mut news = pin!(self.synced.news.notified());
-            // Enlists before the count is read, so that no news is missed.
+            // Registers before the count is read, so that no notification is missed.
             news.as_mut().enable();
             if self.synced.kinds.load(Ordering::Acquire) >= KINDS {
                 return;
@@ -110,19 +110,19 @@ impl Ctx {
         }
     }
 
-    /// One more kind was listed.
+    /// Records that another kind was listed.
     pub(crate) fn one_more_synced(&self) {
         self.synced.kinds.fetch_add(1, Ordering::AcqRel);
         self.synced.news.notify_waiters();
     }
 
-    /// The time as Kubernetes writes it: whole seconds.
+    /// The time in Kubernetes' format: whole seconds.
     pub(crate) fn time(&self) -> Time {
         let now = self.clock.now();
         Time(jiff::Timestamp::from_second(now.as_second()).unwrap_or(now))
     }
 
-    /// Waits for a call, within bounds.
+    /// Awaits a call, with a timeout.
     pub(crate) async fn call<T>(
         &self,
         verb: &'static str,
@@ -143,7 +143,7 @@ impl Ctx {
     }
 
     /// Creates an object.
-    pub(crate) async fn create<K: Kept>(&self, object: &K) -> Result<Arc<K>, CallError> {
+    pub(crate) async fn create<K: WatchedKind>(&self, object: &K) -> Result<Arc<K>, CallError> {
         let key = Key::of(object.meta());
         let api = K::api(self.client.clone(), &key.namespace);
         let parameters = PostParams::default();
@@ -151,16 +151,20 @@ impl Ctx {
         Ok(self.cache.put(created))
     }
 
-    /// Merges a patch into an object.
-    pub(crate) async fn patch<K: Kept>(&self, key: &Key, patch: &Value) -> Result<Arc<K>, CallError> {
+    /// Patches an object (merge patch).
+    pub(crate) async fn patch<K: WatchedKind>(&self, key: &Key, patch: &Value) -> Result<Arc<K>, CallError> {
         let api = K::api(self.client.clone(), &key.namespace);
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let patched = self.call("patch", key, api.patch(&key.name, &parameters, &patch)).await?;
         Ok(self.cache.put(patched))
     }
 
-    /// Merges a patch into an object's status.
-    pub(crate) async fn patch_status<K: Kept>(&self, key: &Key, patch: &Value) -> Result<Arc<K>, CallError> {
+    /// Patches an object's status (merge patch).
+    pub(crate) async fn patch_status<K: WatchedKind>(
+        &self,
+        key: &Key,
+        patch: &Value,
+    ) -> Result<Arc<K>, CallError> {
         let api = K::api(self.client.clone(), &key.namespace);
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let patched =
@@ -168,8 +172,12 @@ impl Ctx {
         Ok(self.cache.put(patched))
     }
 
-    /// Deletes an object, if it is still the one that is known. A grace period of zero removes a pod at once.
-    pub(crate) async fn delete<K: Kept>(&self, object: &K, grace: Option<u32>) -> Result<(), CallError> {
+    /// Deletes an object if its UID is unchanged. A grace period of zero removes a pod at once.
+    pub(crate) async fn delete<K: WatchedKind>(
+        &self,
+        object: &K,
+        grace: Option<u32>,
+    ) -> Result<(), CallError> {
         let key = Key::of(object.meta());
         let api = K::api(self.client.clone(), &key.namespace);
         let parameters = DeleteParams {
@@ -179,7 +187,7 @@ impl Ctx {
             ..DeleteParams::default()
         };
         let answer = match self.call("delete", &key, api.delete(&key.name, &parameters)).await {
-            // Gone, or another one of the same name: the watch tells what there is now.
+            // Gone or replaced: the watch reports the current object.
             Err(error) if matches!(error.code(), 404 | 409) => return Ok(()),
             answer => answer?,
         };

@@ -1,20 +1,20 @@
-//! Feeds the cache from the watches of a kind.
+//! Feeds the cache from the watch of a kind.
 
 use std::{pin::pin, time::Duration};
 
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event};
 
-use super::{cache::Kept, ctx::Ctx};
+use super::{cache::WatchedKind, ctx::Ctx};
 
 /// Delay after the first failure of a watch; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 /// Longest delay after a failure.
 const LAST_RETRY: Duration = Duration::from_secs(10);
 
-/// Follows a kind for ever. A broken watch is resumed, one that is too old (410) starts over with a list; both after
-/// a delay without jitter, so that a run can be repeated.
-pub(crate) async fn follow<K: Kept>(ctx: Ctx) {
+/// Watches a kind forever. A broken watch is resumed, an expired one (410) starts over with a list; both after a delay without jitter, so
+/// that a run is repeatable.
+pub(crate) async fn follow<K: WatchedKind>(ctx: Ctx) {
     let mut events = pin!(watcher::watcher(K::api(ctx.client.clone(), ""), watcher::Config::default()));
     let mut listed = Vec::new();
     let mut synced = false;

@@ -1,8 +1,7 @@
 //! The parts of Kubernetes that Fleetwright relies on, as small deterministic loops over a client.
 //!
-//! Each actor is a file: it names the keys that a change makes due and brings one of them closer to what is wanted,
-//! reading a shared cache and writing through [`ctx::Ctx`]. They stand in for kube-scheduler ([`binder`]) and
-//! kube-controller-manager ([`workloads`], [`volumes`], [`nodes`]).
+//! Each actor is a file: it names the keys that a change affects and reconciles one at a time, reading a shared cache and writing through
+//! [`ctx::Ctx`]. They replace kube-scheduler ([`binder`]) and kube-controller-manager ([`workloads`], [`volumes`], [`nodes`]).
 
 mod actor;
 mod binder;
@@ -28,23 +27,23 @@ use actor::Actor;
 use ctx::Ctx;
 use queue::Mailbox;
 
-/// How the actors behave where they have a choice.
+/// Configuration of the actors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActorsConfig {
-    /// Everything that is left to chance follows from it.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// Zones in which volumes of `Immediate` classes are made, where their class does not say.
+    /// Zones for volumes of `Immediate` classes without allowed topologies.
     pub zones: Vec<String>,
 }
 
-/// Runs all actors, until the future is dropped.
+/// Runs all actors until the future is dropped.
 pub async fn run(client: Client, clock: SharedClock, config: ActorsConfig) {
     let ctx = Ctx::new(client, clock, config.seed);
     let mut actors: Vec<Arc<dyn Actor>> = vec![Arc::new(binder::Binder::default())];
     actors.extend(workloads::all());
     actors.extend(volumes::all(config.zones));
     actors.extend(nodes::all());
-    // Dropping the set ends the tasks in it.
+    // Dropping the set aborts its tasks.
     let mut tasks = JoinSet::new();
     for actor in actors {
         let mailbox = Arc::new(Mailbox::new(actor.clone(), ctx.clock.clone()));
@@ -57,7 +56,7 @@ pub async fn run(client: Client, clock: SharedClock, config: ActorsConfig) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// What a pod asks for, from its JSON.
+/// A pod's requests, from its JSON.
 pub(crate) fn pod_requests(pod: &serde_json::Value) -> fleetwright_core::model::Resources {
     let spec = pod.get("spec").and_then(|spec| k8s_openapi::api::core::v1::PodSpec::deserialize(spec).ok());
     spec.as_ref().map(binder::requests).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Ordered, deduplicating work: keys with the moment at which they are due.
+//! An ordered, deduplicating work queue: keys with their due time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,10 @@ use super::{
     cache::{Change, Key, Tables},
 };
 
-/// How long changes are gathered before a key is handled. Without it each of a thousand new pods would have its
-/// controller count all thousand.
+/// The delay between a change and its key: otherwise each of a thousand new pods would cause a reconciliation of its controller.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// Keys by when they are due; each once, at the earliest moment asked for.
+/// Keys by due time; each once, at the earliest requested time.
 #[derive(Debug, Default)]
 struct Queue {
     due: BTreeSet<(Timestamp, Key)>,
@@ -39,7 +38,7 @@ impl Queue {
         self.at.insert(key, at);
     }
 
-    /// The first key that is due, else how long until one is.
+    /// The first due key, else the time until the next one.
     fn pop(&mut self, now: Timestamp) -> Result<Key, Option<Duration>> {
         let Some((at, _)) = self.due.first() else { return Err(None) };
         if *at > now {
@@ -51,7 +50,7 @@ impl Queue {
     }
 }
 
-/// An actor's queue, and the filter through which changes reach it.
+/// An actor's queue, with the filter for changes.
 pub(crate) struct Mailbox {
     actor: Arc<dyn Actor>,
     clock: SharedClock,
@@ -66,7 +65,7 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// An empty mailbox.
     pub(crate) fn new(actor: Arc<dyn Actor>, clock: SharedClock) -> Self {
         Self { actor, clock, queue: Mutex::default(), news: Notify::new() }
     }
@@ -75,7 +74,7 @@ impl Mailbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the keys due that a change concerns: a little later, so that what happens at once is handled at once.
+    /// Enqueues the keys that a change affects, with a short delay so that simultaneous changes are handled together.
     pub(crate) fn deliver(&self, change: &Change, tables: &Tables) {
         let keys = self.actor.interested(change, tables);
         if keys.is_empty() {
@@ -90,7 +89,7 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Makes a key due later.
+    /// Enqueues a key for later.
     pub(crate) fn later(&self, key: Key, delay: Duration) {
         let at = self.after(delay);
         self.queue().push(key, at);
@@ -102,12 +101,12 @@ impl Mailbox {
         self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX)
     }
 
-    /// The first key that is due, else how long until one is, if any waits.
+    /// The first due key, else the time until the next one, if any.
     pub(crate) fn pop(&self) -> Result<Key, Option<Duration>> {
         self.queue().pop(self.clock.now())
     }
 
-    /// Completes when a key came in since the last call.
+    /// Completes when a key was added since the last call.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }

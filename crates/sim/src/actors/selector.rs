@@ -1,7 +1,7 @@
-//! Label selectors and node selectors, as Kubernetes matches them.
+//! Label selectors and node selectors, with the semantics of Kubernetes.
 //!
-//! This is code of its own on purpose, beside `fleetwright-kube-semantics` and `core::model`: the simulated scheduler and the
-//! checks of property runs are an independent oracle for the controller's own matching.
+//! This duplicates `fleetwright-kube-semantics` and `core::model` on purpose: the simulated scheduler and the checks of property runs are
+//! an independent oracle for the controller's matching.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use k8s_openapi::{
 /// Labels of an object.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a selector matches labels. A selector that is empty matches everything, one that is absent nothing.
+/// Whether a selector matches labels. An empty selector matches everything, an absent one nothing.
 pub(crate) fn matches(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else { return false };
     let equal = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
@@ -31,8 +31,7 @@ pub(crate) fn matches(selector: Option<&LabelSelector>, labels: &Labels) -> bool
         })
 }
 
-/// Whether a node of this name and with these labels is selected: one term is enough, a term without anything
-/// matches nothing.
+/// Whether a node with this name and these labels is selected: one matching term is enough; an empty term matches nothing.
 pub(crate) fn selects(selector: &NodeSelector, name: &str, labels: &Labels) -> bool {
     selector.node_selector_terms.iter().any(|term| term_selects(term, name, labels))
 }

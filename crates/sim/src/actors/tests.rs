@@ -1,4 +1,4 @@
-//! Workloads, volumes and nodes on a server, in virtual time, with a kubelet of a few lines.
+//! Workloads, volumes and nodes on a server, in virtual time, with a minimal kubelet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::clock::TokioClock;
 
-/// A cluster without autoscaler.
+/// A cluster without an autoscaler.
 pub(super) struct Cluster {
     pub(super) server: Server,
     _tasks: JoinSet<()>,
@@ -35,7 +35,7 @@ impl Cluster {
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 for pod in kubelet.list("v1", "Pod", "") {
-                    play_kubelet(&kubelet, &pod);
+                    run_kubelet(&kubelet, &pod);
                 }
             }
         });
@@ -76,18 +76,18 @@ impl Cluster {
     }
 
     /// Names of the nodes of all pods, sorted; pods without one are `-`.
-    pub(super) fn places(&self) -> Vec<String> {
-        let mut places: Vec<String> = self
+    pub(super) fn node_names(&self) -> Vec<String> {
+        let mut node_names: Vec<String> = self
             .pods()
             .iter()
             .map(|pod| pod["spec"]["nodeName"].as_str().unwrap_or("-").to_owned())
             .collect();
-        places.sort();
-        places
+        node_names.sort();
+        node_names
     }
 }
 
-fn play_kubelet(server: &Server, pod: &Value) {
+fn run_kubelet(server: &Server, pod: &Value) {
     let (name, namespace) =
         (pod["metadata"]["name"].as_str().unwrap(), pod["metadata"]["namespace"].as_str().unwrap());
     if pod["spec"]["nodeName"].is_null() {
@@ -142,7 +142,7 @@ async fn a_deployment_runs_scales_and_rolls() {
     cluster.wait(1).await;
     cluster.apply(&deployment(4, "one"));
     cluster.wait(10).await;
-    assert_eq!(cluster.places(), ["n1", "n1", "n2", "n2"]);
+    assert_eq!(cluster.node_names(), ["n1", "n1", "n2", "n2"]);
     let status = cluster.get("apps/v1", "Deployment", "web")["status"].clone();
     assert_eq!(status["availableReplicas"], 4, "{status:#}");
     assert_eq!(status["observedGeneration"], 1);
@@ -165,19 +165,19 @@ async fn a_deployment_runs_scales_and_rolls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_wait_with_the_message_of_kube_scheduler_and_go_when_there_is_room() {
+async fn pods_wait_with_kube_schedulers_message_until_a_node_fits() {
     let cluster = Cluster::new();
     cluster.node("n1", "a", "1");
     cluster.apply(&deployment(2, "one"));
     cluster.wait(5).await;
-    assert_eq!(cluster.places(), ["-", "n1"]);
+    assert_eq!(cluster.node_names(), ["-", "n1"]);
     let waiting = cluster.pods().into_iter().find(|pod| pod["spec"]["nodeName"].is_null()).unwrap();
     let condition = &waiting["status"]["conditions"][0];
     assert_eq!(condition["reason"], "Unschedulable");
     assert_eq!(condition["message"], "0/1 nodes are available: 1 Insufficient cpu.");
     cluster.node("n2", "b", "1");
     cluster.wait(15).await;
-    assert_eq!(cluster.places(), ["n1", "n2"]);
+    assert_eq!(cluster.node_names(), ["n1", "n2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn a_stateful_set_keeps_order_names_and_volumes() {
     let first = cluster.get("v1", "Pod", "db-0");
     assert_eq!(terms[0]["matchExpressions"][0]["values"][0], zone(&first));
 
-    // The pod comes back under its name, where its volume is.
+    // The pod is recreated with its name, on the node of its volume.
     let old = first["spec"]["nodeName"].clone();
     cluster.server.delete("v1", "Pod", "default", "db-0").unwrap();
     cluster.wait(20).await;
@@ -228,13 +228,13 @@ async fn a_daemon_runs_on_every_node_that_it_tolerates() {
           template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: i}]}}}}",
     );
     cluster.wait(10).await;
-    assert_eq!(cluster.places(), ["n1"]);
+    assert_eq!(cluster.node_names(), ["n1"]);
     cluster.node("n2", "a", "4");
     cluster.apply(
         "{apiVersion: v1, kind: Node, metadata: {name: n3}, spec: {taints: [{key: x, effect: NoSchedule}]}}",
     );
     cluster.wait(10).await;
-    assert_eq!(cluster.places(), ["n1", "n2"]);
+    assert_eq!(cluster.node_names(), ["n1", "n2"]);
     for pod in cluster.pods() {
         let terms =
             &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -277,7 +277,7 @@ async fn a_job_runs_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_counts_what_is_healthy_and_evictions_obey_it() {
+async fn a_budget_counts_healthy_pods_and_limits_evictions() {
     let cluster = Cluster::new();
     cluster.node("n1", "a", "8");
     cluster.apply(&deployment(4, "one"));
@@ -308,7 +308,7 @@ async fn a_budget_counts_what_is_healthy_and_evictions_obey_it() {
     api.evict(&name(1), &kube::api::EvictParams::default()).await.unwrap();
     cluster.wait(20).await;
 
-    // An eviction that was granted counts until it shows, two minutes at most.
+    // A granted eviction counts until the pod terminates, at most two minutes.
     let allowed = |cluster: &Cluster| {
         cluster.get("policy/v1", "PodDisruptionBudget", "web")["status"]["disruptionsAllowed"].clone()
     };
@@ -332,7 +332,7 @@ async fn a_budget_counts_what_is_healthy_and_evictions_obey_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_immediate_volume_is_made_in_a_zone_and_pods_follow_it() {
+async fn an_immediate_volume_is_created_in_a_zone_and_pods_follow_it() {
     let cluster = Cluster::new();
     for (name, zone) in [("n1", "a"), ("n2", "b"), ("n3", "c")] {
         cluster.node(name, zone, "4");
@@ -368,7 +368,7 @@ async fn an_immediate_volume_is_made_in_a_zone_and_pods_follow_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_tainted_its_pods_leave_and_a_lost_node_s_pods_are_collected() {
+async fn a_silent_node_is_tainted_and_its_pods_are_evicted_and_collected() {
     let cluster = Cluster::new();
     cluster.node("n1", "a", "4");
     let lease =
@@ -378,7 +378,7 @@ async fn a_silent_node_is_tainted_its_pods_leave_and_a_lost_node_s_pods_are_coll
     cluster.apply(lease);
     cluster.apply(&deployment(1, "one"));
     cluster.wait(10).await;
-    assert_eq!(cluster.places(), ["n1"]);
+    assert_eq!(cluster.node_names(), ["n1"]);
     let first = cluster.pods()[0]["metadata"]["uid"].clone();
     cluster.wait(60).await;
     let node = cluster.server.get("v1", "Node", "", "n1").unwrap();
@@ -395,14 +395,14 @@ async fn a_silent_node_is_tainted_its_pods_leave_and_a_lost_node_s_pods_are_coll
     cluster.server.delete("v1", "Node", "", "n1").unwrap();
     cluster.node("n2", "a", "4");
     cluster.wait(60).await;
-    assert_eq!(cluster.places(), ["n2"]);
+    assert_eq!(cluster.node_names(), ["n2"]);
 }
 
-/// Refuses, breaks and delays, by turns; a third of the watches expire.
+/// Rejects, breaks and delays requests in turn; a third of the watches expire.
 #[derive(Default)]
-struct Trouble(std::sync::atomic::AtomicU64);
+struct UnreliableServer(std::sync::atomic::AtomicU64);
 
-impl Faults for Trouble {
+impl Faults for UnreliableServer {
     fn decide(&self, request: &Request) -> Fault {
         let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut fault = Fault { before: Duration::from_millis(turn % 40), ..Fault::default() };
@@ -430,8 +430,8 @@ impl Faults for Trouble {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_delays_and_nothing_more() {
-    let cluster = Cluster::with(Some(Arc::new(Trouble::default())));
+async fn an_unreliable_server_only_delays() {
+    let cluster = Cluster::with(Some(Arc::new(UnreliableServer::default())));
     for (name, zone) in [("n1", "a"), ("n2", "b"), ("n3", "c")] {
         cluster.node(name, zone, "8");
     }
@@ -446,13 +446,13 @@ async fn trouble_delays_and_nothing_more() {
     assert_eq!((&web["replicas"], &web["availableReplicas"]), (&json!(12), &json!(12)), "{web:#}");
     assert_eq!(cluster.get("apps/v1", "StatefulSet", "db")["status"]["readyReplicas"], 3);
     assert_eq!(cluster.pods().len(), 15);
-    assert!(!cluster.places().contains(&"-".to_owned()), "{:?}", cluster.places());
+    assert!(!cluster.node_names().contains(&"-".to_owned()), "{:?}", cluster.node_names());
 }
 
-/// Every watch is three seconds late.
-struct Late;
+/// Every watch is delayed by three seconds.
+struct SlowWatches;
 
-impl Faults for Late {
+impl Faults for SlowWatches {
     fn decide(&self, request: &Request) -> Fault {
         let lag = if request.verb == "watch" { Duration::from_secs(3) } else { Duration::ZERO };
         Fault { watch: WatchFault { lag, ..WatchFault::default() }, ..Fault::default() }
@@ -460,8 +460,8 @@ impl Faults for Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_binder_has_bound_counts_before_it_is_seen() {
-    let cluster = Cluster::with(Some(Arc::new(Late)));
+async fn assumed_pods_count_before_the_watch_event() {
+    let cluster = Cluster::with(Some(Arc::new(SlowWatches)));
     cluster.node("n1", "a", "1");
     cluster.wait(20).await;
     for name in ["one", "two"] {
@@ -472,5 +472,5 @@ async fn what_the_binder_has_bound_counts_before_it_is_seen() {
         cluster.wait(1).await;
     }
     cluster.wait(30).await;
-    assert_eq!(cluster.places(), ["-", "n1"]);
+    assert_eq!(cluster.node_names(), ["-", "n1"]);
 }

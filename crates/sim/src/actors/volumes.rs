@@ -1,7 +1,7 @@
-//! What the persistent-volume controller and a provisioner do: claims of `Immediate` classes get a volume at once, in a
-//! zone that is drawn by lot; volumes whose claim is gone are deleted or released.
+//! The persistent-volume controller and a provisioner: claims of `Immediate` classes get a volume at once, in a zone drawn at random;
+//! volumes without their claim are deleted or released.
 //!
-//! Claims that wait for their first consumer are served by the binder, which uses the same functions.
+//! The binder serves claims with `WaitForFirstConsumer`, with the same functions.
 
 mod attach;
 
@@ -17,17 +17,17 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use super::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     binder::serves,
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
 };
 
-/// The label by which volumes are tied to a zone.
+/// The zone label of volumes.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
-/// A provisioner that makes nothing.
+/// A provisioner without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-/// Marks the class of claims that name none.
+/// Annotation of the default class.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The actors of this file and folder.
@@ -58,34 +58,34 @@ impl Actor for Claims {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let found = ctx.cache.tables().get::<PersistentVolumeClaim>(key);
-            let Some(mut claim) = found.filter(|claim| is_unbound(claim)) else { return Ok(Again::No) };
+            let Some(mut claim) = found.filter(|claim| is_unbound(claim)) else { return Ok(Requeue::No) };
             if class_of(&claim).is_none() {
-                let Some(class) = default_class(&ctx.cache.tables()) else { return Ok(Again::No) };
+                let Some(class) = default_class(&ctx.cache.tables()) else { return Ok(Requeue::No) };
                 claim = ctx.patch(key, &json!({ "spec": { "storageClassName": class } })).await?;
             }
             let class =
                 ctx.cache.tables().get::<StorageClass>(&Key::new("", class_of(&claim).unwrap_or_default()));
             let waits = class.as_ref().and_then(|class| class.volume_binding_mode.as_deref());
             if waits == Some("WaitForFirstConsumer") {
-                return Ok(Again::No);
+                return Ok(Requeue::No);
             }
             let existing = smallest(&ctx.cache.tables(), &claim);
             if let Some(volume) = existing {
-                tie(ctx, &claim, &volume).await?;
+                bind(ctx, &claim, &volume).await?;
             } else if let Some(class) = class.filter(|class| class.provisioner != NO_PROVISIONER) {
                 let zone = self.zone(ctx.seed, key, &class);
                 provision(ctx, &claim, zone).await?;
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }
 
 impl Claims {
-    /// The zone of a claim, drawn by lot among those that its class allows.
+    /// The zone of a claim, drawn at random among those that its class allows.
     fn zone(&self, seed: u64, key: &Key, class: &StorageClass) -> Option<String> {
         let allowed: Vec<String> = class
             .allowed_topologies
@@ -107,7 +107,7 @@ fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
     volume.is_empty() && claim.metadata.deletion_timestamp.is_none()
 }
 
-/// The class that a claim names; one that names the empty class has named one.
+/// The class of a claim; the empty class is an explicit class.
 fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.storage_class_name.as_deref()
 }
@@ -120,26 +120,26 @@ fn default_class(tables: &Tables) -> Option<String> {
     tables.classes.iter().find(|(_, class)| is_default(class)).map(|(key, _)| key.name.clone())
 }
 
-/// The first volume by name that is there, is free and serves the claim.
+/// The first volume by name that exists, is free and satisfies the claim.
 fn smallest(tables: &Tables, claim: &PersistentVolumeClaim) -> Option<String> {
     tables.volumes.iter().find(|(_, volume)| serves(volume, claim)).map(|(key, _)| key.name.clone())
 }
 
-/// Ties a claim and a volume that is there to each other.
+/// Binds a claim and an existing volume to each other.
 ///
 /// # Errors
-/// Where the API server refuses.
-pub(crate) async fn tie(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &str) -> Result<(), CallError> {
+/// If the API server rejects it.
+pub(crate) async fn bind(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &str) -> Result<(), CallError> {
     let key = Key::new("", volume);
     let reference = reference(claim);
     ctx.patch::<PersistentVolume>(&key, &json!({ "spec": { "claimRef": reference } })).await?;
     finish(ctx, claim, volume).await
 }
 
-/// Makes a volume for a claim, in a zone where one is given, and ties them to each other.
+/// Creates a volume for a claim, optionally in a zone, and binds them to each other.
 ///
 /// # Errors
-/// Where the API server refuses.
+/// If the API server rejects it.
 pub(crate) async fn provision(
     ctx: &Ctx,
     claim: &PersistentVolumeClaim,
@@ -176,7 +176,7 @@ pub(crate) async fn provision(
     });
     let volume: PersistentVolume = serde_json::from_value(volume).unwrap_or_default();
     match ctx.create(&volume).await {
-        // An earlier attempt got so far.
+        // An earlier attempt has created it.
         Err(error) if error.code() == 409 => {}
         created => drop(created?),
     }
@@ -213,7 +213,7 @@ async fn finish(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &str) -> Resul
     gone_is_ok(ctx.patch_status::<PersistentVolumeClaim>(&key, &status).await).map(drop)
 }
 
-/// Deletes or releases volumes whose claim is gone.
+/// Deletes or releases volumes without their claim.
 struct Reclaim;
 
 impl Actor for Reclaim {
@@ -231,7 +231,7 @@ impl Actor for Reclaim {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let found = {
                 let tables = ctx.cache.tables();
@@ -244,7 +244,7 @@ impl Actor for Reclaim {
                 });
                 volume.filter(|_| !lives)
             };
-            let Some(volume) = found else { return Ok(Again::No) };
+            let Some(volume) = found else { return Ok(Requeue::No) };
             let policy =
                 volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
             if policy == Some("Delete") {
@@ -253,7 +253,7 @@ impl Actor for Reclaim {
                 let released = json!({ "status": { "phase": "Released" } });
                 gone_is_ok(ctx.patch_status::<PersistentVolume>(key, &released).await)?;
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }

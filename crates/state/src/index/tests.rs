@@ -106,7 +106,7 @@ fn a_claim_that_is_not_launched_is_room_of_the_smallest_type_that_it_allows() {
 }
 
 #[test]
-fn a_node_that_joins_before_its_claim_knows_counts_once() {
+fn a_node_that_joins_before_its_claim_has_the_instance_counts_once() {
     let mut index = index();
     let mut joining = node("n", 1);
     joining.spec.as_mut().unwrap().taints =
@@ -136,8 +136,8 @@ fn a_list_takes_away_what_it_does_not_have_but_for_what_is_newer() {
         index.apply(claim(name, version, "", ""));
     }
     let changes = index.reset(vec![claim("listed", 8, "", "")], "10", at(0));
-    let told: Vec<(String, bool)> = changes.iter().map(|c| (c.key.to_string(), c.is_deleted())).collect();
-    assert_eq!(told, [("old".to_owned(), true), ("listed".to_owned(), false)]);
+    let changed: Vec<(String, bool)> = changes.iter().map(|c| (c.key.to_string(), c.is_deleted())).collect();
+    assert_eq!(changed, [("old".to_owned(), true), ("listed".to_owned(), false)]);
     assert!(index.claim("new").is_some(), "written after the list was begun");
     assert_eq!(index.last_progress(Kind::NodeClaim), Some(at(0)));
 }
@@ -225,7 +225,7 @@ fn a_refusal_ends_a_lease() {
     index.apply(refused("p", 6, "0/2 nodes are available: 1 Insufficient cpu"));
     assert!(index.snapshot(at(12)).nodes[0].nominations.is_empty());
     assert!(!pass(&mut index, 20), "nor is it given again");
-    // Elsewhere the pod may be expected all the same.
+    // The pod may be nominated for another node too.
     index.apply(claim("d", 7, "", ""));
     index.nominate("uid-p".into(), "d", at(60));
     assert_eq!(index.lease_of(&"uid-p".into()).map(|(target, _)| &**target), Some("d"));
@@ -406,7 +406,7 @@ fn a_claim_that_is_not_launched_is_charged_as_the_largest_that_it_may_become() {
 }
 
 #[test]
-fn a_node_that_a_command_takes_counts_until_its_replacement_stands() {
+fn a_disrupted_node_counts_until_its_replacement_is_initialized() {
     let mut index = index();
     for name in ["a", "b", "c"] {
         index.apply(claim(name, 1, "", ""));

@@ -15,7 +15,7 @@ pub type NodeTerms = (Vec<Vec<Requirement>>, Vec<(i32, Vec<Requirement>)>);
 /// left out, as kube-scheduler does: a required one matches no node, a preferred one prefers none.
 ///
 /// # Errors
-/// Where a requirement is not well formed, or no required term has a condition.
+/// If a requirement is invalid, or no required term has a condition.
 pub fn node_terms(affinity: Option<&k8s::NodeAffinity>, schema: &LabelSchema) -> Result<NodeTerms, Invalid> {
     let Some(affinity) = affinity else { return Ok((Vec::new(), Vec::new())) };
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
@@ -36,7 +36,7 @@ pub fn node_terms(affinity: Option<&k8s::NodeAffinity>, schema: &LabelSchema) ->
 /// The terms of a selector of which one must hold, without those that have no condition and match nothing.
 ///
 /// # Errors
-/// Where a requirement is not well formed, or no term has a condition.
+/// If a requirement is invalid, or no term has a condition.
 pub fn required_terms(
     selector: &k8s::NodeSelector,
     schema: &LabelSchema,
@@ -53,11 +53,11 @@ fn has_condition(term: &k8s::NodeSelectorTerm) -> bool {
 
 /// A conjunction of requirements; keys are normalised.
 ///
-/// `matchFields` (which only a DaemonSet's pods have in practice) becomes a requirement on a key that no node carries as
-/// a label, so that nothing satisfies it.
+/// `matchFields` (which in practice only DaemonSet pods have) becomes a requirement on a key that is no node's label, so that nothing
+/// satisfies it.
 ///
 /// # Errors
-/// Where a requirement is not well formed.
+/// If a requirement is invalid.
 pub fn node_term(
     term: &k8s::NodeSelectorTerm,
     schema: &LabelSchema,
@@ -85,7 +85,7 @@ fn node_requirement(
 /// A label selector; `None` stays `None` and selects nothing.
 ///
 /// # Errors
-/// Where an operator is not known.
+/// If an operator is unknown.
 pub fn selector(selector: Option<&KubeSelector>) -> Result<Option<LabelSelector>, Invalid> {
     let Some(selector) = selector else { return Ok(None) };
     let mut terms = Vec::new();
@@ -117,7 +117,7 @@ fn texts(list: Option<&Vec<String>>) -> Vec<Str> {
 /// One topology spread constraint.
 ///
 /// # Errors
-/// Where the selector is not well formed.
+/// If the selector is invalid.
 pub fn spread(spread: &k8s::TopologySpreadConstraint) -> Result<TopologySpread, Invalid> {
     Ok(TopologySpread {
         max_skew: spread.max_skew,
@@ -134,7 +134,7 @@ pub fn spread(spread: &k8s::TopologySpreadConstraint) -> Result<TopologySpread, 
 /// One term of pod affinity or anti-affinity.
 ///
 /// # Errors
-/// Where a selector is not well formed.
+/// If a selector is invalid.
 pub fn pod_term(term: &k8s::PodAffinityTerm) -> Result<PodAffinityTerm, Invalid> {
     Ok(PodAffinityTerm {
         key: text(&term.topology_key),
@@ -149,7 +149,7 @@ pub fn pod_term(term: &k8s::PodAffinityTerm) -> Result<PodAffinityTerm, Invalid>
 /// Terms of pod affinity or anti-affinity.
 ///
 /// # Errors
-/// Where a selector is not well formed.
+/// If a selector is invalid.
 pub fn pod_terms(terms: Option<&Vec<k8s::PodAffinityTerm>>) -> Result<Vec<PodAffinityTerm>, Invalid> {
     terms.into_iter().flatten().map(pod_term).collect()
 }
@@ -157,7 +157,7 @@ pub fn pod_terms(terms: Option<&Vec<k8s::PodAffinityTerm>>) -> Result<Vec<PodAff
 /// Weighted terms, heaviest first; of equal weight as written.
 ///
 /// # Errors
-/// Where a selector is not well formed.
+/// If a selector is invalid.
 pub fn weighted(terms: &[k8s::WeightedPodAffinityTerm]) -> Result<Vec<(i32, PodAffinityTerm)>, Invalid> {
     let mut terms = terms
         .iter()

@@ -59,8 +59,8 @@ pub fn pods(
     Ok((0..count).map(chunk).collect())
 }
 
-/// Cuts the chunks of one buffer to what the ResourceQuotas of its namespace still allow. Returns the name of the quota
-/// that allows the fewest, where it cut any. Quotas with a scope concern some pods only, and cut nothing.
+/// Limits the chunks of a buffer to the ResourceQuotas of its namespace. Returns the name of the strictest quota, if any chunks were
+/// dropped. Scoped quotas apply to some pods only and are ignored.
 pub fn within_quotas(pods: &mut Vec<Arc<Pod>>, quotas: &[ResourceQuota]) -> Option<String> {
     let spec = Arc::clone(&pods.first()?.spec);
     let named = quotas.iter().filter_map(|quota| {
@@ -74,7 +74,7 @@ pub fn within_quotas(pods: &mut Vec<Arc<Pod>>, quotas: &[ResourceQuota]) -> Opti
     Some(name)
 }
 
-/// The number of such pods that a quota has room for; `None` where it does not limit them.
+/// The number of such pods that a quota allows; `None` if it does not limit them.
 fn room(quota: &ResourceQuota, spec: &PodSpec) -> Option<i64> {
     let written = quota.spec.as_ref()?;
     if written.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty()) || written.scope_selector.is_some() {

@@ -167,8 +167,8 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Whether an expression recurses little, as far as its text shows: operators in a row and brackets do, what `&&` and `||`
-/// join does not. What stands in quotes does not count.
+/// Whether an expression has little recursion, by its text: consecutive operators and brackets recurse, operands of `&&` and `||` do not.
+/// Quoted text does not count.
 fn is_small(expression: &str) -> bool {
     // Operators since the last `&&` or `||`, by level of brackets.
     let mut rows: Vec<usize> = vec![0];

@@ -28,7 +28,7 @@ const CONDITIONS: [(&str, ConditionType); 10] = [
 /// A NodeClaim.
 ///
 /// # Errors
-/// Where a quantity or a requirement is not well formed.
+/// If a quantity or a requirement is invalid.
 pub fn claim(claim: &api::NodeClaim, schema: &LabelSchema) -> Result<NodeClaim, Invalid> {
     let (meta, spec) = (&claim.metadata, &claim.spec);
     let none = api::NodeClaimStatus::default();

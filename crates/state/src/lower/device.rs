@@ -22,7 +22,7 @@ use k8s_openapi::{
 
 use super::{Invalid, affinity, cel, filled, quantity, text};
 
-/// So many expressions are kept before those that nobody uses any more are looked for.
+/// The number of cached expressions that triggers the removal of unused ones.
 const MAX_SELECTORS: usize = 1_000;
 
 /// Compiled expressions, each once.
@@ -93,7 +93,7 @@ pub fn class(class: &k8s::DeviceClass, selectors: &mut Selectors) -> resource_cl
 /// A ResourceSlice.
 ///
 /// # Errors
-/// Where a quantity or a node selector is not well formed.
+/// If a quantity or a node selector is invalid.
 pub fn slice(slice: &k8s::ResourceSlice, schema: &LabelSchema) -> Result<device::ResourceSlice, Invalid> {
     let spec = &slice.spec;
     let devices = spec.devices.iter().flatten().map(|one| {
@@ -119,7 +119,7 @@ pub fn slice(slice: &k8s::ResourceSlice, schema: &LabelSchema) -> Result<device:
 /// What drivers will publish on nodes of an instance type: slices as they stand in ResourceSlices, nodes aside.
 ///
 /// # Errors
-/// Where a quantity is not well formed.
+/// If a quantity is invalid.
 pub fn template(slice: &k8s::ResourceSliceSpec) -> Result<device::SliceTemplate, Invalid> {
     let devices = slice.devices.iter().flatten().map(|one| Ok(Arc::new(device(one, "devices")?)));
     Ok(device::SliceTemplate {
@@ -239,7 +239,7 @@ fn taint(taint: &k8s::DeviceTaint) -> DeviceTaint {
 /// A ResourceClaim.
 ///
 /// # Errors
-/// Where a quantity or a node selector is not well formed.
+/// If a quantity or a node selector is invalid.
 pub fn claim(
     claim: &k8s::ResourceClaim,
     schema: &LabelSchema,
@@ -286,7 +286,7 @@ fn allocation(allocation: &k8s::AllocationResult, schema: &LabelSchema) -> Resul
 /// What a claim asks for.
 ///
 /// # Errors
-/// Where a quantity is not well formed.
+/// If a quantity is invalid.
 pub fn claim_spec(claim: &Option<k8s::DeviceClaim>, selectors: &mut Selectors) -> Result<ClaimSpec, Invalid> {
     let Some(claim) = claim else { return Ok(ClaimSpec::default()) };
     let mut requests = Vec::new();
@@ -343,7 +343,7 @@ fn wanted_capacity(wanted: Option<&k8s::CapacityRequirements>) -> Result<BTreeMa
 fn count(mode: Option<&str>, count: Option<i64>) -> DeviceCount {
     match mode {
         Some("All") => DeviceCount::All,
-        // What is no number of devices is refused as more than a claim can have.
+        // An invalid number of devices exceeds the maximum and is rejected as such.
         _ => DeviceCount::Exactly(u32::try_from(count.unwrap_or(1).max(1)).unwrap_or(u32::MAX)),
     }
 }

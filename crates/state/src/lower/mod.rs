@@ -1,7 +1,6 @@
 //! From Kubernetes' objects to the model: one file per kind.
 //!
-//! Lowering never fails as a whole: an object that means nothing is marked with an [`Invalid`] that names the field, and
-//! everything else goes on.
+//! Lowering never fails as a whole: an invalid object is marked with an [`Invalid`] that names the field, and everything else is used.
 
 pub mod affinity;
 pub mod buffer;
@@ -66,7 +65,7 @@ pub enum Invalid {
         /// The operator.
         operator: String,
     },
-    /// A selector of nodes of which no term says anything.
+    /// A node selector whose terms are all empty.
     #[error("{field}: no term has a condition, so that no node matches: give one, or leave the affinity out")]
     NoTerm {
         /// The field.

@@ -10,7 +10,7 @@ use super::{Invalid, filled, labels, supply, text, time};
 /// A Node.
 ///
 /// # Errors
-/// Where a quantity is none.
+/// If a quantity is invalid.
 pub fn node(node: &k8s::Node) -> Result<Node, Invalid> {
     let (meta, spec, status) = (&node.metadata, node.spec.as_ref(), node.status.as_ref());
     let ready = status

@@ -11,7 +11,7 @@ use super::{Invalid, shared, supply, text};
 /// A NodeOverlay; check it with [`crate::validate::overlay`] first.
 ///
 /// # Errors
-/// Where a requirement, a price or a quantity is not well formed.
+/// If a requirement, a price or a quantity is invalid.
 pub fn overlay(overlay: &api::NodeOverlay, schema: &LabelSchema) -> Result<NodeOverlay, Invalid> {
     let spec = &overlay.spec;
     let requirements: Vec<api::Requirement> = spec.requirements.iter().map(as_requirement).collect();

@@ -8,7 +8,7 @@ use super::{Invalid, affinity};
 /// A PodDisruptionBudget.
 ///
 /// # Errors
-/// Where the selector is not well formed.
+/// If the selector is invalid.
 pub fn pdb(pdb: &k8s::PodDisruptionBudget) -> Result<PodDisruptionBudget, Invalid> {
     let spec = pdb.spec.as_ref();
     let is = |value: Option<&IntOrString>, number: Option<i32>, share: &str| match value {

@@ -38,7 +38,7 @@ pub struct Interner {
 #[derive(Debug)]
 struct Shelf<T> {
     by_hash: BTreeMap<u64, Vec<Weak<T>>>,
-    /// When to look for values that nobody holds any more.
+    /// When to remove unused values.
     sweep_at: usize,
 }
 
@@ -85,15 +85,15 @@ impl Interner {
 /// A pod.
 ///
 /// # Errors
-/// Where a quantity or a constraint is not well formed.
+/// If a quantity or a constraint is invalid.
 pub fn pod(pod: &k8s::Pod, schema: &LabelSchema, interner: &mut Interner) -> Result<Pod, Invalid> {
     let spec = pod.spec.as_ref().ok_or(Invalid::Missing("spec"))?;
     let lowered = interner.spec(pod_spec(spec, pod.status.as_ref(), schema)?);
     Ok(with_spec(pod, spec, lowered, interner))
 }
 
-/// A pod that means nothing and is on a node all the same: what can be read of it, without constraints. Else its node
-/// would look as if nobody used it. `None` for pods that have none.
+/// The readable fields of an invalid pod on a node, without constraints: otherwise its node would look empty. `None` for pods without a
+/// node.
 pub fn unreadable(pod: &k8s::Pod, why: &Invalid, interner: &mut Interner) -> Option<Pod> {
     let spec = pod.spec.as_ref().filter(|spec| filled(spec.node_name.as_ref()).is_some())?;
     let requests = requests::of_spec(spec, pod.status.as_ref()).unwrap_or_else(|_| {
@@ -148,7 +148,7 @@ fn with_spec(pod: &k8s::Pod, spec: &k8s::PodSpec, lowered: Arc<PodSpec>, interne
 /// The pod that a template makes, as a DaemonSet's controller would.
 ///
 /// # Errors
-/// Where a quantity or a constraint is not well formed.
+/// If a quantity or a constraint is invalid.
 pub fn of_template(
     meta: &ObjectMeta,
     owner_kind: &str,
@@ -219,8 +219,8 @@ fn owner(meta: &ObjectMeta) -> Option<Owner> {
 /// Values of `karpenter.sh/do-not-disrupt` that do not protect, in any case; neither does a duration of zero.
 const NO: [&str; 4] = ["", "false", "no", "0"];
 
-/// Reads `karpenter.sh/do-not-disrupt` of a pod: `true`, `false` or a positive Go duration. A value that says no in other
-/// words does not protect; one that cannot be read does.
+/// Parses `karpenter.sh/do-not-disrupt` of a pod: `true`, `false` or a positive Go duration. Other words for false do not protect; an
+/// invalid value does.
 #[must_use]
 pub fn do_not_disrupt(value: Option<&str>) -> DoNotDisrupt {
     let Some(value) = value else { return DoNotDisrupt::No };

@@ -16,7 +16,7 @@ use super::{Invalid, labels, quantity, shared, text, time};
 /// A NodePool.
 ///
 /// # Errors
-/// Where a quantity or a requirement is not well formed.
+/// If a quantity or a requirement is invalid.
 pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Invalid> {
     let (meta, spec) = (&pool.metadata, &pool.spec);
     let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
@@ -64,8 +64,7 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     })
 }
 
-/// What was told where nodes of the pool were not initialized in time, so that nothing is launched for it until its spec
-/// changes.
+/// The message of a missed initialization deadline, while launches for the NodePool are stopped until its spec changes.
 fn halted(pool: &api::NodePool) -> Option<&str> {
     let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let condition = condition::find(conditions, names::condition::INITIALIZATION_HEALTHY)?;

@@ -1,6 +1,6 @@
-//! What a pod asks for in effect, as kube-scheduler reckons it (`resourcehelper.PodRequests`): containers run together,
-//! init containers one after the other beside the sidecars started so far, pod-level requests replace the sum, overhead
-//! comes on top, and while a resize is under way the larger of old and new counts.
+//! Effective requests of a pod, as in kube-scheduler (`resourcehelper.PodRequests`): containers run together, init containers one after
+//! the other beside the sidecars started so far, pod-level requests replace the sum, overhead is added, and during a resize the larger of
+//! old and new counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::{Invalid, demand};
 /// Effective requests of a pod, `pods: 1` included.
 ///
 /// # Errors
-/// Where a quantity is none.
+/// If a quantity is invalid.
 pub fn of_pod(pod: &Pod) -> Result<Resources, Invalid> {
     let Some(spec) = &pod.spec else { return Err(Invalid::Missing("spec")) };
     of_spec(spec, pod.status.as_ref())
@@ -24,7 +24,7 @@ pub fn of_pod(pod: &Pod) -> Result<Resources, Invalid> {
 /// Effective requests of a pod with this spec and status.
 ///
 /// # Errors
-/// Where a quantity is none.
+/// If a quantity is invalid.
 pub fn of_spec(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, Invalid> {
     let infeasible = status.is_some_and(is_infeasible);
     let statuses = |of: fn(&PodStatus) -> &Option<Vec<ContainerStatus>>| {
@@ -57,8 +57,8 @@ pub fn of_spec(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Resources, 
     Ok(total)
 }
 
-/// A spec with what the API server fills in where a pod is created: requests of what only limits are written of, and host
-/// ports of containers in the host's network. What is read as a pod has it; what is read as a template does not yet.
+/// A spec with the API server's defaults for pods: requests from limits, and host ports of containers in the host network. Pods have
+/// them, pod templates do not.
 #[must_use]
 pub fn defaulted(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
@@ -88,8 +88,8 @@ fn limits_as_requests(resources: &mut ResourceRequirements, wanted: impl Fn(&str
     }
 }
 
-/// Effective limits of a pod with this spec: as its requests are reckoned, without what a resize does. A limit that is
-/// no quantity counts as none, for nothing is decided by limits.
+/// Effective limits of a pod with this spec: computed like its requests, without resizes. An invalid limit counts as none, because no
+/// decision depends on limits.
 #[must_use]
 pub fn limits_of_spec(spec: &PodSpec) -> Resources {
     let of = |container: &Container| {

@@ -12,7 +12,7 @@ use super::{Invalid, text};
 /// Requirements, keys normalised.
 ///
 /// # Errors
-/// Where one is not well formed.
+/// If one of them is invalid.
 pub fn requirements(
     list: &[api::Requirement],
     schema: &LabelSchema,

@@ -46,7 +46,7 @@ pub fn claim(
     let result = if claim.metadata.deletion_timestamp.is_some() {
         Err(format!("persistentvolumeclaim {} is being deleted", lowered.id))
     } else if is_lost(claim) {
-        // The binder leaves no volume name where the claim lost its reference: it waits for no consumer.
+        // The binder clears the volume name if the claim lost its reference: it does not wait for a consumer.
         let of = volume_name(claim).map(|name| format!(" {name}")).unwrap_or_default();
         Err(format!("persistentvolumeclaim {} has lost its volume{of}", lowered.id))
     } else if volume_name(claim).is_some() {
@@ -132,7 +132,7 @@ fn unbound(
     Ok(())
 }
 
-/// Alternatives of where the volumes of a class can be.
+/// Alternative topologies of a StorageClass's volumes.
 fn topology(class: &StorageClass, schema: &LabelSchema) -> Vec<Vec<Requirement>> {
     let terms = class.allowed_topologies.iter().flatten();
     terms

@@ -53,7 +53,7 @@ pub struct Objects {
 /// What is known of a NodeClass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeClassStatus {
-    /// Whether its `Ready` condition is True; `None` where the condition is missing or Unknown.
+    /// Whether its `Ready` condition is True; `None` if the condition is missing or Unknown.
     pub ready: Option<bool>,
     /// The condition's reason and message.
     pub why: (Str, Str),
@@ -137,7 +137,7 @@ impl Objects {
         self.nodes.claims.get(name).map(|entry| &entry.raw)
     }
 
-    /// A NodeClaim lowered; `None` too where it is not ours or invalid.
+    /// A lowered NodeClaim; `None` also if it is not ours or invalid.
     #[must_use]
     pub fn claim_model(&self, name: &str) -> Option<&Arc<model::NodeClaim>> {
         self.nodes.claims.get(name)?.model.as_ref()
@@ -162,7 +162,7 @@ impl Objects {
         self.nodes.nodes.get(name).map(|entry| &entry.raw)
     }
 
-    /// A Node lowered; `None` too where it is invalid.
+    /// A lowered Node; `None` also if it is invalid.
     #[must_use]
     pub fn node_model(&self, name: &str) -> Option<&Arc<model::Node>> {
         self.nodes.nodes.get(name)?.model.as_ref()
@@ -212,7 +212,7 @@ impl Objects {
         self.pools.get(name).map(|entry| &entry.raw)
     }
 
-    /// A NodePool lowered; `None` too where it is not ours or invalid.
+    /// A lowered NodePool; `None` also if it is not ours or invalid.
     #[must_use]
     pub fn pool_model(&self, name: &str) -> Option<&Arc<model::NodePool>> {
         self.pools.get(name)?.model.as_ref()

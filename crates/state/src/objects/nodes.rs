@@ -17,14 +17,14 @@ use k8s_openapi::api::core::v1 as k8s;
 use super::pods::Pods;
 use crate::{expected, intents::Intents};
 
-/// A NodeClaim as read, and lowered where it is ours and valid.
+/// A NodeClaim as read, and lowered if it is ours and valid.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimEntry {
     pub(crate) raw: Arc<api::NodeClaim>,
     pub(crate) model: Option<Arc<NodeClaim>>,
 }
 
-/// A Node as read, and lowered where it is valid.
+/// A Node as read, and lowered if it is valid.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeEntry {
     pub(crate) raw: Arc<k8s::Node>,

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use fleetwright_api as api;
 use fleetwright_core::model::{NodePool, PoolName};
 
-/// A NodePool as read, and lowered where it is ours and valid.
+/// A NodePool as read, and lowered if it is ours and valid.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolEntry {
     pub(crate) raw: Arc<api::NodePool>,

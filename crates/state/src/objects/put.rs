@@ -1,4 +1,4 @@
-//! The table that each object goes into, and what changes with it.
+//! Stores each object in its table, with the dependent changes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Objects that select pods. They are followed only where the settings have default spread constraints.
+//! Objects that select pods. They are watched only if the settings have default spread constraints.
 
 use std::sync::Arc;
 

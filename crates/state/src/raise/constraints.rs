@@ -1,5 +1,4 @@
-//! What the pods of a NodeClaim asked for when it was decided, in a few words: for whoever wonders later why the node is
-//! what it is. Nothing reads it but people.
+//! A summary of the constraints of a NodeClaim's pods at the time of the decision, for users. No code reads it.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +12,9 @@ use fleetwright_core::model::{
     volume::VolumeRef,
 };
 
-/// Shapes of pods that are told apart; of the others it is told how many there are.
+/// The maximum number of groups of pods that are listed; the others are counted.
 const SHAPES: usize = 8;
-/// Bytes of what is told of one shape: the whole is below 4.5 KiB.
+/// Maximum bytes per group: the total is below 4.5 KiB.
 const SHAPE_BYTES: usize = 512;
 /// Names within one list.
 const NAMED: usize = 5;
@@ -31,17 +30,17 @@ pub fn constraints(pods: &[Arc<Pod>]) -> String {
     }
     let mut shapes: Vec<(String, usize)> = counts.into_iter().collect();
     shapes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let mut told: Vec<String> =
+    let mut groups: Vec<String> =
         shapes.iter().take(SHAPES).map(|(text, count)| format!("{count} pods ({text})")).collect();
     if shapes.len() > SHAPES {
         let rest = &shapes[SHAPES..];
         let pods: usize = rest.iter().map(|(_, count)| count).sum();
-        told.push(format!("{pods} pods of {} other shapes", rest.len()));
+        groups.push(format!("{pods} pods of {} other shapes", rest.len()));
     }
-    told.join("; ")
+    groups.join("; ")
 }
 
-/// What decides where a pod can be, without what merely says who it is. Preferences are counted: they may have been given up.
+/// The constraints that decide a pod's placement, without its identity. Preferences are included: they may have been relaxed.
 fn shape(spec: &PodSpec) -> String {
     let mut text = spec.requests.to_string();
     let selector = spec.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
@@ -71,7 +70,7 @@ fn shape(spec: &PodSpec) -> String {
     text
 }
 
-/// Appends `; name entries`, a few of them, where there are any.
+/// Appends `; name entries` with a few entries, if there are any.
 fn part<T: Display>(text: &mut String, name: &str, entries: impl Iterator<Item = T>, between: &str) {
     let list = joined(entries, between);
     if !list.is_empty() {
@@ -112,14 +111,14 @@ fn shortened(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! What is told, and how much of it at most.
+    //! The summary and its maximum size.
     use fleetwright_core::testing::pod;
     use proptest::prelude::*;
 
     use super::*;
 
     #[test]
-    fn pods_that_ask_for_the_same_are_told_together() {
+    fn equal_pods_are_listed_together() {
         let web = |name: &str| pod(name).cpu(500).selector("disk", "ssd").build();
         let port = pod("p").cpu(250).host_port(80).build();
         let spread = pod("q")
@@ -140,13 +139,13 @@ mod tests {
                 spec.required_node_terms.push(vec![zones, Requirement::exists("gpu")]);
             })
             .build();
-        let told = constraints(&[port, web("b"), spread, web("a")]);
-        assert!(told.starts_with("2 pods (cpu: 500m"), "{told}");
-        assert!(told.contains("; selector disk=ssd)"), "{told}");
-        assert!(told.contains("; ports 80)"), "{told}");
+        let summary = constraints(&[port, web("b"), spread, web("a")]);
+        assert!(summary.starts_with("2 pods (cpu: 500m"), "{summary}");
+        assert!(summary.contains("; selector disk=ssd)"), "{summary}");
+        assert!(summary.contains("; ports 80)"), "{summary}");
         let affinity = "; affinity topology.kubernetes.io/zone In [a b] and gpu Exists; \
                         spread topology.kubernetes.io/zone by at most 1; volumes data)";
-        assert!(told.contains(affinity), "{told}");
+        assert!(summary.contains(affinity), "{summary}");
         assert_eq!(constraints(&[]), "");
         let buffer = pod("v").with(|pod| pod.is_virtual = true).build();
         assert_eq!(constraints(&[buffer]), "", "what stands for a buffer is no pod of anybody's");
@@ -162,9 +161,9 @@ mod tests {
                 pod(&n.to_string()).cpu(cpu).with_spec(|spec| spec.node_selector = selector.collect()).build()
             };
             let pods: Vec<_> = (0..shapes).map(of).collect();
-            let told = constraints(&pods);
-            prop_assert!(told.len() < 4608, "{} bytes", told.len());
-            prop_assert_eq!(told.contains("other shapes"), shapes > SHAPES);
+            let summary = constraints(&pods);
+            prop_assert!(summary.len() < 4608, "{} bytes", summary.len());
+            prop_assert_eq!(summary.contains("other shapes"), shapes > SHAPES);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The NodeClaim that is written says what the new NodeClaim says.
+//! The written NodeClaim equals the planned one.
 
 use fleetwright_core::{
     model::{LabelSchema, Price, Requirements},
@@ -59,7 +59,7 @@ fn nodepool() -> api::NodePool {
 }
 
 #[test]
-fn a_claim_says_everything_that_follows_from_the_plan() {
+fn a_claim_has_everything_of_the_plan() {
     let new_claim = new_claim();
     let identity =
         Identity { name: "default-abcde".to_owned(), batch: "plan-0", position: 4, cluster_uid: "cluster" };
@@ -152,7 +152,7 @@ fn bounds_that_no_label_can_reach_are_not_written() {
 }
 
 #[test]
-fn the_record_of_pods_is_bounded_and_loses_nobody_of_a_full_node() {
+fn the_summary_of_pods_is_bounded_and_complete_for_a_full_node() {
     let pods: Vec<Arc<Pod>> = (0..5000)
         .map(|n| pod(&format!("{:0>200}", n)).with(|pod| pod.uid = format!("{n:0>36}").into()).build())
         .collect();

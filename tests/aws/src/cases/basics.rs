@@ -163,7 +163,7 @@ pub(super) async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("names of an instance that is alone: at birth", &cx.proxy.count("CreateTags", more), &0)
 }
 
-/// What a claim says once it has its instance.
+/// A claim with the status of its instance.
 fn named(claim: &NodeClaim, instance: &Instance) -> NodeClaim {
     NodeClaim { provider_id: Some(instance.provider_id.clone()), ..claim.clone() }
 }

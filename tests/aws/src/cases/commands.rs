@@ -97,7 +97,7 @@ pub(super) async fn iam(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check(format!("what is missing is named: {missing:?}"), missing.contains(&"ec2:CreateFleet"))?;
     cx.check("what is given is not", !missing.contains(&"ec2:DescribeImages"))?;
 
-    // The rest comes by a policy that is attached.
+    // The rest is granted by an attached policy.
     let rest = json!({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": ["ec2:*", "iam:*", "ssm:*", "eks:*", "pricing:*"], "Resource": "*"},
     ]});

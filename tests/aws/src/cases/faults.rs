@@ -1,4 +1,4 @@
-//! What goes wrong: no capacity, too many calls, answers that get lost, processes and credentials that come to their end.
+//! Faults: no capacity, throttling, lost answers, restarted processes, expired credentials.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ pub(super) async fn lost(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("calls, the second with the token of the first", &cx.proxy.count("CreateFleet", before), &2)?;
     cx.equal("instances", &cx.born_of(UID).await?, &1)?;
 
-    // No answer ever comes: the launch is repeated later, as the lifecycle does.
+    // The answer is lost permanently: the launch is repeated later, as the lifecycle does.
     cx.proxy.rules(|rules| rules.lost = [("CreateFleet", 1000)].into());
     let answers = cluster.launch("two", 1, &claims(&["b", "c"])).await;
     let unknown = answers.iter().all(|answer| matches!(answer, Err(LaunchError::Unknown(_))));
@@ -128,7 +128,7 @@ pub(super) async fn restart(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut cluster = cx.ours().await?;
     let claims = claims(&["a", "b", "c"]);
     let before = launched(cluster.launch("batch", 1, &claims).await)?;
-    // One claim was told of its instance; the process ends before the others are.
+    // One claim has the result of its instance; the process ends before the others have theirs.
     cluster.adopt(&claims[0], &before[0]);
     let cluster = cluster.restarted().await?;
     let mark = cx.proxy.mark();
@@ -146,7 +146,7 @@ pub(super) async fn credentials(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let good = cluster.class()?.status.context("no status")?;
     cx.proxy.rules(|rules| rules.expired = ["OURS".to_owned()].into());
     let refused = cluster.launch("one", 1, &claims(&["a"])).await;
-    // Whether anything was launched cannot be seen without credentials, so that the attempt stays open.
+    // Without credentials it is unknown whether anything was launched, so the attempt stays open.
     let told = matches!(&refused[0], Err(LaunchError::Unknown(why)) if why.contains("credentials"));
     cx.check(format!("the launch says why: {refused:?}"), told)?;
     let before = cx.proxy.mark();

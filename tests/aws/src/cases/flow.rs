@@ -164,7 +164,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check(format!("the operator ends when it is told to: {status}"), status.success())
 }
 
-/// The pod goes, then the claim is deleted: the instance ends, and node and claim go.
+/// The pod is deleted, then the claim: the instance is terminated, node and claim are deleted.
 async fn gone(cx: &mut Cx<'_>, server: &Server, claim: &str) -> anyhow::Result<()> {
     server.delete(&format!("{PODS}/web")).await?;
     server.delete(&format!("{CLAIMS}/{claim}")).await?;

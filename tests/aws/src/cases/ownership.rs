@@ -1,4 +1,4 @@
-//! Whose is what: garbage, two clusters of one name, and a cluster that is not the one it says it is.
+//! Ownership: unowned resources, two clusters with one name, and a cluster with another identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -74,7 +74,7 @@ impl Refusal {
         Self { status, code: code.to_owned(), message: message.to_owned() }
     }
 
-    /// Too many calls, as each service says it.
+    /// Throttling, in the format of each service.
     pub(crate) fn throttled(call: &Call) -> Self {
         match call.service.as_str() {
             "ec2" => Self::new(503, "RequestLimitExceeded", "Request limit exceeded."),
@@ -83,7 +83,7 @@ impl Refusal {
         }
     }
 
-    /// A right that is missing, as each service says it.
+    /// A missing permission, in the format of each service.
     pub(crate) fn denied(call: &Call) -> Self {
         let message = format!("You are not authorized to perform {}:{}.", call.service, call.action);
         match call.service.as_str() {
@@ -93,7 +93,7 @@ impl Refusal {
         }
     }
 
-    /// A token that is over, as each service says it.
+    /// An expired token, in the format of each service.
     pub(crate) fn expired(call: &Call) -> Self {
         match call.service.as_str() {
             "ec2" => Self::new(400, "RequestExpired", "Request has expired."),
@@ -115,7 +115,7 @@ pub(crate) fn parameter(name: &str, value: &str) -> Answer {
     Answer::json(&json!({"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}))
 }
 
-/// `pricing:GetProducts`: prices of shared instances in dollars an hour, so many to a page.
+/// `pricing:GetProducts`: prices of shared instances in dollars per hour, in pages.
 pub(crate) fn products(call: &Call, prices: &[(String, String)], page: usize) -> Answer {
     let filters = call.json["Filters"].as_array().cloned().unwrap_or_default();
     let shared = filters.iter().any(|filter| filter["Field"] == "tenancy" && filter["Value"] == "Shared");

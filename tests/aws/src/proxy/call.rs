@@ -96,7 +96,7 @@ fn of_path(method: &Method, path: &str) -> String {
     action.to_owned()
 }
 
-/// Reads a form. What is no form has no parameters.
+/// Parses a form. Any other body has no parameters.
 pub(crate) fn decode(form: &str) -> Params {
     let pairs = form.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (plain(key), plain(value))).collect()

@@ -1,6 +1,6 @@
-//! `CreateFleet` as EC2 answers it. moto takes the first override whatever it is and knows neither tokens nor shortages; here
-//! a repeated token gives the first answer again, what has run dry and what tags spot requests without making any is told as errors
-//! of the fleet, and of the rest the override with the lowest priority is taken, which is our price.
+//! `CreateFleet` as EC2 answers it. moto uses the first override and ignores tokens and shortages; here a repeated token returns the
+//! first answer, exhausted overrides and tags of spot requests without spot instances are errors of the fleet, and of the others the
+//! override with the lowest priority is used, which is our price.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::answer::Refusal;
 use super::call::{Call, Params, groups};
 use super::xml::Element;
 
-/// What EC2 says of tags of spot requests where none is made.
+/// EC2's message about tags of spot requests where none is created.
 const NO_SPOT_REQUEST: &str = "You cannot specify tags for Spot instances requests if there are no Spot instances requests being created by the request.";
 
 /// Capacity that has run dry; what is not named matches everything.
@@ -41,7 +41,7 @@ pub(crate) struct Fleets {
     spot: BTreeSet<String>,
 }
 
-/// What becomes of a request.
+/// The handling of a request.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// It was answered before.
@@ -97,7 +97,7 @@ impl Fleets {
         }
     }
 
-    /// Keeps an answer for whoever asks again.
+    /// Stores an answer for repeated calls.
     pub(crate) fn keep(&mut self, call: &Call, answer: &str) {
         if let Some(token) = call.params.get("ClientToken") {
             self.tokens.insert(token.clone(), (call.params.clone(), answer.to_owned()));

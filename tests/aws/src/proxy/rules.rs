@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     pub(crate) cluster: String,
     /// Capacity that has run dry.
     pub(crate) dry: Vec<Dry>,
-    /// Of an action's calls, how many in a row are throttled before one passes; `*` stands for every action.
+    /// By action, the number of consecutive throttled calls before one passes; `*` stands for every action.
     pub(crate) throttled: BTreeMap<&'static str, u32>,
     /// Actions that IAM refuses.
     pub(crate) denied: BTreeSet<&'static str>,
@@ -102,8 +102,7 @@ impl Rules {
         Some(Refusal::throttled(call))
     }
 
-    /// Whether a request makes something without the tags that the conditions of `deploy/iam` demand, and the UID that says
-    /// whose it is.
+    /// Whether a request creates a resource without the tags that the conditions of `deploy/iam` require, including the cluster's UID.
     fn is_untagged(&self, call: &Call) -> bool {
         if self.cluster.is_empty() {
             return false;

@@ -10,9 +10,9 @@ const DEPTH_MAX: usize = 40;
 /// An element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
-    /// Its name with whatever stands beside it in the tag.
+    /// The name and attributes of the tag.
     tag: String,
-    /// Its text; empty where it has children.
+    /// Its text; empty if it has children.
     pub(crate) text: String,
     /// What it holds.
     pub(crate) children: Vec<Self>,
@@ -39,7 +39,7 @@ impl Element {
         self.children.iter().find(|child| child.name() == name)
     }
 
-    /// The text at a path of names; empty where there is none.
+    /// The text at a path of names; empty if absent.
     pub(crate) fn at(&self, path: &[&str]) -> &str {
         let mut here = self;
         for name in path {
@@ -95,7 +95,7 @@ fn unescape(text: &str) -> String {
 /// Reads a document.
 ///
 /// # Errors
-/// Where it is not well-formed, or uses what EC2 does not.
+/// If it is not well-formed, or uses features that EC2 does not use.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Element> {
     let mut open: Vec<Element> = vec![Element::default()];
     let mut rest = text;

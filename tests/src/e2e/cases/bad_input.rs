@@ -1,4 +1,4 @@
-//! Input that cannot work: it is named, and everything else goes on.
+//! Invalid input: it is reported, and everything else works.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::e2e::process::{Recipe, free_ports, tail};
 /// How long a message may take to appear on an object.
 const SAID: Duration = Duration::from_secs(45);
 
-/// A NodePool that refers to no NodeClass says so by condition and event; the pool beside it serves its pods.
+/// A NodePool without a NodeClass has a condition and an event; the other NodePool serves its pods.
 pub(super) async fn unknown_node_class(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let broken = format!("{}-broken", cx.pool());
     let mut pool = manifests::node_pool(&broken, 4);
@@ -45,8 +45,8 @@ pub(super) async fn unknown_node_class(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("instances, none of them of the broken pool", &fleet.instances.len(), &1)
 }
 
-/// A pod too large for any instance, one with a nonsensical request, and a pool that no instance type fits: the pods are
-/// told, and the ordinary pod beside them runs.
+/// A pod that is too large for any instance, one with an invalid request, and a NodePool without a matching instance type: the pods have
+/// events, and the ordinary pod runs.
 pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
     cx.apply(&manifests::namespace(&namespace)).await?;
@@ -63,7 +63,7 @@ pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     for name in ["giant", "absurd", "barren"] {
         cx.eventually(&format!("the operator says why {name} gets no node"), SAID, async |world| {
             let events = world.events("Pod", name).await?;
-            // kube-scheduler uses the same reason; ours is told by who reports it.
+            // kube-scheduler uses the same reason; the reporting component distinguishes ours.
             let said = events.iter().any(|event| event["reason"] == "FailedScheduling" && is_ours(event));
             anyhow::ensure!(said, "{} events without it", events.len());
             Ok(())
@@ -91,7 +91,7 @@ async fn one_serves(cx: &mut Cx<'_>, app: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// A catalogue with a price that is no price: the cloud says which, and does not start with half a catalogue.
+/// A catalogue with an invalid price: the cloud reports it and does not start with half a catalogue.
 pub(super) async fn catalogue(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     for (name, price) in [("negative", json!(-0.5)), ("missing", Value::Null)] {
         let file = cx.world.folder.join(format!("catalogue-{name}.json"));

@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// How long the other pod is protected, counted from its start.
 const PROTECTED: Duration = Duration::from_secs(30);
 
-/// Times are written in whole seconds, and the deletion of a pod may say a second of grace.
+/// Times are written in whole seconds, and the deletion of a pod may have a second of grace.
 const EARLY: Duration = Duration::from_secs(2);
 
 /// How long after its time a pod may stay: the drain looks at it every few seconds.
@@ -69,7 +69,7 @@ fn never_consolidated(mut pool: Value) -> Value {
     pool
 }
 
-/// Both nodes are tainted at once, and say that they are draining.
+/// Both nodes are tainted at once, and have conditions about the drain.
 async fn blocked_and_told(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.eventually("both NodeClaims say that they are draining", Duration::from_secs(15), async |world| {
         let fleet = world.fleet().await?;

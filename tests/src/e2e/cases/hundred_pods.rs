@@ -43,7 +43,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await
 }
 
-/// Every pod was bound by kube-scheduler, and the operator said beforehand where it should go.
+/// Every pod was bound by kube-scheduler, after the operator had nominated its node.
 async fn bound_by_the_scheduler(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let events = cx.world.list(&format!("/api/v1/namespaces/{}/events", cx.namespace())).await?;
     let count = |reason: &str| events.iter().filter(|event| event["reason"] == reason).count();

@@ -1,4 +1,4 @@
-//! Crashes: the operator is killed where it hurts, again and again, while instances are being launched.
+//! Crashes: the operator is killed repeatedly while instances are being launched.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Two operators, one of which leads: nothing is done twice, and whoever lost the lease does nothing any more.
+//! Two operators, one of them the leader: nothing is done twice, and an operator without the lease does nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -102,7 +102,7 @@ async fn scale(cx: &Cx<'_>, replicas: usize) -> anyhow::Result<()> {
     cx.kubectl(&["scale", "deployment/web", &replicas, "-n", &namespace]).await.map(drop)
 }
 
-/// The leader is killed where it stands; the standby takes over and serves the next pod.
+/// The leader is killed; the standby takes over and serves the next pod.
 async fn killed(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) -> anyhow::Result<()> {
     leader.operator.kill().await?;
     scale(cx, 3).await?;
@@ -110,7 +110,7 @@ async fn killed(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) ->
     cx.serving(3, Duration::from_secs(60)).await
 }
 
-/// The leader stands still until it has lost the lease, then goes on: it must notice before it does anything, and end.
+/// The leader is paused until it has lost the lease, then resumed: it must notice before it acts, and exit.
 async fn paused(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) -> anyhow::Result<()> {
     leader.operator.signal(Signal::Stop).await?;
     // Calls that were under way when it was stopped are noted by now.

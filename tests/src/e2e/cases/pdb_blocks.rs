@@ -1,4 +1,4 @@
-//! A disruption budget of pods keeps their node from being replaced, and people are told.
+//! A PodDisruptionBudget blocks the replacement of a node, with an event and a condition.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("nodes", &after.nodes.len(), &1)
 }
 
-/// An event says at once what blocks, and a condition within a minute.
+/// An event names the blocker at once, and a condition within a minute.
 async fn told(cx: &mut Cx<'_>, claim: &str) -> anyhow::Result<()> {
     let text = format!("Pdb prevents pod evictions (PodDisruptionBudget=[{}/web])", cx.namespace());
     cx.eventually("an event names the budget", Duration::from_secs(30), async |world| {

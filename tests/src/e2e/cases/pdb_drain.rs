@@ -51,7 +51,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
 
     cx.apply(&manifests::disruption_budget(&namespace, "web", 1)).await?;
-    // At every moment at least one pod serves; at the end both do, and the instance is gone.
+    // At least one pod is ready at all times; at the end both are, and the instance is gone.
     cx.eventually("the node drains and goes", Duration::from_secs(120), async |world| {
         let serving = world.pods(&namespace).await?.iter().filter(|pod| fleet::is_serving(pod)).count();
         anyhow::ensure!(world.get(&path).await?.is_none(), "the node is there, {serving} pods serve");

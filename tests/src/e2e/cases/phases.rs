@@ -1,9 +1,9 @@
 //! kill -9 at every step of an instance's life.
 //!
-//! The operator talks to its servers through proxies with traps. Each kind of call that changes an instance or its pods is
-//! caught twice: once before the server hears of it and once after the server has done it, and each time the operator is
-//! killed and started again. Between them the two cases go through a whole life: creation, launch, registration,
-//! initialization; replacement by a cheaper instance, drain, termination; and the end of an empty instance.
+//! The operator talks to its servers through proxies with traps. Each kind of call that changes an instance or its pods is caught twice:
+//! once before the server receives it and once after the server has executed it, and each time the operator is killed and restarted. The
+//! two cases together cover a whole lifecycle: creation, launch, registration, initialization; replacement by a cheaper instance, drain,
+//! termination; and the deletion of an empty node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const LIFE: Duration = Duration::from_secs(240);
 /// How often the goal is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The operator behind trapped proxies, and what became of it.
+/// The operator behind proxies with traps, and its state.
 struct Hunt {
     traps: Traps,
     cloud: Proxy,
@@ -121,7 +121,7 @@ impl Hunt {
     }
 }
 
-/// From pods without a place to initialized nodes.
+/// From unschedulable pods to initialized nodes.
 pub(super) async fn birth(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut hunt = Hunt::begin(cx).await?;
     hunt.traps.arm();
@@ -199,8 +199,8 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     )
 }
 
-/// The operator is killed in the middle of a command, and meanwhile there is no reason for the command any more: nobody
-/// will take it up again, so the marks have to be taken off.
+/// The operator is killed during a command, and meanwhile the reason for the command is gone: the command is not resumed, so its taints
+/// and conditions must be removed.
 pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let hunt = Hunt::begin(cx).await?;
     cx.apply(&manifests::namespace(&cx.namespace())).await?;

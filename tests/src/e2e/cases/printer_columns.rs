@@ -1,4 +1,4 @@
-//! Printer columns: what `kubectl get -o wide` shows is what the objects say, and the operator fills all of them.
+//! Printer columns: `kubectl get -o wide` shows the values of the objects, and the operator sets all of them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The CRDs as the server sees them: taken, served, defaulted, and strict where they should be.
+//! The CRDs on the server: accepted, served, defaulted, and strict as required.
 
 use std::collections::BTreeMap;
 use std::path::Path;

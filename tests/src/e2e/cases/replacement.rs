@@ -1,4 +1,4 @@
-//! A replacement that never comes up: what it was to replace stays, and the command is taken back.
+//! A replacement that never registers: the old node stays, and the command is rolled back.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn rolled_back(cx: &mut Cx<'_>, node: &str, claim: &str) -> anyhow::Result
     .await
 }
 
-/// With the instance that never came out of the way, and a cloud that works again, the old node is replaced after all.
+/// With the failed instance removed and a working cloud, the old node is replaced.
 async fn recovers(cx: &mut Cx<'_>, old: &str) -> anyhow::Result<()> {
     cx.world.cloud.heal().await?;
     let fleet = cx.world.fleet().await?;

@@ -1,4 +1,4 @@
-//! Scale-down: a workload that goes away takes its instances with it.
+//! Scale-down: the instances of a deleted workload are terminated.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.kubectl(&["scale", "deployment/web", "--replicas=0", "-n", &namespace]).await?;
     cx.serving(0, Duration::from_secs(30)).await?;
     cx.emptied(Duration::from_secs(120)).await?;
-    // The pool itself stays, and says that it is empty.
+    // The NodePool stays, and its status is empty.
     let pool = cx.pool();
     cx.eventually("the NodePool counts no nodes", Duration::from_secs(30), async |world| {
         let pool = world.get(&format!("/apis/karpenter.sh/v1/nodepools/{pool}")).await?.unwrap_or_default();

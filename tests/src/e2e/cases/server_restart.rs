@@ -1,4 +1,4 @@
-//! An API server that goes away and comes back.
+//! An API server that is restarted.
 
 use std::time::Duration;
 

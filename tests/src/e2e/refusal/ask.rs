@@ -1,4 +1,4 @@
-//! Puts the table of bad objects to a server, and compares what servers say.
+//! Sends the table of invalid objects to a server, and compares the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -99,8 +99,8 @@ pub(crate) fn silent_rules(crds: &[Value], table: &Table, verdicts: &Answers) ->
     silent
 }
 
-/// What the server of `tier` says differently from the record. Rows that are known to differ on the in-memory server
-/// must be refused there too, and must still differ: a note that is no longer true is a finding as well.
+/// The differences between the server of `tier` and the record. Rows that are known to differ on the in-memory server must be rejected
+/// there too, and must still differ: an outdated note is a finding as well.
 pub(crate) fn differences(tier: Tier, table: &Table, recorded: &Answers, found: &Answers) -> Vec<String> {
     let known: BTreeSet<&String> = table
         .rows
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::e2e::installation::Installation;
 
-    /// The in-memory server, asked in process, says what a kube-apiserver said when its answers were recorded.
+    /// The in-memory server, called in process, returns the recorded answers of a kube-apiserver.
     #[tokio::test]
     async fn fake_kube_answers_like_kube_apiserver() -> anyhow::Result<()> {
         let now = || jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(24 * 365 * 50);

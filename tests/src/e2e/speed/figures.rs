@@ -1,4 +1,4 @@
-//! What a process has used, and what its metrics say, at one moment.
+//! Resource usage and metrics of a process at one moment.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The table, for people, and the same as JSON.
+//! The results as a table and as JSON.
 
 use std::io::Write;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
-/// Writes and reads for each of so many nodes.
+/// Writes and reads per node.
 fn calls(used: &Used, nodes: usize) -> String {
     format!("{:.1} w, {:.1} r", each(used.writes, nodes), each(used.reads, nodes))
 }

@@ -1,4 +1,4 @@
-//! The values that Karpenter's own hash gives, and how stamps of other versions are renewed.
+//! The hashes equal those of Karpenter, and hashes of other versions are updated.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -34,7 +34,7 @@ fn hash(spec: &Value) -> String {
     serde_json::from_value::<Ec2NodeClassSpec>(spec.clone()).unwrap().drift_hash(CA)
 }
 
-/// The hash after edits at JSON pointers; null takes a field away.
+/// The hash after edits at JSON pointers; null removes a field.
 fn edited(edits: &[(&str, Value)]) -> String {
     let mut spec = base();
     for (at, value) in edits {
@@ -79,7 +79,7 @@ fn equals_karpenters_hash(#[case] at: &str, #[case] value: Value, #[case] expect
     assert_eq!(edited(&[(at, value)]), expected);
 }
 
-/// Changes of the first mapping.
+/// Changes to the first mapping.
 #[rstest]
 #[case(json!({"deviceName": "map-device-test-3"}), "8979166653850509463")]
 #[case(json!({"rootVolume": true}), "8875796205856543692")]
@@ -108,7 +108,7 @@ fn merge(into: &mut Value, edit: &Value) {
 }
 
 #[test]
-fn instance_profile_in_place_of_the_role() {
+fn instance_profile_instead_of_the_role() {
     let found = edited(&[("/role", Value::Null), ("/instanceProfile", json!("test-instance-profile"))]);
     assert_eq!(found, "10323991363677716244");
 }
@@ -120,7 +120,7 @@ fn order_of_mappings_does_not_matter() {
     assert_eq!(hash(&spec), BASE);
 }
 
-/// The family counts as resolved: naming what the alias says changes nothing.
+/// The resolved family is hashed: setting the alias's family explicitly changes nothing.
 #[test]
 fn a_named_family_equals_its_alias() {
     let alias = json!([{"alias": "al2023@latest"}]);
@@ -129,9 +129,9 @@ fn a_named_family_equals_its_alias() {
     assert_ne!(edited(&[("/amiSelectorTerms", alias), ("/amiFamily", json!("Custom"))]), by_alias);
 }
 
-/// Nothing at all, nothing in it, and something in it are three kubelet blocks.
+/// An absent block, an empty block and a block with a field have different hashes.
 #[test]
-fn the_kubelet_block_counts() {
+fn the_kubelet_block_is_hashed() {
     let hashes = [Value::Null, json!({}), json!({"maxPods": 10}), json!({"maxPods": 11})]
         .map(|block| edited(&[("/kubelet", block)]));
     assert_eq!(hashes[0], BASE);
@@ -140,7 +140,7 @@ fn the_kubelet_block_counts() {
 }
 
 #[test]
-fn the_certificate_authority_counts() {
+fn the_certificate_authority_is_hashed() {
     let spec: Ec2NodeClassSpec = serde_json::from_value(base()).unwrap();
     assert_ne!(spec.drift_hash("other"), spec.drift_hash(CA));
 }
@@ -182,7 +182,7 @@ fn stamps(
 }
 
 proptest! {
-    /// Reading back what was written changes no hash: objects that pass through another client do not drift.
+    /// A serialization round trip changes no hash: objects that pass through another client do not drift.
     #[test]
     fn survives_a_round_trip(key in "[a-z]{1,8}", value in ".{0,8}", size in 1_u32..4000, root in any::<bool>()) {
         let mut spec = base();

@@ -10,9 +10,9 @@ use fleetwright_core::clock::{Clock, SharedClock};
 use super::*;
 use crate::testing::{CLUSTER, Call, FakeAws, Fault, REGION, class};
 
-struct Still(Mutex<Timestamp>);
+struct FixedClock(Mutex<Timestamp>);
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
@@ -25,13 +25,13 @@ struct FakeAccount {
     cloud: FakeAws,
     settings: Settings,
     class: Ec2NodeClass,
-    memory: Memory,
+    memory: ProfileMemory,
     now: Timestamp,
 }
 
 impl FakeAccount {
     fn new() -> Self {
-        let clock: SharedClock = Arc::new(Still(Mutex::new(Timestamp::UNIX_EPOCH)));
+        let clock: SharedClock = Arc::new(FixedClock(Mutex::new(Timestamp::UNIX_EPOCH)));
         let mut class = class("default", true);
         class.metadata.uid = Some("class-uid".to_owned());
         class.status = Some(Ec2NodeClassStatus::default());
@@ -39,7 +39,7 @@ impl FakeAccount {
             cloud: FakeAws::new(clock),
             settings: Settings::new(CLUSTER, REGION),
             class,
-            memory: Memory::default(),
+            memory: ProfileMemory::default(),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -48,9 +48,9 @@ impl FakeAccount {
         let who = Account { api: &self.cloud, settings: &self.settings, cluster_uid: "uid" };
         let finding = reconcile(&who, &mut self.class, &mut self.memory, self.now).await;
         match finding.outcome {
-            Outcome::True => "True",
-            Outcome::False { reason, .. } => reason,
-            Outcome::Unanswered { .. } => "Unanswered",
+            ConditionOutcome::True => "True",
+            ConditionOutcome::False { reason, .. } => reason,
+            ConditionOutcome::Unanswered { .. } => "Unanswered",
             _ => "other",
         }
     }
@@ -61,7 +61,7 @@ impl FakeAccount {
 
     /// Simulates a process that exits before the status is written: status and memory are lost.
     fn crash(&mut self) {
-        self.memory = Memory::default();
+        self.memory = ProfileMemory::default();
         self.class.status = Some(Ec2NodeClassStatus::default());
     }
 }

@@ -168,7 +168,7 @@ impl ProviderStep for ZonalShift {
         let answer = self.0.problems.permitted(ACTION, answer, now);
         let mut round = Round::quiet(SHIFTS_EVERY);
         let changed = match answer {
-            Ok(Ok(told)) => self.0.catalogs.refresh_shifts(&told, now),
+            Ok(Ok(shifts)) => self.0.catalogs.refresh_shifts(&shifts, now),
             Ok(Err(notices)) => {
                 round = Round { notices, ..Round::quiet(DENIED_AGAIN) };
                 self.0.catalogs.sweep_shifts(now)

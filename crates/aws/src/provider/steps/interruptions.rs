@@ -16,15 +16,15 @@ use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::super::{AwsProvider, instance_id, is_ending, provider_id};
-use crate::calls::{Class, InstanceInfo, Message};
+use crate::calls::{ErrorClass, InstanceInfo, Message};
 use crate::figures;
-use crate::interruption::{self, Kind, Unreadable};
+use crate::interruption::{self, MessageKind, Unreadable};
 use crate::tags::{Ownership, is_namesake, ownership};
 
 /// The delay before an empty queue is read again; the receive call itself waits for messages.
 const EMPTY: Duration = Duration::from_secs(1);
 /// How many instances are described concurrently: concurrent calls are batched into one.
-const LOOKED_AT_ONCE: usize = 500;
+const DESCRIBED_AT_ONCE: usize = 500;
 /// Most messages that one call receives or deletes.
 const WINDOW: usize = 10;
 /// How many windows are received concurrently once one is full.
@@ -46,7 +46,7 @@ pub(super) struct Interruptions {
 }
 
 /// What happens to a message.
-enum Fate {
+enum MessageOutcome {
     /// Delete it: it is finished, or concerns no instance of this cluster. EventBridge rules match all instances of the account.
     Delete,
     /// Leave it: its instance belongs to another cluster of the same name that shares the queue.
@@ -54,18 +54,18 @@ enum Fate {
     /// Report it, and leave it in the queue until its instances are terminating.
     Report(Vec<Interruption>),
     /// Publish events once and delete it.
-    Tell(Vec<Notice>),
+    Publish(Vec<Notice>),
 }
 
 /// A parsed message.
-enum Read {
+enum ParsedMessage {
     /// Decided without its instances.
-    Decided(Fate),
+    Decided(MessageOutcome),
     /// It concerns instances that must be described.
-    About { kind: Kind, announced: InterruptionKind, ids: Vec<String> },
+    About { kind: MessageKind, announced: InterruptionKind, ids: Vec<String> },
 }
 
-impl Read {
+impl ParsedMessage {
     fn ids(&self) -> &[String] {
         match self {
             Self::About { ids, .. } => ids,
@@ -75,7 +75,7 @@ impl Read {
 }
 
 /// Descriptions of instances by id; `None` for one that does not exist.
-type Looked = BTreeMap<String, Result<Option<InstanceInfo>, CloudError>>;
+type DescribedInstances = BTreeMap<String, Result<Option<InstanceInfo>, CloudError>>;
 
 /// Adds events that the round does not have yet.
 fn add(round: &mut Round, notices: Vec<Notice>) {
@@ -106,53 +106,56 @@ fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
     objects.map(notice).collect()
 }
 
-fn announced(kind: Kind) -> Option<InterruptionKind> {
+fn announced(kind: MessageKind) -> Option<InterruptionKind> {
     match kind {
-        Kind::SpotInterrupted => Some(InterruptionKind::Spot),
-        Kind::ScheduledChange => Some(InterruptionKind::ScheduledChange),
-        Kind::InstanceStopped => Some(InterruptionKind::Stopped),
-        Kind::InstanceTerminated => Some(InterruptionKind::Terminated),
-        Kind::CapacityReservationInterrupted => Some(InterruptionKind::CapacityReservation),
-        Kind::RebalanceRecommendation | Kind::NoOp => None,
+        MessageKind::SpotInterrupted => Some(InterruptionKind::Spot),
+        MessageKind::ScheduledChange => Some(InterruptionKind::ScheduledChange),
+        MessageKind::InstanceStopped => Some(InterruptionKind::Stopped),
+        MessageKind::InstanceTerminated => Some(InterruptionKind::Terminated),
+        MessageKind::CapacityReservationInterrupted => Some(InterruptionKind::CapacityReservation),
+        MessageKind::RebalanceRecommendation | MessageKind::NoOp => None,
     }
 }
 
 impl Interruptions {
     /// Counts a message, and observes its age if it is relevant.
-    fn count(&self, notice: &interruption::Notice, now: Timestamp) {
+    fn count(&self, notice: &interruption::InterruptionMessage, now: Timestamp) {
         self.provider.ledger.note(&figures::MESSAGES_RECEIVED, &[notice.kind.as_str()], 1.0);
-        if let (true, Ok(sent)) = (notice.kind != Kind::NoOp, notice.sent.parse::<Timestamp>()) {
+        if let (true, Ok(sent)) = (notice.kind != MessageKind::NoOp, notice.sent.parse::<Timestamp>()) {
             let age = now.duration_since(sent).as_secs_f64().max(0.0);
             self.provider.ledger.note(&figures::MESSAGE_AGE, &[], age);
         }
     }
 
     /// Parses a message, and decides what is possible without describing instances.
-    fn read(&self, message: &Message, outlook: &Outlook, now: Timestamp) -> Read {
+    fn read(&self, message: &Message, outlook: &Outlook, now: Timestamp) -> ParsedMessage {
         let notice = match interruption::parse(&message.body) {
             Ok(notice) => notice,
-            Err(why) => return Read::Decided(Fate::Tell(self.unreadable(&why, now))),
+            Err(why) => return ParsedMessage::Decided(MessageOutcome::Publish(self.unreadable(&why, now))),
         };
         // A message that is left in the queue is received again and is counted only once.
         if message.received <= 1 {
             self.count(&notice, now);
         }
-        if notice.kind == Kind::RebalanceRecommendation {
-            return Read::Decided(Fate::Tell(recommendation(&notice.instances, outlook)));
+        if notice.kind == MessageKind::RebalanceRecommendation {
+            return ParsedMessage::Decided(MessageOutcome::Publish(recommendation(
+                &notice.instances,
+                outlook,
+            )));
         }
         match announced(notice.kind) {
-            Some(announced) => Read::About { kind: notice.kind, announced, ids: notice.instances },
-            None => Read::Decided(Fate::Delete),
+            Some(announced) => ParsedMessage::About { kind: notice.kind, announced, ids: notice.instances },
+            None => ParsedMessage::Decided(MessageOutcome::Delete),
         }
     }
 
     /// Decides about a message by the descriptions of its instances.
-    fn fate(
+    fn outcome(
         &self,
-        (kind, announced, ids): (Kind, InterruptionKind, &[String]),
-        known: &Looked,
+        (kind, announced, ids): (MessageKind, InterruptionKind, &[String]),
+        known: &DescribedInstances,
         now: Timestamp,
-    ) -> Result<Fate, CloudError> {
+    ) -> Result<MessageOutcome, CloudError> {
         let uid = self.provider.cluster_uid()?;
         let cluster = &self.provider.settings.cluster_name;
         let mut reported = Vec::new();
@@ -173,20 +176,20 @@ impl Interruptions {
             }
         }
         Ok(match (reported.is_empty(), others) {
-            (false, _) => Fate::Report(reported),
-            (true, true) => Fate::Leave,
-            (true, false) => Fate::Delete,
+            (false, _) => MessageOutcome::Report(reported),
+            (true, true) => MessageOutcome::Leave,
+            (true, false) => MessageOutcome::Delete,
         })
     }
 
     /// Describes the instances of messages, each once, all concurrently.
-    async fn look(&self, read: &[Read]) -> Looked {
-        let ids: BTreeSet<String> = read.iter().flat_map(Read::ids).cloned().collect();
-        let looks = futures::stream::iter(ids).map(|id| async move {
+    async fn describe(&self, read: &[ParsedMessage]) -> DescribedInstances {
+        let ids: BTreeSet<String> = read.iter().flat_map(ParsedMessage::ids).cloned().collect();
+        let described = futures::stream::iter(ids).map(|id| async move {
             let found = self.find(&id).await;
             (id, found)
         });
-        looks.buffered(LOOKED_AT_ONCE).collect().await
+        described.buffered(DESCRIBED_AT_ONCE).collect().await
     }
 
     /// Receives the windows after a full one concurrently and without waiting for messages. An error of one does not affect the others.
@@ -243,7 +246,7 @@ impl Interruptions {
     async fn find(&self, id: &str) -> Result<Option<InstanceInfo>, CloudError> {
         const ACTION: &str = "ec2:DescribeInstances";
         let answer = match self.provider.api.instances(&[id.to_owned()], &[]).await {
-            Err(error) if error.class() == Class::NotFound => Ok(Vec::new()),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(Vec::new()),
             answer => answer,
         };
         if let Err(error) = &answer {
@@ -278,29 +281,34 @@ impl ProviderStep for Interruptions {
             messages.extend(more);
             failed = error;
         }
-        let read: Vec<Read> = messages.iter().map(|message| self.read(message, outlook, now)).collect();
-        let known = self.look(&read).await;
+        let read: Vec<ParsedMessage> =
+            messages.iter().map(|message| self.read(message, outlook, now)).collect();
+        let known = self.describe(&read).await;
         let (mut done, mut reported) = (Vec::new(), BTreeSet::new());
         for (message, read) in messages.iter().zip(read) {
-            let fate = match read {
-                Read::About { kind, announced, ids } => self.fate((kind, announced, &ids), &known, now),
-                Read::Decided(fate) => Ok(fate),
+            let outcome = match read {
+                ParsedMessage::About { kind, announced, ids } => {
+                    self.outcome((kind, announced, &ids), &known, now)
+                }
+                ParsedMessage::Decided(outcome) => Ok(outcome),
             };
-            match fate {
+            match outcome {
                 // It is received again, and the other messages do not wait for it.
                 Err(error) => {
                     failed.get_or_insert(error);
                 }
-                Ok(Fate::Leave) => {}
+                Ok(MessageOutcome::Leave) => {}
                 // SQS may deliver a message twice.
-                Ok(Fate::Report(interruptions)) => round.interruptions.extend(
-                    interruptions.into_iter().filter(|told| reported.insert((told.id.clone(), told.kind))),
+                Ok(MessageOutcome::Report(interruptions)) => round.interruptions.extend(
+                    interruptions
+                        .into_iter()
+                        .filter(|interruption| reported.insert((interruption.id.clone(), interruption.kind))),
                 ),
-                Ok(Fate::Tell(notices)) => {
+                Ok(MessageOutcome::Publish(notices)) => {
                     add(&mut round, notices);
                     done.push(message.receipt.clone());
                 }
-                Ok(Fate::Delete) => done.push(message.receipt.clone()),
+                Ok(MessageOutcome::Delete) => done.push(message.receipt.clone()),
             }
         }
         self.delete(&done, now, &mut round).await;

@@ -14,7 +14,7 @@ use futures::lock::Mutex;
 use super::super::AwsProvider;
 use super::super::classes::object;
 use crate::instancetype::ClassCatalog;
-use crate::observed::Node;
+use crate::observed::ObservedNode;
 
 /// How often nodes are observed.
 const EVERY: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ impl Current {
     fn predicted(&self, claim: &Labels, instance_type: &str) -> Option<&Resources> {
         let is = |key: &str, value: &str| claim.get(key).is_some_and(|own| **own == *value);
         let same = is(labels::HASH_VERSION, labels::CURRENT_HASH_VERSION) && is(labels::HASH, &self.hash);
-        self.catalog.shaped.get(instance_type).filter(|_| same).map(|shaped| &shaped.predicted)
+        self.catalog.resolved.get(instance_type).filter(|_| same).map(|resolved| &resolved.predicted)
     }
 }
 
@@ -89,7 +89,7 @@ impl Capacity {
             for (claim, node, instance_type, image, whole) in registered {
                 let class = classes.get(&*claim.class.name).and_then(Option::as_ref).filter(|_| whole);
                 let predicted = class.and_then(|class| class.predicted(&claim.annotations, instance_type));
-                let who = Node { name: &node.name, born: claim.created };
+                let who = ObservedNode { name: &node.name, born: claim.created };
                 observed.observe(instance_type, image, who, &node.capacity, predicted);
             }
         });

@@ -32,7 +32,7 @@ const DENIED_AGAIN: Duration = Duration::from_secs(1800);
 /// All steps.
 pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     let p = || provider.clone();
-    let profiles: Arc<Mutex<profile::Memory>> = Arc::default();
+    let profiles: Arc<Mutex<profile::ProfileMemory>> = Arc::default();
     let mut all: Vec<Arc<dyn ProviderStep>> = vec![
         Arc::new(NodeClasses::new(p(), profiles.clone())),
         Arc::new(InstanceTypesStep(p())),

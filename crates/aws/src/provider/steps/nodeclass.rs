@@ -17,14 +17,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::classes::object;
 use super::super::dry_run::DryRun;
-use super::super::{AwsProvider, Known};
+use super::super::{AwsProvider, KnownClass};
 use crate::calls::Filter;
 use crate::digest::digest;
 use crate::images;
-use crate::instancetype::{self, View};
-use crate::nodeclass::cadence::{Cadence, Part};
+use crate::instancetype::{self, ClassView};
+use crate::lists::first_names;
+use crate::nodeclass::cadence::{Cadence, ClassLookup};
 use crate::nodeclass::profile::{self, Account};
-use crate::nodeclass::{Finding, Outcome, conditions, lookups, placement, reservations, some};
+use crate::nodeclass::{ConditionOutcome, ConditionResult, conditions, lookups, placement, reservations};
 use crate::nodeclass::{images as found_images, security_groups, subnets, validate};
 use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
@@ -34,7 +35,7 @@ const AT_LEAST: Duration = Duration::from_secs(30);
 /// The delay after a write before it is compared with the stored object.
 const WRITTEN: Duration = Duration::from_secs(5);
 /// The interval of events about an EC2NodeClass that waits for its NodeClaims.
-const TELL_EVERY: SignedDuration = SignedDuration::from_mins(10);
+const WARN_EVERY: SignedDuration = SignedDuration::from_mins(10);
 /// How long the result of a dry run is valid.
 const TRIED_FOR: SignedDuration = SignedDuration::from_mins(30);
 /// The delay before a missing resource is looked up again.
@@ -45,18 +46,18 @@ const STAMPED_MAX: usize = 500;
 /// Reconciles EC2NodeClasses.
 pub(super) struct NodeClasses {
     pub(super) provider: AwsProvider,
-    pub(super) profiles: Arc<Mutex<profile::Memory>>,
-    memory: Mutex<Memory>,
+    pub(super) profiles: Arc<Mutex<profile::ProfileMemory>>,
+    memory: Mutex<ClassMemory>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct ClassMemory {
     cadence: Cadence,
     /// The desired status by UID and generation.
     desired: BTreeMap<String, (i64, Ec2NodeClassStatus)>,
     /// Successful dry runs by UID: the inputs, the time, and the finding.
-    tried: BTreeMap<String, (String, Timestamp, Finding)>,
-    told: BTreeMap<String, Timestamp>,
+    tried: BTreeMap<String, (String, Timestamp, ConditionResult)>,
+    warned_at: BTreeMap<String, Timestamp>,
 }
 
 /// The NodeClaims of an EC2NodeClass.
@@ -68,7 +69,7 @@ fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'
 }
 
 impl NodeClasses {
-    pub(super) fn new(provider: AwsProvider, profiles: Arc<Mutex<profile::Memory>>) -> Self {
+    pub(super) fn new(provider: AwsProvider, profiles: Arc<Mutex<profile::ProfileMemory>>) -> Self {
         Self { provider, profiles, memory: Mutex::default() }
     }
 
@@ -82,7 +83,7 @@ impl NodeClasses {
         class: &Ec2NodeClass,
         outlook: &Outlook,
         cluster_uid: &str,
-        memory: &mut Memory,
+        memory: &mut ClassMemory,
     ) -> Round {
         let mut round = Round::quiet(AT_LEAST);
         if class.metadata.deletion_timestamp.is_some() {
@@ -100,7 +101,7 @@ impl NodeClasses {
         }
         let reserved = self.provider.settings.reserved_capacity;
         let due = memory.cadence.due(&uid, generation, outlook.now);
-        for part in due.into_iter().filter(|part| reserved || *part != Part::Reservations) {
+        for part in due.into_iter().filter(|part| reserved || *part != ClassLookup::Reservations) {
             let (finding, again) = self.part(part, &mut next, outlook, cluster_uid, memory).await;
             if let Some(notice) = warned(&next, &finding) {
                 round.notices.push(notice);
@@ -108,10 +109,10 @@ impl NodeClasses {
             memory.cadence.again(&uid, part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
-        let identity: Option<Finding> = self.provider.cluster.identity().as_ref().map(identity);
-        let told = conditions::is_there(&next, condition::FEATURES_AVAILABLE);
-        let of_all = self.provider.problems.finding(outlook.now, told);
-        let of_provider: Vec<Finding> = identity.into_iter().chain(of_all).collect();
+        let identity: Option<ConditionResult> = self.provider.cluster.identity().as_ref().map(identity);
+        let has_features = conditions::is_there(&next, condition::FEATURES_AVAILABLE);
+        let of_all = self.provider.problems.finding(outlook.now, has_features);
+        let of_provider: Vec<ConditionResult> = identity.into_iter().chain(of_all).collect();
         conditions::apply(&mut next, &of_provider, &self.provider.settings, outlook.now);
         let status = next.status.clone().unwrap_or_default();
         if let Some(patch) = status_patch(class.status.as_ref(), &status) {
@@ -129,14 +130,15 @@ impl NodeClasses {
     }
 
     /// If EKS knows another cluster by our name, the conditions report it and nothing else is done.
-    fn mismatched(&self, all: &[Known], why: &Str, now: Timestamp, memory: &mut Memory) -> Round {
+    fn mismatched(&self, all: &[KnownClass], why: &Str, now: Timestamp, memory: &mut ClassMemory) -> Round {
         let mut round = Round::quiet(AT_LEAST);
         for known in all.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
             let class = &*known.class;
             let uid = class.metadata.uid.clone().unwrap_or_default();
             let mut next = class.clone();
             let of_identity = identity(&Identity::Mismatch(why.clone()));
-            let of_class = Finding { condition: condition::VALIDATION_SUCCEEDED, ..of_identity.clone() };
+            let of_class =
+                ConditionResult { condition: condition::VALIDATION_SUCCEEDED, ..of_identity.clone() };
             conditions::apply(&mut next, &[of_identity, of_class], &self.provider.settings, now);
             let status = next.status.clone().unwrap_or_default();
             if let Some(patch) = status_patch(class.status.as_ref(), &status) {
@@ -146,7 +148,7 @@ impl NodeClasses {
             }
             // Once the cluster's identity is proven, the stored status is the starting point.
             memory.desired.remove(&uid);
-            memory.cadence.again(&uid, Part::Validation, Duration::ZERO, now);
+            memory.cadence.again(&uid, ClassLookup::Validation, Duration::ZERO, now);
         }
         round
     }
@@ -154,73 +156,74 @@ impl NodeClasses {
     /// Looks up one part: returns the finding and the delay until the next look-up.
     async fn part(
         &self,
-        part: Part,
+        part: ClassLookup,
         class: &mut Ec2NodeClass,
         outlook: &Outlook,
         cluster_uid: &str,
-        memory: &mut Memory,
-    ) -> (Finding, Duration) {
+        memory: &mut ClassMemory,
+    ) -> (ConditionResult, Duration) {
         let (provider, now) = (&self.provider, outlook.now);
         let every = part.every(&provider.settings);
         let api = &*provider.api;
         let spec = class.spec.clone();
         let finding = match part {
-            Part::Subnets => {
+            ClassLookup::Subnets => {
                 let found = lookups::subnets(api, &spec).await;
                 if let Ok(found) = &found {
-                    let told = found.iter().map(|subnet| (subnet.id.clone(), subnet.free_addresses));
-                    provider.refresh_addresses(told);
+                    let free_addresses_by_subnet =
+                        found.iter().map(|subnet| (subnet.id.clone(), subnet.free_addresses));
+                    provider.refresh_addresses(free_addresses_by_subnet);
                 }
                 subnets(found, class.status.get_or_insert_default())
             }
-            Part::SecurityGroups => {
+            ClassLookup::SecurityGroups => {
                 let found = lookups::security_groups(api, &spec).await;
                 security_groups(found, class.status.get_or_insert_default())
             }
-            Part::Images => match provider.cluster.kubernetes_version() {
+            ClassLookup::Images => match provider.cluster.kubernetes_version() {
                 Some(version) => {
                     let lookup = images::Lookup { api, parameters: &provider.parameters, now };
                     let found = images::resolve(lookup, &spec, &version).await;
                     found_images(found, class.status.get_or_insert_default())
                 }
-                None => Finding {
+                None => ConditionResult {
                     condition: condition::AMIS_READY,
-                    outcome: Outcome::Waiting {
+                    outcome: ConditionOutcome::Waiting {
                         reason: "KubernetesVersionUnknown",
                         message: "the version of the control plane is not known yet".to_owned(),
                     },
                 },
             },
-            Part::Reservations => {
+            ClassLookup::Reservations => {
                 let found = lookups::reservations(api, &spec).await;
                 if let Ok(found) = &found {
-                    let told = found.iter().map(|info| (info.id.clone(), info.available));
-                    provider.catalogs.with_reservations(|room| room.sync(told, now));
+                    let available_by_id = found.iter().map(|info| (info.id.clone(), info.available));
+                    provider.catalogs.with_reservations(|counts| counts.sync(available_by_id, now));
                 }
                 let status = class.status.get_or_insert_default();
                 let finding = reservations::reservations(&found, status, now);
                 let again = reservations::again(status, every, now);
                 return (finding, again);
             }
-            Part::PlacementGroup => return self.placement_group(class, now).await,
-            Part::InstanceProfile => {
+            ClassLookup::PlacementGroup => return self.placement_group(class, now).await,
+            ClassLookup::InstanceProfile => {
                 let mut profiles = self.profiles.lock().await;
                 let finding = profile::reconcile(&self.account(cluster_uid), class, &mut profiles, now).await;
                 let again = profile::again(&finding, every);
                 return (finding, again);
             }
-            Part::Validation => return self.validation(class, outlook, cluster_uid, memory).await,
+            ClassLookup::Validation => return self.validation(class, outlook, cluster_uid, memory).await,
         };
         let again = match &finding.outcome {
-            Outcome::Unanswered { after, .. } => *after,
-            Outcome::True | Outcome::Limited { .. } => every,
-            Outcome::False { .. } => every.min(MISSING_AGAIN),
-            Outcome::Waiting { .. } => WRITTEN,
+            ConditionOutcome::Unanswered { after, .. } => *after,
+            ConditionOutcome::True | ConditionOutcome::Limited { .. } => every,
+            ConditionOutcome::False { .. } => every.min(MISSING_AGAIN),
+            ConditionOutcome::Waiting { .. } => WRITTEN,
         };
         (finding, again)
     }
 
-    async fn placement_group(&self, class: &Ec2NodeClass, now: Timestamp) -> (Finding, Duration) {
+    async fn placement_group(&self, class: &Ec2NodeClass, now: Timestamp) -> (ConditionResult, Duration) {
         let selector = class.spec.placement_group_selector.as_ref();
         let name = class.metadata.name.clone().unwrap_or_default();
         let found = match selector {
@@ -228,7 +231,7 @@ impl NodeClasses {
             None => Ok(None),
         };
         let finding = self.provider.catalogs.resolve_group(name, selector, found, now);
-        let again = placement::again(&finding, Part::PlacementGroup.every(&self.provider.settings));
+        let again = placement::again(&finding, ClassLookup::PlacementGroup.every(&self.provider.settings));
         (finding, again)
     }
 
@@ -238,11 +241,11 @@ impl NodeClasses {
         class: &Ec2NodeClass,
         outlook: &Outlook,
         cluster_uid: &str,
-        memory: &mut Memory,
-    ) -> (Finding, Duration) {
-        let every = Part::Validation.every(&self.provider.settings);
+        memory: &mut ClassMemory,
+    ) -> (ConditionResult, Duration) {
+        let every = ClassLookup::Validation.every(&self.provider.settings);
         let of_spec = validate(&class.spec, &self.provider.settings);
-        if !matches!(of_spec.outcome, Outcome::True | Outcome::Limited { .. }) {
+        if !matches!(of_spec.outcome, ConditionOutcome::True | ConditionOutcome::Limited { .. }) {
             return (of_spec, every);
         }
         if let Some(waiting) = dependencies(class) {
@@ -254,8 +257,10 @@ impl NodeClasses {
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let key = tried_by(class);
         // Findings about the spec come first, those about single types last.
-        let both = |found: Finding| {
-            let said = [of_spec.clone(), found].into_iter().find(|finding| finding.outcome != Outcome::True);
+        let both = |found: ConditionResult| {
+            let said = [of_spec.clone(), found]
+                .into_iter()
+                .find(|finding| finding.outcome != ConditionOutcome::True);
             said.unwrap_or_else(|| self.of_types(class))
         };
         let lately = memory.tried.get(&uid);
@@ -265,11 +270,11 @@ impl NodeClasses {
         }
         let finding = DryRun(&self.provider).run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
-            Outcome::True | Outcome::Limited { .. } => {
+            ConditionOutcome::True | ConditionOutcome::Limited { .. } => {
                 memory.tried.insert(uid, (key, outlook.now, finding.clone()));
                 return (both(finding), every);
             }
-            Outcome::Unanswered { after, .. } => *after,
+            ConditionOutcome::Unanswered { after, .. } => *after,
             // A corrected IAM policy or a new profile should take effect soon.
             _ => MISSING_AGAIN,
         };
@@ -278,22 +283,24 @@ impl NodeClasses {
 
     /// Reports instance types that are left out of the catalogue, or that two images match equally. They are no error of the
     /// EC2NodeClass, and other types are launched.
-    fn of_types(&self, class: &Ec2NodeClass) -> Finding {
+    fn of_types(&self, class: &Ec2NodeClass) -> ConditionResult {
         const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
-        let catalog = self.provider.catalogs.of_draft(&Known::new(class.clone(), 0));
+        let catalog = self.provider.catalogs.of_draft(&KnownClass::new(class.clone(), 0));
         match catalog.problems.is_empty() {
-            true => Finding::good(CONDITION),
-            false => Finding::limited(CONDITION, "InstanceTypesUnclear", some(&catalog.problems)),
+            true => ConditionResult::good(CONDITION),
+            false => {
+                ConditionResult::limited(CONDITION, "InstanceTypesUnclear", first_names(&catalog.problems))
+            }
         }
     }
 
     /// Evaluates kubelet expressions on every known type: an expression that fails for any type is an error here, before a node is
     /// launched with it.
-    fn expressions(&self, class: &Ec2NodeClass) -> Option<Finding> {
+    fn expressions(&self, class: &Ec2NodeClass) -> Option<ConditionResult> {
         let kubelet = class.spec.kubelet.as_ref()?.parse().ok()?;
         let status = class.status.clone().unwrap_or_default();
         let settings = &self.provider.settings;
-        let view = View { settings, spec: &class.spec, status: &status, kubelet: &kubelet, group: None };
+        let view = ClassView { settings, spec: &class.spec, status: &status, kubelet: &kubelet, group: None };
         let known = self.provider.catalogs.instance_types();
         let mut problems = Vec::new();
         for info in known.types.values() {
@@ -302,7 +309,7 @@ impl NodeClasses {
             }
             if let Some(first) = problems.into_iter().next() {
                 let reason = "KubeletExpressionEvaluationFailed";
-                return Some(Finding::bad(condition::VALIDATION_SUCCEEDED, reason, first));
+                return Some(ConditionResult::bad(condition::VALIDATION_SUCCEEDED, reason, first));
             }
             problems = Vec::new();
         }
@@ -316,7 +323,7 @@ impl NodeClasses {
         class: &Ec2NodeClass,
         outlook: &Outlook,
         cluster_uid: &str,
-        memory: &mut Memory,
+        memory: &mut ClassMemory,
         round: &mut Round,
     ) {
         let all = class.metadata.finalizers.clone().unwrap_or_default();
@@ -327,9 +334,9 @@ impl NodeClasses {
         let uid = class.metadata.uid.clone().unwrap_or_default();
         let mut waiting: Vec<&str> = claims_of(outlook, &name).map(|claim| claim.name.as_str()).collect();
         if !waiting.is_empty() {
-            let due = memory.told.get(&uid).is_none_or(|at| !is_recent(*at, outlook.now, TELL_EVERY));
+            let due = memory.warned_at.get(&uid).is_none_or(|at| !is_recent(*at, outlook.now, WARN_EVERY));
             if due {
-                memory.told.insert(uid, outlook.now);
+                memory.warned_at.insert(uid, outlook.now);
                 waiting.sort_unstable();
                 let more = waiting.len().saturating_sub(5);
                 waiting.truncate(5);
@@ -406,7 +413,7 @@ fn tried_by(class: &Ec2NodeClass) -> String {
 }
 
 /// The conditions for which validation has to wait; `None` if all are True.
-fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
+fn dependencies(class: &Ec2NodeClass) -> Option<ConditionResult> {
     const NEEDED: [&str; 4] = [
         condition::AMIS_READY,
         condition::INSTANCE_PROFILE_READY,
@@ -422,30 +429,30 @@ fn dependencies(class: &Ec2NodeClass) -> Option<Finding> {
     let reason = "DependenciesNotReady";
     let message = format!("waiting for {}", open.join(", "));
     let outcome = match open.iter().any(is_false) {
-        true => Outcome::False { reason, message },
-        false => Outcome::Waiting { reason, message },
+        true => ConditionOutcome::False { reason, message },
+        false => ConditionOutcome::Waiting { reason, message },
     };
-    Some(Finding { condition: condition::VALIDATION_SUCCEEDED, outcome })
+    Some(ConditionResult { condition: condition::VALIDATION_SUCCEEDED, outcome })
 }
 
 /// The finding about the cluster's identity. An unproven identity blocks nothing, and is reported.
-fn identity(identity: &Identity) -> Finding {
+fn identity(identity: &Identity) -> ConditionResult {
     const CONDITION: &str = condition::CLUSTER_IDENTITY_PROVEN;
     match identity {
-        Identity::Proven => Finding::good(CONDITION),
+        Identity::Proven => ConditionResult::good(CONDITION),
         Identity::Unproven(why) => {
             let (reason, message) = ("ClusterUnproven", why.to_string());
-            Finding { condition: CONDITION, outcome: Outcome::Waiting { reason, message } }
+            ConditionResult { condition: CONDITION, outcome: ConditionOutcome::Waiting { reason, message } }
         }
-        Identity::Mismatch(why) => Finding::bad(CONDITION, "ClusterMismatch", why.to_string()),
+        Identity::Mismatch(why) => ConditionResult::bad(CONDITION, "ClusterMismatch", why.to_string()),
     }
 }
 
 /// The warning event for a look-up that IAM denies, or for a limitation of a condition that is True.
-fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
+fn warned(class: &Ec2NodeClass, finding: &ConditionResult) -> Option<Notice> {
     let (reason, message) = match &finding.outcome {
-        Outcome::Unanswered { message, denied: true, .. } => (conditions::UNAUTHORIZED, message),
-        Outcome::Limited { reason, message } => (*reason, message),
+        ConditionOutcome::Unanswered { message, denied: true, .. } => (conditions::UNAUTHORIZED, message),
+        ConditionOutcome::Limited { reason, message } => (*reason, message),
         _ => return None,
     };
     Some(Notice { object: object(class), warning: true, reason, message: message.as_str().into() })
@@ -453,7 +460,7 @@ fn warned(class: &Ec2NodeClass, finding: &Finding) -> Option<Notice> {
 
 /// An event for each condition whose status changes, in Karpenter's words.
 fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
-    let told = |(kind, was, now): (&'static str, &str, &Condition)| {
+    let transition = |(kind, was, now): (&'static str, &str, &Condition)| {
         let mut message = format!(
             "Status condition transitioned, Type: {kind}, Status: {was} -> {}, Reason: {}",
             now.status.as_str(),
@@ -464,7 +471,7 @@ fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
         }
         Notice { object: object(after), warning: false, reason: kind, message: message.into() }
     };
-    conditions::changed(before, after).into_iter().map(told).collect()
+    conditions::changed(before, after).into_iter().map(transition).collect()
 }
 
 /// Writes the finalizer and hash of an EC2NodeClass.
@@ -538,7 +545,7 @@ impl ProviderStep for NodeClasses {
         memory.cadence.retain(|uid| uids.contains(uid));
         memory.desired.retain(|uid, _| uids.contains(uid.as_str()));
         memory.tried.retain(|uid, _| uids.contains(uid.as_str()));
-        memory.told.retain(|uid, _| uids.contains(uid.as_str()));
+        memory.warned_at.retain(|uid, _| uids.contains(uid.as_str()));
         self.provider.catalogs.retain_classes(&all);
         let mut whole = Round::quiet(AT_LEAST);
         for known in &all {

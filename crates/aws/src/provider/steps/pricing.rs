@@ -12,7 +12,7 @@ use super::super::AwsProvider;
 use super::super::classes::object;
 use super::{DENIED_AGAIN, HALF_A_DAY};
 use crate::figures;
-use crate::prices::{Doubt, Told, keep, pricing_region, told};
+use crate::prices::{Doubt, MarketPrices, doubts_message, keep, pricing_region};
 
 /// Longest annotation in bytes; all annotations of an object may have 256 KiB. The prices of a region with six zones have about 70 KiB.
 const TEXT_MAX: usize = 128 * 1024;
@@ -75,7 +75,7 @@ impl Pricing {
         }
         let count = u32::try_from(doubts.len()).map_or(f64::MAX, f64::from);
         self.provider.ledger.note(&figures::PRICES_DOUBTED, &[], count);
-        self.provider.problems.report(market, REASON, told(doubts), now)
+        self.provider.problems.report(market, REASON, doubts_message(doubts), now)
     }
 }
 
@@ -91,17 +91,17 @@ impl ProviderStep for Pricing {
         self.restore(now).await;
         let mut round = Round::quiet(HALF_A_DAY);
         let (mut refused, mut failed) = (Vec::new(), None);
-        let spot = provider.api.spot_prices().await.map(Told::Spot);
+        let spot = provider.api.spot_prices().await.map(MarketPrices::Spot);
         let mut markets = vec![("spot prices", "ec2:DescribeSpotPriceHistory", spot)];
         if pricing_region(&settings.region, settings.isolated_vpc).is_some() {
-            let on_demand = provider.api.on_demand_prices(&settings.region).await.map(Told::OnDemand);
+            let on_demand = provider.api.on_demand_prices(&settings.region).await.map(MarketPrices::OnDemand);
             markets.push(("on-demand prices", "pricing:GetProducts", on_demand));
         }
         // The failure of one market does not affect the other.
         for (market, action, answer) in markets {
             match provider.problems.permitted(action, answer, now) {
-                Ok(Ok(told)) => {
-                    let doubts = provider.with_prices(|prices| prices.tell(told, now));
+                Ok(Ok(prices_of_market)) => {
+                    let doubts = provider.with_prices(|prices| prices.apply(prices_of_market, now));
                     round.notices.extend(self.doubt(market, &doubts, now));
                 }
                 Ok(Err(notices)) => refused.extend(notices),

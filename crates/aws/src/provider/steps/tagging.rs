@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::super::{AwsProvider, instance_id};
 use super::claims::{ASKED_MAX, instances_of_claims};
-use crate::calls::Class;
+use crate::calls::ErrorClass;
 use crate::recent::is_recent;
 use crate::tags::{Ownership, late, ownership};
 
@@ -73,7 +73,7 @@ impl ProviderStep for Tagging {
             if !tags.is_empty() {
                 match self.0.api.create_tags(&info.id, &tags).await {
                     Err(error) if error.is_not_found() => continue,
-                    Err(error) if error.class() == Class::Throttled => {
+                    Err(error) if error.class() == ErrorClass::Throttled => {
                         round.again = error.wait();
                         break;
                     }

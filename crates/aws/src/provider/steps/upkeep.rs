@@ -95,7 +95,7 @@ impl ProviderStep for Templates {
 /// Deletes instance profiles that no class and no NodeClaim uses.
 pub(super) struct Profiles {
     pub(super) provider: AwsProvider,
-    pub(super) profiles: Arc<Mutex<profile::Memory>>,
+    pub(super) profiles: Arc<Mutex<profile::ProfileMemory>>,
 }
 
 impl Profiles {
@@ -197,13 +197,13 @@ impl ProviderStep for Foreigners {
         let foreign = self.0.foreign();
         let (count, mut notices) = self.unowned(outlook);
         for (reason, message) in foreign.messages(&self.0.settings.cluster_name) {
-            let told = outlook.pools.iter().map(|pool| Notice {
+            let per_pool = outlook.pools.iter().map(|pool| Notice {
                 object: Object::NodePool(pool.name.clone()),
                 warning: true,
                 reason,
                 message: message.as_str().into(),
             });
-            notices.extend(told.take(5));
+            notices.extend(per_pool.take(5));
         }
         let gauge = |count: usize| Some(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
         let of = |resource: ResourceType| Figure {

@@ -7,15 +7,15 @@ use fleetwright_core::model::Requirement;
 use fleetwright_core::model::labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED};
 use rstest::rstest;
 
-use super::world::{World, fresh};
+use super::cluster::{TestCluster, fresh};
 use super::*;
 use crate::calls::{ReservationInfo, TagSet};
 
-async fn settle(world: &mut World) -> Round {
-    let mut last = world.round("nodeclass").await;
+async fn run_until_stable(cluster: &mut TestCluster) -> Round {
+    let mut last = cluster.round("nodeclass").await;
     for _ in 0..8 {
-        world.pass(6).await;
-        last = world.round("nodeclass").await;
+        cluster.pass(6).await;
+        last = cluster.round("nodeclass").await;
     }
     last
 }
@@ -29,15 +29,15 @@ fn refusal(code: &str) -> Fault {
 async fn open_reservations_are_ignored_without_the_gate() {
     for (managed, expected) in [(false, "on-demand"), (true, "reserved")] {
         let settings = Settings { reserved_capacity: managed, ..settings() };
-        let mut world = World::new(settings, fresh("default")).await;
-        settle(&mut world).await;
-        assert_eq!(world.condition("default", "Ready"), "True Ready");
-        let provider = world.aws.provider();
+        let mut cluster = TestCluster::new(settings, fresh("default")).await;
+        run_until_stable(&mut cluster).await;
+        assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+        let provider = cluster.aws.provider();
         let id = provider.launch(&batch(1)).await.remove(0).unwrap().provider_id;
         let put = |info: &mut InstanceInfo| {
             (info.spot, info.reservation) = (false, Some("cr-open".to_owned()));
         };
-        world.aws.cloud.change_instance(instance_id(&id).unwrap(), put);
+        cluster.aws.cloud.change_instance(instance_id(&id).unwrap(), put);
         assert_eq!(&*provider.get(&id).await.unwrap().labels[CAPACITY_TYPE], expected);
         assert_eq!(&*provider.list().await.unwrap()[0].labels[CAPACITY_TYPE], expected);
         let own = NodeClaim { provider_id: Some(id), ..claim("claim-000", "batch") };
@@ -49,106 +49,112 @@ async fn open_reservations_are_ignored_without_the_gate() {
 /// EKS does not answer when the process starts: classes that do not need it are reconciled, the others keep their status.
 #[tokio::test]
 async fn classes_do_not_wait_for_eks() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    world.restart().await;
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    cluster.restart().await;
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     provider.set_kubernetes_version("1.35");
     provider.cluster.forget_eks();
-    let silent = |world: &World| {
+    let silent = |cluster: &TestCluster| {
         for _ in 0..100 {
-            world.aws.cloud.inject(Call::Cluster, refusal("ServiceUnavailable"));
+            cluster.aws.cloud.inject(Call::Cluster, refusal("ServiceUnavailable"));
         }
     };
-    silent(&world);
-    world.edit("default", |class| class.spec.ami_family = Some("AL2023".to_owned()));
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::SUBNETS_READY), "True SubnetsReady");
-    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), "Unknown LookupFailed");
-    world.edit("default", |class| {
+    silent(&cluster);
+    cluster.edit("default", |class| class.spec.ami_family = Some("AL2023".to_owned()));
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::SUBNETS_READY), "True SubnetsReady");
+    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), "Unknown LookupFailed");
+    cluster.edit("default", |class| {
         class.spec.ami_family = Some("Bottlerocket".to_owned());
         class.spec.ami_selector_terms =
             serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
     });
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready", "Bottlerocket needs nothing from EKS");
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "none", "not reported yet");
-    world.pass(300).await;
-    let round = world.round("nodeclass").await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
-    let told = round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
-    assert!(told.message.contains("eks:DescribeCluster is not answered: ServiceUnavailable"), "{told:?}");
-    assert_eq!(world.condition("default", "Ready"), "True Ready", "nothing depends on it");
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready", "Bottlerocket needs nothing from EKS");
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "none", "not reported yet");
+    cluster.pass(300).await;
+    let round = cluster.round("nodeclass").await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
+    let reported =
+        round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
+    assert!(
+        reported.message.contains("eks:DescribeCluster is not answered: ServiceUnavailable"),
+        "{reported:?}"
+    );
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready", "nothing depends on it");
 }
 
 /// An invalid message is deleted and reported; a message whose instance cannot be described does not delay the others.
 #[tokio::test]
 async fn one_message_delays_no_other() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = World::new(on, fresh("default")).await;
-    settle(&mut world).await;
-    let provider = world.aws.provider();
+    let mut cluster = TestCluster::new(on, fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    let provider = cluster.aws.provider();
     let answers = provider.launch(&batch(2)).await;
     let ids: Vec<ProviderId> = answers.into_iter().map(|answer| answer.unwrap().provider_id).collect();
     let warning = |id: &str| notice("EC2 Spot Instance Interruption Warning", json!({"instance-id": id}));
-    world.aws.cloud.push_message(&warning(instance_id(&ids[0]).unwrap()));
-    world.aws.cloud.push_message(&format!("[{:?}]", "x".repeat(100_000)));
-    world.aws.cloud.push_message("more garbage");
-    world.aws.cloud.push_message(&warning(instance_id(&ids[1]).unwrap()));
-    world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
-    let round = world.round("interruption").await;
-    let told: Vec<&ProviderId> = round.interruptions.iter().map(|told| &told.id).collect();
-    assert_eq!(told, [&ids[1]], "the first one is retried");
+    cluster.aws.cloud.push_message(&warning(instance_id(&ids[0]).unwrap()));
+    cluster.aws.cloud.push_message(&format!("[{:?}]", "x".repeat(100_000)));
+    cluster.aws.cloud.push_message("more garbage");
+    cluster.aws.cloud.push_message(&warning(instance_id(&ids[1]).unwrap()));
+    cluster.aws.cloud.inject(Call::Describe, refusal("InternalError"));
+    let round = cluster.round("interruption").await;
+    let reported: Vec<&ProviderId> =
+        round.interruptions.iter().map(|interruption| &interruption.id).collect();
+    assert_eq!(reported, [&ids[1]], "the first one is retried");
     let [event] = round.notices.as_slice() else { panic!("{:?}", round.notices) };
     assert!(event.reason == "UnreadableMessages" && event.message.len() < 400, "{event:?}");
-    assert_eq!(world.aws.cloud.messages(), 2, "invalid messages are deleted");
-    world.pass(30).await;
-    assert_eq!(world.round("interruption").await.interruptions.len(), 2);
+    assert_eq!(cluster.aws.cloud.messages(), 2, "invalid messages are deleted");
+    cluster.pass(30).await;
+    assert_eq!(cluster.round("interruption").await.interruptions.len(), 2);
     // The condition reports it for an hour, and nothing else is degraded.
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False UnreadableMessages");
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    world.pass(3600).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "False UnreadableMessages");
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    cluster.pass(3600).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
     // If no instance can be described, the round is an error.
-    world.pass(20).await;
+    cluster.pass(20).await;
     for _ in 0..2 {
-        world.aws.cloud.inject(Call::Describe, refusal("InternalError"));
+        cluster.aws.cloud.inject(Call::Describe, refusal("InternalError"));
     }
-    assert!(world.try_round("interruption").await.is_err());
+    assert!(cluster.try_round("interruption").await.is_err());
 }
 
 /// A denied permission or a missing queue is reported on every class until it is resolved.
 #[tokio::test]
 async fn disabled_features_are_in_a_condition() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = World::new(on, fresh("default")).await;
-    settle(&mut world).await;
-    world.aws.cloud.deny(Call::Statuses);
-    world.round("interruption.instancestatus").await;
-    let round = world.round("nodeclass").await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False Unauthorized");
-    let told = round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
-    assert!(told.message.contains("AllowRegionalReadActions"), "{told:?}");
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    world.aws.cloud.allow(Call::Statuses);
-    world.round("interruption.instancestatus").await;
-    world.round("nodeclass").await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
+    let mut cluster = TestCluster::new(on, fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    cluster.aws.cloud.deny(Call::Statuses);
+    cluster.round("interruption.instancestatus").await;
+    let round = cluster.round("nodeclass").await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "False Unauthorized");
+    let reported =
+        round.notices.iter().find(|notice| notice.reason == condition::FEATURES_AVAILABLE).unwrap();
+    assert!(reported.message.contains("AllowRegionalReadActions"), "{reported:?}");
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    cluster.aws.cloud.allow(Call::Statuses);
+    cluster.round("interruption.instancestatus").await;
+    cluster.round("nodeclass").await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "True FeaturesAvailable");
     for _ in 0..2 {
-        world.aws.cloud.inject(Call::Receive, refusal("AWS.SimpleQueueService.NonExistentQueue"));
-        assert!(world.try_round("interruption").await.is_err());
-        world.pass(300).await;
+        cluster.aws.cloud.inject(Call::Receive, refusal("AWS.SimpleQueueService.NonExistentQueue"));
+        assert!(cluster.try_round("interruption").await.is_err());
+        cluster.pass(300).await;
     }
-    let before = world.class("default");
-    world.round("nodeclass").await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
-    let settled = world.class("default");
-    assert_ne!(settled, before);
-    settle(&mut world).await;
-    assert_eq!(world.class("default"), settled, "reported once");
+    let before = cluster.class("default");
+    cluster.round("nodeclass").await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "False LookupFailed");
+    let stable = cluster.class("default");
+    assert_ne!(stable, before);
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.class("default"), stable, "reported once");
 }
 
 /// A class with `spec.instanceProfile` needs no IAM permission, and no access to IAM.
@@ -157,15 +163,15 @@ async fn a_class_without_a_role_needs_no_iam() {
     for isolated in [false, true] {
         let mut class = fresh("default");
         (class.spec.role, class.spec.instance_profile) = (None, Some("own".to_owned()));
-        let mut world = World::new(Settings { isolated_vpc: isolated, ..settings() }, class).await;
-        world.round("nodeclass").await;
-        world.aws.cloud.deny(Call::Profiles);
-        let mut class = world.class("default");
-        class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(world.aws.now()));
-        world.aws.classes.set(class);
-        let round = world.round("nodeclass").await;
-        assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()), "{round:?}");
-        assert_eq!(world.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));
+        let mut cluster = TestCluster::new(Settings { isolated_vpc: isolated, ..settings() }, class).await;
+        cluster.round("nodeclass").await;
+        cluster.aws.cloud.deny(Call::Profiles);
+        let mut class = cluster.class("default");
+        class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(cluster.aws.now()));
+        cluster.aws.classes.set(class);
+        let round = cluster.round("nodeclass").await;
+        assert_eq!(cluster.class("default").metadata.finalizers, Some(Vec::new()), "{round:?}");
+        assert_eq!(cluster.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));
     }
 }
 
@@ -193,14 +199,14 @@ async fn an_instance_without_a_zone_is_an_error() {
 /// An account without the service-linked role for spot capacity: spot is off for a while, and the event says what to do.
 #[tokio::test]
 async fn a_missing_role_for_spot_is_named() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    let provider = world.aws.provider.lock().unwrap().clone();
-    world.aws.cloud.forbid_spot();
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    let provider = cluster.aws.provider.lock().unwrap().clone();
+    cluster.aws.cloud.forbid_spot();
     let answer = provider.launch(&batch(1)).await.remove(0);
     assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::FEATURES_AVAILABLE), "False SpotSLRCreationFailed");
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::FEATURES_AVAILABLE), "False SpotSLRCreationFailed");
     let catalog = provider.catalog(&pool()).await.unwrap();
     let mut offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
     assert!(offerings.all(|offering| !offering.available || &**offering.capacity_type().unwrap() != "spot"));
@@ -209,25 +215,25 @@ async fn a_missing_role_for_spot_is_named() {
 /// A clock that is set back an hour does not stop the deletion of unused resources.
 #[tokio::test]
 async fn a_clock_that_is_set_back_stops_no_collection() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    world.pass(3600).await;
-    world.round("launchtemplate.garbagecollection").await;
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    cluster.pass(3600).await;
+    cluster.round("launchtemplate.garbagecollection").await;
     let profile = crate::calls::ProfileInfo {
         name: "stale".to_owned(),
         path: format!("/karpenter/{REGION}/{CLUSTER}/gone/"),
         tags: [("fleetwright.dev/cluster-uid".to_owned(), UID.to_owned())].into(),
         ..crate::calls::ProfileInfo::default()
     };
-    world.aws.cloud.adopt_profile(profile);
-    world.round("instanceprofile.garbagecollection").await;
-    *world.aws.clock.0.lock().unwrap() -= SignedDuration::from_hours(10_000);
+    cluster.aws.cloud.adopt_profile(profile);
+    cluster.round("instanceprofile.garbagecollection").await;
+    *cluster.aws.clock.0.lock().unwrap() -= SignedDuration::from_hours(10_000);
     for _ in 0..3 {
-        world.pass(3600).await;
-        world.round("launchtemplate.garbagecollection").await;
-        world.round("instanceprofile.garbagecollection").await;
+        cluster.pass(3600).await;
+        cluster.round("launchtemplate.garbagecollection").await;
+        cluster.round("instanceprofile.garbagecollection").await;
     }
-    assert!(!world.aws.cloud.profiles_now().contains_key("stale"));
+    assert!(!cluster.aws.cloud.profiles_now().contains_key("stale"));
 }
 
 /// An interrupted reservation is full until EC2 reports free capacity again.
@@ -237,7 +243,7 @@ async fn an_interrupted_reservation_counts_as_full() {
     class.spec.capacity_reservation_selector_terms =
         serde_json::from_value(json!([{"id": "cr-0123456789abcdef0"}])).unwrap();
     let settings = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = World::new(settings, class).await;
+    let mut cluster = TestCluster::new(settings, class).await;
     let reservation = ReservationInfo {
         id: "cr-0123456789abcdef0".to_owned(),
         zone: "us-west-2a".to_owned(),
@@ -246,8 +252,8 @@ async fn an_interrupted_reservation_counts_as_full() {
         available: 3,
         ..ReservationInfo::default()
     };
-    world.aws.cloud.set_reservations(vec![reservation]);
-    settle(&mut world).await;
+    cluster.aws.cloud.set_reservations(vec![reservation]);
+    run_until_stable(&mut cluster).await;
     let reserved = |name: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED, ON_DEMAND]));
@@ -260,27 +266,30 @@ async fn an_interrupted_reservation_counts_as_full() {
             decided_by: None,
         }
     };
-    let provider = world.aws.provider();
+    let provider = cluster.aws.provider();
     let first = provider.launch(&[reserved("a")]).await.remove(0).unwrap();
     assert_eq!(&*first.labels[CAPACITY_TYPE], RESERVED);
     let announced = json!({"instance-id": instance_id(&first.provider_id).unwrap()});
     let kind = "EC2 Capacity Reservation Instance Interruption Warning";
-    world.aws.cloud.push_message(&notice(kind, announced));
-    let round = world.round("interruption").await;
+    cluster.aws.cloud.push_message(&notice(kind, announced));
+    let round = cluster.round("interruption").await;
     let expected =
         Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
     assert_eq!(round.interruptions, std::slice::from_ref(&expected));
     let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
     assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "the reservation is full");
-    world.pass(61).await;
-    settle(&mut world).await;
+    cluster.pass(61).await;
+    run_until_stable(&mut cluster).await;
     let third = provider.launch(&[reserved("c")]).await.remove(0).unwrap();
     assert_eq!(&*third.labels[CAPACITY_TYPE], RESERVED, "EC2 reports free capacity again");
     // The message is received until its instance is terminating: it is older than EC2's later figures.
-    let version = world.aws.provider.lock().unwrap().catalogs.with_reservations(|room| room.version());
-    let round = world.round("interruption").await;
+    let version = cluster.aws.provider.lock().unwrap().catalogs.with_reservations(|counts| counts.version());
+    let round = cluster.round("interruption").await;
     assert_eq!(round.interruptions, [expected]);
-    assert_eq!(world.aws.provider.lock().unwrap().catalogs.with_reservations(|room| room.version()), version);
+    assert_eq!(
+        cluster.aws.provider.lock().unwrap().catalogs.with_reservations(|counts| counts.version()),
+        version
+    );
     let fourth = provider.launch(&[reserved("d")]).await.remove(0).unwrap();
     assert_eq!(&*fourth.labels[CAPACITY_TYPE], RESERVED);
 }
@@ -297,8 +306,8 @@ async fn instances_carry_the_type_of_their_reservation() {
     let mut class = fresh("default");
     let terms: Vec<_> = KINDS.iter().map(|(id, ..)| json!({"id": id})).collect();
     class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!(terms)).unwrap();
-    let mut world = World::new(settings(), class).await;
-    let ends = world.aws.now() + SignedDuration::from_hours(24);
+    let mut cluster = TestCluster::new(settings(), class).await;
+    let ends = cluster.aws.now() + SignedDuration::from_hours(24);
     let reservation = |(id, kind, interruptible): (&str, &str, bool)| ReservationInfo {
         id: id.to_owned(),
         zone: "us-west-2a".to_owned(),
@@ -310,14 +319,14 @@ async fn instances_carry_the_type_of_their_reservation() {
         available: 2,
         ..ReservationInfo::default()
     };
-    world.aws.cloud.set_reservations(KINDS.map(reservation).into());
-    settle(&mut world).await;
-    let provider = world.aws.provider();
+    cluster.aws.cloud.set_reservations(KINDS.map(reservation).into());
+    run_until_stable(&mut cluster).await;
+    let provider = cluster.aws.provider();
     let kind = |instance: &Instance| {
         let label = |key: &str| instance.labels.get(key).map(ToString::to_string);
         (label(labels::CAPACITY_RESERVATION_TYPE), label(labels::CAPACITY_RESERVATION_INTERRUPTIBLE))
     };
-    for (id, told, interruptible) in KINDS {
+    for (id, reported, interruptible) in KINDS {
         let mut claim = claim(id, id);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED]));
         claim.requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_ID, [id]));
@@ -331,10 +340,10 @@ async fn instances_carry_the_type_of_their_reservation() {
         };
         let born = provider.launch(&[request]).await.remove(0).unwrap();
         assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
-        assert_eq!(kind(&born), (Some(told.to_owned()), Some(interruptible.to_string())), "{id}");
+        assert_eq!(kind(&born), (Some(reported.to_owned()), Some(interruptible.to_string())), "{id}");
         // EC2 placed it into a reservation that no class selects: its kind is unknown.
         let other = |info: &mut InstanceInfo| info.reservation = Some("cr-open".to_owned());
-        world.aws.cloud.change_instance(instance_id(&born.provider_id).unwrap(), other);
+        cluster.aws.cloud.change_instance(instance_id(&born.provider_id).unwrap(), other);
         let seen = provider.get(&born.provider_id).await.unwrap();
         assert_eq!(&*seen.labels[labels::CAPACITY_RESERVATION_ID], "cr-open");
         assert_eq!(kind(&seen), (None, None));
@@ -367,8 +376,8 @@ async fn unrequested_instances_are_ignored() {
     let aws = Aws::new(settings()).await;
     let first = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
     let twin = aws.cloud.instance_now(instance_id(&first.provider_id).unwrap()).unwrap();
-    let stranger = InstanceInfo { id: "i-0".to_owned(), tags: TagSet::new(), ..twin.clone() };
-    aws.cloud.intrude(vec![stranger, twin]);
+    let foreign = InstanceInfo { id: "i-0".to_owned(), tags: TagSet::new(), ..twin.clone() };
+    aws.cloud.intrude(vec![foreign, twin]);
     // A new process queries EC2 for the instances of its batch.
     aws.restart().await;
     let provider = aws.provider();

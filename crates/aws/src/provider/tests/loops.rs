@@ -6,7 +6,7 @@ use fleetwright_core::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGISTERED, 
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{World, fresh, node};
+use super::cluster::{TestCluster, fresh, node};
 use super::*;
 use crate::calls::{InstanceStatus, LaunchTemplate, ProfileInfo, ReservationInfo, TagSet, ZonalShift};
 
@@ -16,19 +16,19 @@ fn tags(all: &[(&str, &str)]) -> TagSet {
     all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-pub(super) async fn ready(settings: Settings) -> World {
-    let mut world = World::new(settings, fresh("default")).await;
+pub(super) async fn ready(settings: Settings) -> TestCluster {
+    let mut cluster = TestCluster::new(settings, fresh("default")).await;
     for _ in 0..4 {
-        world.round("nodeclass").await;
-        world.pass(6).await;
+        cluster.round("nodeclass").await;
+        cluster.pass(6).await;
     }
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    world
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    cluster
 }
 
 /// Instances that are launched, registered and named, as the controllers leave them.
-pub(super) async fn launched(world: &mut World, count: usize) -> Vec<ProviderId> {
-    let answers = world.aws.provider().launch(&batch(count)).await;
+pub(super) async fn launched(cluster: &mut TestCluster, count: usize) -> Vec<ProviderId> {
+    let answers = cluster.aws.provider().launch(&batch(count)).await;
     let mut ids = Vec::new();
     for (request, answer) in batch(count).into_iter().zip(answers) {
         let instance = answer.unwrap();
@@ -46,95 +46,95 @@ pub(super) async fn launched(world: &mut World, count: usize) -> Vec<ProviderId>
             annotations: instance.annotations,
             ..(*request.claim).clone()
         };
-        world.add(claim, Some(node));
+        cluster.add(claim, Some(node));
     }
     ids
 }
 
 #[tokio::test]
 async fn a_launch_notes_hash_and_profile() {
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    let claim = world.claim("claim-000");
-    let class = world.class("default");
+    let mut cluster = ready(settings()).await;
+    launched(&mut cluster, 1).await;
+    let claim = cluster.claim("claim-000");
+    let class = cluster.class("default");
     assert_eq!(&*claim.annotations[labels::HASH], class.spec.drift_hash(CA));
     assert_eq!(&*claim.annotations[labels::INSTANCE_PROFILE_NAME], class.status.unwrap().instance_profile);
-    assert_eq!(world.aws.provider().drift(&claim).await, Ok(None));
-    world.edit("default", |class| class.spec.context = Some("new".to_owned()));
-    assert_eq!(world.aws.provider().drift(&claim).await, Ok(Some(Drift("NodeClassDrift".into()))));
+    assert_eq!(cluster.aws.provider().drift(&claim).await, Ok(None));
+    cluster.edit("default", |class| class.spec.context = Some("new".to_owned()));
+    assert_eq!(cluster.aws.provider().drift(&claim).await, Ok(Some(Drift("NodeClassDrift".into()))));
 }
 
 #[tokio::test]
 async fn instances_are_tagged_with_their_nodes_a_few_at_a_time() {
-    let mut world = ready(settings()).await;
-    let ids = launched(&mut world, 25).await;
-    let before = world.aws.cloud.count("CreateTags");
+    let mut cluster = ready(settings()).await;
+    let ids = launched(&mut cluster, 25).await;
+    let before = cluster.aws.cloud.count("CreateTags");
     for expected in [10, 20, 25, 25] {
-        world.round("nodeclaim.tagging").await;
-        assert_eq!(world.aws.cloud.count("CreateTags") - before, expected);
+        cluster.round("nodeclaim.tagging").await;
+        assert_eq!(cluster.aws.cloud.count("CreateTags") - before, expected);
     }
-    let info = world.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
+    let info = cluster.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
     assert_eq!(info.tags[labels::TAG_NAME], "node-claim-000");
-    assert_eq!(&*world.claim("claim-000").annotations[labels::TAGGED], "true");
-    let asked = world.aws.cloud.count("DescribeInstances");
-    world.round("nodeclaim.tagging").await;
-    assert_eq!(world.aws.cloud.count("DescribeInstances"), asked, "all of them are tagged");
+    assert_eq!(&*cluster.claim("claim-000").annotations[labels::TAGGED], "true");
+    let asked = cluster.aws.cloud.count("DescribeInstances");
+    cluster.round("nodeclaim.tagging").await;
+    assert_eq!(cluster.aws.cloud.count("DescribeInstances"), asked, "all of them are tagged");
 }
 
 #[tokio::test]
 async fn foreign_or_forbidden_instances_are_not_tagged() {
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    let foreign = world.aws.foreign().await;
+    let mut cluster = ready(settings()).await;
+    launched(&mut cluster, 1).await;
+    let foreign = cluster.aws.foreign().await;
     let forged = NodeClaim {
         provider_id: Some(foreign.clone()),
         node_name: Some("node-x".into()),
         ..claim("forged", "b")
     };
-    world.add(forged, None);
-    world.aws.cloud.deny(Call::CreateTags);
-    let round = world.round("nodeclaim.tagging").await;
+    cluster.add(forged, None);
+    cluster.aws.cloud.deny(Call::CreateTags);
+    let round = cluster.round("nodeclaim.tagging").await;
     assert!(round.notices.iter().any(|notice| notice.message.contains("AllowScopedResourceTagging")));
-    assert!(world.aws.provider.lock().unwrap().features_off().contains_key("ec2:CreateTags"));
-    world.aws.cloud.allow(Call::CreateTags);
-    world.round("nodeclaim.tagging").await;
-    assert!(world.aws.provider.lock().unwrap().features_off().is_empty());
-    let info = world.aws.cloud.instance_now(instance_id(&foreign).unwrap()).unwrap();
+    assert!(cluster.aws.provider.lock().unwrap().features_off().contains_key("ec2:CreateTags"));
+    cluster.aws.cloud.allow(Call::CreateTags);
+    cluster.round("nodeclaim.tagging").await;
+    assert!(cluster.aws.provider.lock().unwrap().features_off().is_empty());
+    let info = cluster.aws.cloud.instance_now(instance_id(&foreign).unwrap()).unwrap();
     assert!(!info.tags.contains_key(labels::TAG_NAME));
-    assert!(!world.claim("forged").annotations.contains_key(labels::TAGGED));
+    assert!(!cluster.claim("forged").annotations.contains_key(labels::TAGGED));
 }
 
 /// However many instances EC2 reports as impaired, only a few at a time are drained without a grace period.
 #[tokio::test]
 async fn few_impaired_instances_are_drained_without_grace_at_a_time() {
     const STEP: &str = "interruption.instancestatus";
-    let mut world = ready(settings()).await;
-    let ids = launched(&mut world, 8).await;
-    let since = world.aws.now() - SignedDuration::from_secs(300);
+    let mut cluster = ready(settings()).await;
+    let ids = launched(&mut cluster, 8).await;
+    let since = cluster.aws.now() - SignedDuration::from_secs(300);
     let impaired = |id: &ProviderId| InstanceStatus {
         id: instance_id(id).unwrap().to_owned(),
         instance_impaired_since: Some(since),
         ..InstanceStatus::default()
     };
-    world.aws.cloud.set_statuses(ids.iter().map(impaired).collect());
-    let round = world.round(STEP).await;
+    cluster.aws.cloud.set_statuses(ids.iter().map(impaired).collect());
+    let round = cluster.round(STEP).await;
     assert_eq!((round.interruptions.len(), round.writes.len()), (3, 3));
     let notice = round.notices.first().unwrap();
     assert_eq!(notice.reason, "ImpairedHeldBack");
     assert!(notice.message.contains("replacement of 5 impaired instances is held"), "{}", notice.message);
-    world.pass(60).await;
-    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the same ones, until they are deleted");
-    world.pass(600).await;
-    assert_eq!(world.round(STEP).await.interruptions.len(), 3, "the next ones");
+    cluster.pass(60).await;
+    assert_eq!(cluster.round(STEP).await.interruptions.len(), 3, "the same ones, until they are deleted");
+    cluster.pass(600).await;
+    assert_eq!(cluster.round(STEP).await.interruptions.len(), 3, "the next ones");
 }
 
 #[tokio::test]
 async fn impaired_instances_are_interrupted_with_no_time_left() {
     const STEP: &str = "interruption.instancestatus";
-    let mut world = ready(settings()).await;
-    let ids = launched(&mut world, 4).await;
+    let mut cluster = ready(settings()).await;
+    let ids = launched(&mut cluster, 4).await;
     let id = |at: usize| instance_id(&ids[at]).unwrap().to_owned();
-    let since = |seconds: i64| Some(world.aws.now() - SignedDuration::from_secs(seconds));
+    let since = |seconds: i64| Some(cluster.aws.now() - SignedDuration::from_secs(seconds));
     let statuses = vec![
         InstanceStatus { id: id(0), instance_impaired_since: since(120), ..InstanceStatus::default() },
         InstanceStatus { id: id(1), system_impaired_since: since(119), ..InstanceStatus::default() },
@@ -150,84 +150,85 @@ async fn impaired_instances_are_interrupted_with_no_time_left() {
             ..InstanceStatus::default()
         },
     ];
-    world.aws.cloud.set_statuses(statuses);
-    let round = world.round(STEP).await;
-    let told: Vec<(ProviderId, InterruptionKind)> =
-        round.interruptions.into_iter().map(|told| (told.id, told.kind)).collect();
+    cluster.aws.cloud.set_statuses(statuses);
+    let round = cluster.round(STEP).await;
+    let reported: Vec<(ProviderId, InterruptionKind)> =
+        round.interruptions.into_iter().map(|interruption| (interruption.id, interruption.kind)).collect();
     let expected =
         [(ids[0].clone(), InterruptionKind::InstanceStatus), (ids[2].clone(), InterruptionKind::EventStatus)];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let deadline = |name: &str| {
-        let claim = world.claim(name);
+        let claim = cluster.claim(name);
         claim.annotations.get("karpenter.sh/nodeclaim-termination-timestamp").map(ToString::to_string)
     };
-    assert_eq!(deadline("claim-000"), Some(world.aws.now().to_string()));
+    assert_eq!(deadline("claim-000"), Some(cluster.aws.now().to_string()));
     assert_eq!(deadline("claim-002"), None);
-    world.aws.cloud.deny(Call::Statuses);
-    let round = world.round(STEP).await;
+    cluster.aws.cloud.deny(Call::Statuses);
+    let round = cluster.round(STEP).await;
     assert!(
         round.interruptions.is_empty() && round.notices[0].message.contains("ec2:DescribeInstanceStatus")
     );
-    world.aws.cloud.allow(Call::Statuses);
-    assert_eq!(world.round(STEP).await.interruptions.len(), 2, "no restart is needed");
+    cluster.aws.cloud.allow(Call::Statuses);
+    assert_eq!(cluster.round(STEP).await.interruptions.len(), 2, "no restart is needed");
 }
 
 #[tokio::test]
 async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     let on = Settings { zonal_shift: true, ..settings() };
-    let mut world = ready(on).await;
-    let ids = launched(&mut world, 1).await;
-    let zone = world.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
-    let expires = Some(world.aws.now() + SignedDuration::from_hours(1));
+    let mut cluster = ready(on).await;
+    let ids = launched(&mut cluster, 1).await;
+    let zone = cluster.aws.cloud.instance_now(instance_id(&ids[0]).unwrap()).unwrap();
+    let expires = Some(cluster.aws.now() + SignedDuration::from_hours(1));
     let shift = ZonalShift { zone_id: zone.zone_id.clone(), status: "APPLIED".to_owned(), expires };
-    world.aws.cloud.set_shifts(vec![shift]);
-    let round = world.round("zonalshift").await;
+    cluster.aws.cloud.set_shifts(vec![shift]);
+    let round = cluster.round("zonalshift").await;
     assert_eq!(round.notices[0].reason, "ZonalShiftActive");
-    let available = async |world: &World| {
-        let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+    let available = async |cluster: &TestCluster| {
+        let catalog = cluster.aws.provider().catalog(&pool()).await.unwrap();
         let offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
         offerings
             .filter(|offering| offering.available && offering.zone().is_some_and(|own| **own == *zone.zone))
             .count()
     };
-    assert_eq!(available(&world).await, 0);
-    let refused = world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await;
+    assert_eq!(available(&cluster).await, 0);
+    let refused = cluster.aws.provider().terminate(&cluster.claim("claim-000"), &ids[0]).await;
     assert!(matches!(refused, Err(CloudError::Unavailable(_))), "{refused:?}");
     // The absence of an instance there proves nothing; elsewhere it does.
     let missing = provider_id(&zone.zone, "i-0f");
-    let absent = world.aws.provider().get(&missing).await;
+    let absent = cluster.aws.provider().get(&missing).await;
     assert!(matches!(absent, Err(CloudError::Unavailable(_))), "{absent:?}");
-    let elsewhere = world.aws.provider().get(&provider_id("us-west-2z", "i-0f")).await;
+    let elsewhere = cluster.aws.provider().get(&provider_id("us-west-2z", "i-0f")).await;
     assert!(matches!(elsewhere, Err(CloudError::NotFound(_))), "{elsewhere:?}");
-    world.aws.cloud.set_shifts(Vec::new());
-    assert_eq!(world.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
-    assert!(available(&world).await > 0);
-    assert!(world.aws.provider().terminate(&world.claim("claim-000"), &ids[0]).await.is_ok());
-    world.aws.cloud.deny(Call::Shifts);
-    let round = world.round("zonalshift").await;
+    cluster.aws.cloud.set_shifts(Vec::new());
+    assert_eq!(cluster.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
+    assert!(available(&cluster).await > 0);
+    assert!(cluster.aws.provider().terminate(&cluster.claim("claim-000"), &ids[0]).await.is_ok());
+    cluster.aws.cloud.deny(Call::Shifts);
+    let round = cluster.round("zonalshift").await;
     assert!(round.notices[0].message.contains("AllowZonalShiftReadActions"), "{round:?}");
 }
 
 #[tokio::test]
 async fn only_our_unused_templates_are_deleted() {
     const STEP: &str = "launchtemplate.garbagecollection";
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    let names = |world: &World| -> Vec<String> { world.aws.cloud.templates_now().into_keys().collect() };
-    let ours = names(&world);
+    let mut cluster = ready(settings()).await;
+    launched(&mut cluster, 1).await;
+    let names =
+        |cluster: &TestCluster| -> Vec<String> { cluster.aws.cloud.templates_now().into_keys().collect() };
+    let ours = names(&cluster);
     for (name, uid) in [("theirs", Some("another")), ("karpenters", None)] {
         let mut all = tags(&[(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::NODE_CLASS, "default")]);
         all.extend(uid.map(|uid| (labels::TAG_CLUSTER_UID.to_owned(), uid.to_owned())));
-        world.aws.cloud.adopt_template(LaunchTemplate { name: name.to_owned(), tags: all, created: None });
+        cluster.aws.cloud.adopt_template(LaunchTemplate { name: name.to_owned(), tags: all, created: None });
     }
-    world.round(STEP).await;
-    assert_eq!(names(&world).len(), ours.len() + 2);
-    world.pass(49 * 60).await;
-    world.round(STEP).await;
-    assert_eq!(names(&world).len(), ours.len() + 2, "a launch may be under way");
-    world.pass(120).await;
-    world.round(STEP).await;
-    assert_eq!(names(&world), ["karpenters", "theirs"]);
+    cluster.round(STEP).await;
+    assert_eq!(names(&cluster).len(), ours.len() + 2);
+    cluster.pass(49 * 60).await;
+    cluster.round(STEP).await;
+    assert_eq!(names(&cluster).len(), ours.len() + 2, "a launch may be under way");
+    cluster.pass(120).await;
+    cluster.round(STEP).await;
+    assert_eq!(names(&cluster), ["karpenters", "theirs"]);
     // The next launch creates the templates that it needs.
     let again = LaunchRequest {
         claim: Arc::new(claim("again", "again")),
@@ -237,16 +238,16 @@ async fn only_our_unused_templates_are_deleted() {
         size: 1,
         decided_by: None,
     };
-    assert!(world.aws.provider().launch(&[again]).await[0].is_ok());
+    assert!(cluster.aws.provider().launch(&[again]).await[0].is_ok());
 }
 
 #[tokio::test]
 async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
     let mut class = fresh("default");
     class.spec.capacity_reservation_selector_terms = serde_json::from_value(json!([{"id": "cr-1"}])).unwrap();
-    let mut world = World::new(settings(), class).await;
-    let ends = world.aws.now() + SignedDuration::from_mins(60);
-    world.aws.cloud.with(|inner| {
+    let mut cluster = TestCluster::new(settings(), class).await;
+    let ends = cluster.aws.now() + SignedDuration::from_mins(60);
+    cluster.aws.cloud.with(|inner| {
         inner.reservations = vec![ReservationInfo {
             id: "cr-1".to_owned(),
             zone: "us-west-2a".to_owned(),
@@ -260,26 +261,26 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
         }];
     });
     for _ in 0..4 {
-        world.round("nodeclass").await;
-        world.pass(6).await;
+        cluster.round("nodeclass").await;
+        cluster.pass(6).await;
     }
-    let ids = launched(&mut world, 1).await;
-    assert_eq!(&*world.claim("claim-000").labels[CAPACITY_TYPE], RESERVED);
-    let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
+    let ids = launched(&mut cluster, 1).await;
+    assert_eq!(&*cluster.claim("claim-000").labels[CAPACITY_TYPE], RESERVED);
+    let catalog = cluster.aws.provider().catalog(&pool()).await.unwrap();
     let left: Option<u32> =
         catalog.get("m5.large").unwrap().offerings.iter().find_map(|o| o.reservation_capacity);
     assert_eq!(left, Some(0), "its capacity is used at once");
-    assert!(world.round("capacityreservation.expiration").await.interruptions.is_empty());
-    world.pass(25 * 60).await;
-    let round = world.round("capacityreservation.expiration").await;
+    assert!(cluster.round("capacityreservation.expiration").await.interruptions.is_empty());
+    cluster.pass(25 * 60).await;
+    let round = cluster.round("capacityreservation.expiration").await;
     assert_eq!(
         round.interruptions,
         [Interruption { id: ids[0].clone(), kind: InterruptionKind::ReservationExpiring }]
     );
-    assert!(world.round("capacityreservation.capacitytype").await.writes.is_empty());
-    world.aws.cloud.change_instance(instance_id(&ids[0]).unwrap(), |info| info.reservation = None);
-    world.round("capacityreservation.capacitytype").await;
-    let claim = world.claim("claim-000");
+    assert!(cluster.round("capacityreservation.capacitytype").await.writes.is_empty());
+    cluster.aws.cloud.change_instance(instance_id(&ids[0]).unwrap(), |info| info.reservation = None);
+    cluster.round("capacityreservation.capacitytype").await;
+    let claim = cluster.claim("claim-000");
     assert_eq!(&*claim.labels[CAPACITY_TYPE], "on-demand");
     assert!(claim.labels.keys().all(|key| !key.contains("capacity-reservation")), "{:?}", claim.labels);
 }
@@ -287,9 +288,9 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
 #[tokio::test]
 async fn unused_profiles_are_deleted_after_an_hour() {
     const STEP: &str = "instanceprofile.garbagecollection";
-    let mut world = ready(settings()).await;
-    launched(&mut world, 1).await;
-    let first = world.class("default").status.unwrap().instance_profile;
+    let mut cluster = ready(settings()).await;
+    launched(&mut cluster, 1).await;
+    let first = cluster.class("default").status.unwrap().instance_profile;
     let path = |uid: &str| format!("/karpenter/{REGION}/{CLUSTER}/{uid}/");
     let profile = |name: &str, uid: &str, own: &[(&str, &str)]| ProfileInfo {
         name: name.to_owned(),
@@ -303,39 +304,40 @@ async fn unused_profiles_are_deleted_after_an_hour() {
         profile("unknown", "gone-uid", &[]),
         profile("theirs", "default-uid", &[(labels::TAG_CLUSTER_UID, "another")]),
     ] {
-        world.aws.cloud.adopt_profile(profile);
+        cluster.aws.cloud.adopt_profile(profile);
     }
-    world.aws.cloud.with(|inner| inner.roles.insert("new".to_owned()));
-    world.edit("default", |class| class.spec.role = Some("/team/new".to_owned()));
+    cluster.aws.cloud.with(|inner| inner.roles.insert("new".to_owned()));
+    cluster.edit("default", |class| class.spec.role = Some("/team/new".to_owned()));
     for _ in 0..4 {
-        world.round("nodeclass").await;
-        world.pass(6).await;
+        cluster.round("nodeclass").await;
+        cluster.pass(6).await;
     }
-    let second = world.class("default").status.unwrap().instance_profile;
+    let second = cluster.class("default").status.unwrap().instance_profile;
     assert_ne!(first, second);
-    let names = |world: &World| -> Vec<String> { world.aws.cloud.profiles_now().into_keys().collect() };
-    world.round(STEP).await;
-    world.pass(3599).await;
-    world.round(STEP).await;
-    assert_eq!(names(&world).len(), 6);
-    world.pass(1).await;
-    let round = world.round(STEP).await;
+    let names =
+        |cluster: &TestCluster| -> Vec<String> { cluster.aws.cloud.profiles_now().into_keys().collect() };
+    cluster.round(STEP).await;
+    cluster.pass(3599).await;
+    cluster.round(STEP).await;
+    assert_eq!(names(&cluster).len(), 6);
+    cluster.pass(1).await;
+    let round = cluster.round(STEP).await;
     assert!(
         round.notices[0].reason == "UnownedInstanceProfiles" && round.notices[0].message.contains("unknown")
     );
-    let round = world.round("ownership").await;
+    let round = cluster.round("ownership").await;
     assert!(
         round.notices[0].reason == "ForeignInstanceProfiles"
             && round.notices[0].message.contains("another: theirs")
     );
     let mut expected = vec![first.as_str(), second.as_str(), "theirs", "unknown"];
     expected.sort_unstable();
-    assert_eq!(names(&world), expected, "the first one serves a claim");
-    world.outlook.nodes.clear();
-    world.round(STEP).await;
-    world.pass(3600).await;
-    world.round(STEP).await;
-    assert!(!names(&world).contains(&first));
+    assert_eq!(names(&cluster), expected, "the first one serves a claim");
+    cluster.outlook.nodes.clear();
+    cluster.round(STEP).await;
+    cluster.pass(3600).await;
+    cluster.round(STEP).await;
+    assert!(!names(&cluster).contains(&first));
 }
 
 /// Each action that IAM refuses during the collection of profiles is reported with its statement, until it is allowed or no longer
@@ -347,7 +349,7 @@ async fn unused_profiles_are_deleted_after_an_hour() {
 #[tokio::test]
 async fn refusals_of_profile_collection_are_reported(#[case] call: Call, #[case] action: &'static str) {
     const STEP: &str = "instanceprofile.garbagecollection";
-    let mut world = ready(settings()).await;
+    let mut cluster = ready(settings()).await;
     let stale = |name: &str| ProfileInfo {
         name: name.to_owned(),
         path: format!("/karpenter/{REGION}/{CLUSTER}/gone-uid/"),
@@ -356,25 +358,25 @@ async fn refusals_of_profile_collection_are_reported(#[case] call: Call, #[case]
         ..ProfileInfo::default()
     };
     for name in ["stale-a", "stale-b"] {
-        world.aws.cloud.adopt_profile(stale(name));
+        cluster.aws.cloud.adopt_profile(stale(name));
     }
-    world.round(STEP).await;
-    world.pass(3600).await;
-    world.aws.cloud.deny(call);
-    let before = world.aws.cloud.count(call.name());
-    let round = world.round(STEP).await;
-    assert_eq!(world.aws.cloud.count(call.name()) - before, 1, "it would be refused for the others too");
+    cluster.round(STEP).await;
+    cluster.pass(3600).await;
+    cluster.aws.cloud.deny(call);
+    let before = cluster.aws.cloud.count(call.name());
+    let round = cluster.round(STEP).await;
+    assert_eq!(cluster.aws.cloud.count(call.name()) - before, 1, "it would be refused for the others too");
     assert!(
         round.notices[0].reason == "Unauthorized" && round.notices[0].message.contains(action),
         "{round:?}"
     );
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     assert!(provider.features_off().contains_key(action));
-    world.aws.cloud.allow(call);
-    world.pass(1800).await;
-    assert!(world.round(STEP).await.notices.is_empty());
+    cluster.aws.cloud.allow(call);
+    cluster.pass(1800).await;
+    assert!(cluster.round(STEP).await.notices.is_empty());
     assert!(!provider.features_off().contains_key(action));
-    assert!(!world.aws.cloud.profiles_now().keys().any(|name| name.starts_with("stale")));
+    assert!(!cluster.aws.cloud.profiles_now().keys().any(|name| name.starts_with("stale")));
 }
 
 /// A thousand nodes for an hour, all steps: one full list every two minutes by the controllers' garbage collection, none by the provider,
@@ -382,33 +384,34 @@ async fn refusals_of_profile_collection_are_reported(#[case] call: Call, #[case]
 #[tokio::test]
 async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
     let quiet = Settings { zonal_shift: true, interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = ready(quiet).await;
-    launched(&mut world, 1000).await;
+    let mut cluster = ready(quiet).await;
+    launched(&mut cluster, 1000).await;
     for _ in 0..110 {
-        world.round("nodeclaim.tagging").await;
-        world.pass(1).await;
+        cluster.round("nodeclaim.tagging").await;
+        cluster.pass(1).await;
     }
-    let cloud = world.aws.cloud.clone();
+    let cloud = cluster.aws.cloud.clone();
     assert_eq!(cloud.count("CreateFleet"), 1);
-    for step in world.steps.clone() {
-        world.round(step.name()).await;
+    for step in cluster.steps.clone() {
+        cluster.round(step.name()).await;
     }
     let before = (cloud.mutations(), cloud.count("full list"), cloud.count("DescribeInstances"));
     let mut due: BTreeMap<&'static str, Timestamp> = BTreeMap::new();
     for second in 0..3600 {
-        for step in world.steps.clone() {
+        for step in cluster.steps.clone() {
             let name = step.name();
             // Templates that no launch uses are deleted after a while; the rest of the work does not change.
-            if name.starts_with("launchtemplate") || due.get(name).is_some_and(|due| *due > world.aws.now()) {
+            if name.starts_with("launchtemplate") || due.get(name).is_some_and(|due| *due > cluster.aws.now())
+            {
                 continue;
             }
-            let round = world.round(name).await;
-            due.insert(name, world.aws.now() + SignedDuration::try_from(round.again).unwrap());
+            let round = cluster.round(name).await;
+            due.insert(name, cluster.aws.now() + SignedDuration::try_from(round.again).unwrap());
         }
         if second % 120 == 0 {
-            world.aws.provider().list().await.unwrap();
+            cluster.aws.provider().list().await.unwrap();
         }
-        world.pass(1).await;
+        cluster.pass(1).await;
     }
     assert_eq!(cloud.mutations() - before.0, 0);
     assert_eq!(cloud.count("full list") - before.1, 30);
@@ -418,33 +421,34 @@ async fn a_steady_cluster_is_looked_at_seldom_and_never_changed() {
 /// Two clusters of one name in one account: the other's resources are counted, reported, and never changed.
 #[tokio::test]
 async fn another_cluster_of_our_name_is_reported() {
-    let mut world = ready(settings()).await;
-    launched(&mut world, 2).await;
-    let foreign = world.aws.foreign().await;
+    let mut cluster = ready(settings()).await;
+    launched(&mut cluster, 2).await;
+    let foreign = cluster.aws.foreign().await;
     let unstamped = tags(&[
         ("eks:eks-cluster-name", CLUSTER),
         ("karpenter.sh/nodepool", "general"),
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
     ]);
-    let named = world.aws.cloud.adopt(unstamped.clone());
-    let unnamed = world.aws.cloud.adopt(unstamped);
-    assert_eq!(world.aws.provider().list().await.unwrap().len(), 4);
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let named = cluster.aws.cloud.adopt(unstamped.clone());
+    let unnamed = cluster.aws.cloud.adopt(unstamped);
+    assert_eq!(cluster.aws.provider().list().await.unwrap().len(), 4);
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     assert_eq!(provider.foreign().count(ResourceType::Instance), 1);
-    let mut kept = world.claim("claim-000");
+    let mut kept = cluster.claim("claim-000");
     (kept.name, kept.provider_id) = ("kept".into(), Some(provider_id(&named.0, &named.1)));
-    world.add(kept, None);
+    cluster.add(kept, None);
     let own = tags(&[(labels::TAG_CLUSTER_NAME, CLUSTER), (labels::TAG_CLUSTER_UID, "another")]);
-    world.aws.cloud.adopt_template(LaunchTemplate { name: "theirs".to_owned(), tags: own, created: None });
-    world.round("launchtemplate.garbagecollection").await;
-    world.pass(60).await;
-    let round = world.round("ownership").await;
-    let told = |reason: &str| round.notices.iter().find(|notice| notice.reason == reason).unwrap().clone();
-    assert!(told("ForeignInstances").message.contains(instance_id(&foreign).unwrap()), "{round:?}");
-    assert!(told("ForeignLaunchTemplates").message.contains("(another: theirs)"), "{round:?}");
-    let nobodys = told("UnownedInstances");
-    assert!(matches!(nobodys.object, Object::NodeClass { .. }), "{nobodys:?}");
-    assert!(nobodys.message.contains(&unnamed.1) && !nobodys.message.contains(&named.1), "{nobodys:?}");
+    cluster.aws.cloud.adopt_template(LaunchTemplate { name: "theirs".to_owned(), tags: own, created: None });
+    cluster.round("launchtemplate.garbagecollection").await;
+    cluster.pass(60).await;
+    let round = cluster.round("ownership").await;
+    let notice_of =
+        |reason: &str| round.notices.iter().find(|notice| notice.reason == reason).unwrap().clone();
+    assert!(notice_of("ForeignInstances").message.contains(instance_id(&foreign).unwrap()), "{round:?}");
+    assert!(notice_of("ForeignLaunchTemplates").message.contains("(another: theirs)"), "{round:?}");
+    let unowned = notice_of("UnownedInstances");
+    assert!(matches!(unowned.object, Object::NodeClass { .. }), "{unowned:?}");
+    assert!(unowned.message.contains(&unnamed.1) && !unowned.message.contains(&named.1), "{unowned:?}");
     let shown: Vec<(&str, String, Option<f64>)> = round
         .figures
         .iter()
@@ -467,16 +471,16 @@ async fn another_cluster_of_our_name_is_reported() {
 #[tokio::test]
 async fn recommendations_and_a_denied_queue_are_reported() {
     let on = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = ready(on).await;
-    let ids = launched(&mut world, 1).await;
+    let mut cluster = ready(on).await;
+    let ids = launched(&mut cluster, 1).await;
     let detail = json!({"instance-id": instance_id(&ids[0]).unwrap()});
-    world.aws.cloud.push_message(&notice("EC2 Instance Rebalance Recommendation", detail));
-    let round = world.round("interruption").await;
+    cluster.aws.cloud.push_message(&notice("EC2 Instance Rebalance Recommendation", detail));
+    let round = cluster.round("interruption").await;
     let reasons: Vec<&str> = round.notices.iter().map(|notice| notice.reason).collect();
     assert_eq!(reasons, ["SpotRebalanceRecommendation"; 2]);
-    assert!(round.interruptions.is_empty() && world.aws.cloud.messages() == 0);
-    world.aws.cloud.deny(Call::Receive);
-    let round = world.round("interruption").await;
+    assert!(round.interruptions.is_empty() && cluster.aws.cloud.messages() == 0);
+    cluster.aws.cloud.deny(Call::Receive);
+    let round = cluster.round("interruption").await;
     assert!(round.notices[0].message.contains("AllowInterruptionQueueActions"), "{round:?}");
 }
 
@@ -484,13 +488,13 @@ async fn recommendations_and_a_denied_queue_are_reported() {
 #[tokio::test]
 async fn figures_are_exposed_once() {
     let queue = Settings { interruption_queue: Some("queue".to_owned()), ..settings() };
-    let mut world = World::new(queue, class("default", true)).await;
-    world.aws.cloud.exhaust("us-west-2a");
-    assert!(world.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
-    world.aws.cloud.push_message("garbage");
-    world.aws.cloud.deny(Call::Statuses);
-    world.round("interruption").await;
-    world.round("interruption.instancestatus").await;
+    let mut cluster = TestCluster::new(queue, class("default", true)).await;
+    cluster.aws.cloud.exhaust("us-west-2a");
+    assert!(cluster.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
+    cluster.aws.cloud.push_message("garbage");
+    cluster.aws.cloud.deny(Call::Statuses);
+    cluster.round("interruption").await;
+    cluster.round("interruption.instancestatus").await;
     let shown = |round: fleetwright_core::cloud::Round| -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
         for figure in round.figures {
@@ -499,7 +503,7 @@ async fn figures_are_exposed_once() {
         }
         sums
     };
-    let first = shown(world.round("cloudprovider.metrics").await);
+    let first = shown(cluster.round("cloudprovider.metrics").await);
     let failures = |shown: &BTreeMap<String, f64>| {
         let prefix = "karpenter_cloudprovider_instance_launch_failures_total us-west-2a,usw2-az1,";
         let of = |key: &&String| key.starts_with(prefix) && key.ends_with(",InsufficientInstanceCapacity");
@@ -512,9 +516,9 @@ async fn figures_are_exposed_once() {
     assert_eq!(first["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], 1.0);
     assert_eq!(first["fleetwright_aws_cluster_identity_proven "], 1.0);
     assert!((1.0..16384.0).contains(&first["karpenter_ec2nodeclasses_userdata_bytes default"]));
-    world.aws.cloud.allow(Call::Statuses);
-    world.round("interruption.instancestatus").await;
-    let second = shown(world.round("cloudprovider.metrics").await);
+    cluster.aws.cloud.allow(Call::Statuses);
+    cluster.round("interruption.instancestatus").await;
+    let second = shown(cluster.round("cloudprovider.metrics").await);
     assert_eq!(second["fleetwright_aws_feature_off ec2:DescribeInstanceStatus"], -1.0, "removed");
     assert_eq!(failures(&second), 0);
 }

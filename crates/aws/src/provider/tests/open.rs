@@ -182,7 +182,7 @@ async fn a_throttled_repeat_is_no_answer() {
 }
 
 /// Waits until no call of a process before this one can have launched what is not shown yet.
-async fn settled_in(aws: &Aws) {
+async fn run_until_stable_in(aws: &Aws) {
     aws.provider().launch(&[]).await;
     aws.advance(Duration::from_secs(120)).await;
 }
@@ -216,8 +216,8 @@ async fn a_refusal_is_no_answer_to_an_earlier_call(
     let answers = if looks { aws.provider().launch(&batch(2)).await } else { Vec::new() };
     for answer in answers {
         let Err(LaunchError::Unknown(why)) = answer else { panic!("{answer:?}") };
-        let told = why.contains(code) || why.contains("IAM does not allow ec2:DescribeInstances");
-        assert!(told, "people must hear what is wrong: {why}");
+        let names_cause = why.contains(code) || why.contains("IAM does not allow ec2:DescribeInstances");
+        assert!(names_cause, "people must hear what is wrong: {why}");
     }
     let answers = aws.provider().launch(&batch(2)).await;
     assert_eq!(answers.iter().map(id).collect::<Vec<_>>(), ids);
@@ -259,7 +259,7 @@ async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
 #[tokio::test]
 async fn a_refusal_is_believed_once_the_earlier_call_left_nothing() {
     let aws = Aws::new(settings()).await;
-    settled_in(&aws).await;
+    run_until_stable_in(&aws).await;
     let none = AwsError::new(AwsError::NO_ANSWER, "connection reset");
     aws.cloud.inject(Call::CreateFleet, Fault::Refuse(none));
     assert!(is_unknown(&aws.provider().launch(&batch(1)).await[0]));
@@ -277,7 +277,7 @@ async fn a_refusal_is_believed_once_the_earlier_call_left_nothing() {
 #[tokio::test]
 async fn a_quota_of_the_whole_call_is_no_lack_of_capacity() {
     let aws = Aws::new(settings()).await;
-    settled_in(&aws).await;
+    run_until_stable_in(&aws).await;
     let quota = AwsError::new("MaxFleetCountExceeded", "You've reached your quota");
     aws.cloud.inject(Call::CreateFleet, Fault::Refuse(quota));
     assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "FleetQuotaExceeded");
@@ -310,7 +310,7 @@ async fn an_instance_that_has_ended_ends_the_attempt() {
 /// A process that has launched for two minutes knows that a call of the one before it is a minute old: what is not shown by now was
 /// never born.
 #[tokio::test]
-async fn nobody_waits_for_what_an_old_call_did_not_launch() {
+async fn an_old_call_without_instances_is_not_waited_for() {
     let aws = Aws::new(settings()).await;
     aws.cloud.exhaust("");
     aws.cloud.inject(Call::CreateFleet, Fault::Lose);

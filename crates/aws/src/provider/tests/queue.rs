@@ -15,9 +15,9 @@ use crate::calls::TagSet;
 const SPOT: &str = "EC2 Spot Instance Interruption Warning";
 
 /// A clock that stands still, with sleeps that end once all other tasks have run.
-struct Still(Timestamp);
+struct FixedClock(Timestamp);
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         self.0
     }
@@ -76,7 +76,7 @@ const LATENCY: &str = "karpenter_interruption_message_queue_duration_seconds ";
 /// A provider with a stopped clock and `count` instances.
 async fn still(count: usize) -> (Arc<FakeAws>, AwsProvider, Timestamp, Vec<ProviderId>) {
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
-    let clock: SharedClock = Arc::new(Still(now));
+    let clock: SharedClock = Arc::new(FixedClock(now));
     let cloud = Arc::new(FakeAws::new(clock.clone()));
     let classes = Classes::default();
     classes.set(class("default", true));
@@ -94,14 +94,15 @@ async fn a_hundred_messages_are_one_describe_call() {
     let (cloud, provider, now, mut ours) = still(50).await;
     ours.sort();
     for id in &ours {
-        let nobodys = cloud.adopt(TagSet::new()).1;
+        let unowned = cloud.adopt(TagSet::new()).1;
         cloud.push_message(&notice(SPOT, json!({"instance-id": instance_id(id).unwrap()})));
-        cloud.push_message(&notice(SPOT, json!({"instance-id": nobodys})));
+        cloud.push_message(&notice(SPOT, json!({"instance-id": unowned})));
     }
     let before = cloud.count("DescribeInstances");
-    let told = round(&provider, now).await;
-    assert_eq!(told.again, Duration::ZERO, "more may be waiting");
-    let reported: Vec<ProviderId> = told.interruptions.into_iter().map(|told| told.id).collect();
+    let result = round(&provider, now).await;
+    assert_eq!(result.again, Duration::ZERO, "more may be waiting");
+    let reported: Vec<ProviderId> =
+        result.interruptions.into_iter().map(|interruption| interruption.id).collect();
     assert_eq!(reported, ours, "in the order in which they came");
     assert_eq!((cloud.count("DescribeInstances") - before, cloud.count("ReceiveMessage")), (1, 10));
     assert_eq!((cloud.messages(), cloud.count("DeleteMessageBatch")), (50, 5));
@@ -114,8 +115,8 @@ async fn a_hundred_messages_are_one_describe_call() {
 #[tokio::test]
 async fn a_burst_takes_one_round_per_hundred_messages() {
     let (cloud, provider, now, ours) = still(200).await;
-    let nobodys: Vec<String> = (0..1600).map(|_| cloud.adopt(TagSet::new()).1).collect();
-    for (at, id) in nobodys.iter().enumerate() {
+    let unowned: Vec<String> = (0..1600).map(|_| cloud.adopt(TagSet::new()).1).collect();
+    for (at, id) in unowned.iter().enumerate() {
         if let Some(own) = ours.get(at).and_then(|id| instance_id(id)) {
             for _ in 0..2 {
                 cloud.push_message(&notice(SPOT, json!({"instance-id": own})));
@@ -132,9 +133,9 @@ async fn a_burst_takes_one_round_per_hundred_messages() {
     let before = cloud.count("DescribeInstances");
     let (mut rounds, mut reported) = (0, 0);
     while cloud.messages() > 400 {
-        let told = round(&provider, now).await;
-        assert_eq!(told.again, Duration::ZERO);
-        (rounds, reported) = (rounds + 1, reported + told.interruptions.len());
+        let result = round(&provider, now).await;
+        assert_eq!(result.again, Duration::ZERO);
+        (rounds, reported) = (rounds + 1, reported + result.interruptions.len());
     }
     assert_eq!((rounds, cloud.count("ReceiveMessage")), (26, 260), "2.6 s at ten rounds a second");
     // A round whose messages concern one instance describes it alone.
@@ -165,8 +166,8 @@ async fn an_undeleted_message_is_received_again() {
         aws.cloud.push_message(&body.replace("\"time\":\"\"", &sent));
     }
     aws.cloud.keep_messages(3);
-    let told = round(&*aws.provider(), aws.now()).await;
-    assert!(told.notices.is_empty() && told.interruptions.is_empty(), "{told:?}");
+    let result = round(&*aws.provider(), aws.now()).await;
+    assert!(result.notices.is_empty() && result.interruptions.is_empty(), "{result:?}");
     assert_eq!((aws.cloud.messages(), aws.cloud.count("DeleteMessageBatch")), (3, 3));
     let shown = figures(&*aws.provider(), aws.now()).await;
     assert_eq!((shown[DELETED], shown[&format!("{RECEIVED} spot_interrupted")]), (22.0, 25.0));
@@ -194,8 +195,8 @@ async fn a_denied_deletion_is_reported_once() {
         cloud.push_message("{}");
     }
     cloud.deny(Call::DeleteMessages);
-    let told = round(&provider, now).await;
-    let [notice] = told.notices.as_slice() else { panic!("{told:?}") };
+    let result = round(&provider, now).await;
+    let [notice] = result.notices.as_slice() else { panic!("{result:?}") };
     assert!(notice.message.contains("sqs:DeleteMessage"), "{notice:?}");
     assert_eq!(cloud.messages(), 100);
     assert!(provider.features_off().contains_key("sqs:DeleteMessage"));
@@ -272,9 +273,9 @@ async fn remaining_messages_delay_no_others() {
     // The first window arrives, the second is refused.
     aws.cloud.inject(Call::Receive, Fault::Lose);
     aws.cloud.inject(Call::Receive, Fault::Refuse(AwsError::new("InternalError", "why")));
-    let told = round(&*aws.provider(), aws.now()).await;
+    let result = round(&*aws.provider(), aws.now()).await;
     let expected = Interruption { id: own.clone(), kind: InterruptionKind::Spot };
-    assert_eq!(told.interruptions, [expected]);
+    assert_eq!(result.interruptions, [expected]);
     assert_eq!(aws.cloud.messages(), 31);
     // Once the instance is terminating its message is deleted, and those of others remain.
     let claim = NodeClaim { provider_id: Some(own.clone()), ..claim("claim-000", "batch") };
@@ -298,6 +299,6 @@ async fn repeated_deletion_failures_are_reported() {
         assert_eq!(aws.cloud.messages(), 1);
         aws.advance(Duration::from_secs(wait)).await;
     }
-    let told = format!("{:?}", provider.problems.finding(aws.now(), true));
-    assert!(told.contains("LookupFailed") && told.contains("sqs:DeleteMessage"), "{told}");
+    let result = format!("{:?}", provider.problems.finding(aws.now(), true));
+    assert!(result.contains("LookupFailed") && result.contains("sqs:DeleteMessage"), "{result}");
 }

@@ -5,7 +5,7 @@ use fleetwright_core::model::Requirement;
 use fleetwright_core::model::labels::{INSTANCE_TYPE, REGISTERED};
 use serde_json::json;
 
-use super::world::{World, fresh, node};
+use super::cluster::{TestCluster, fresh, node};
 use super::*;
 use crate::calls::Image;
 
@@ -16,13 +16,13 @@ async fn one_alias_four_images() {
     let mut class = fresh("default");
     class.spec.ami_selector_terms =
         serde_json::from_value(json!([{"alias": "bottlerocket@latest"}])).unwrap();
-    let mut world = World::new(settings(), class).await;
+    let mut cluster = TestCluster::new(settings(), class).await;
     for _ in 0..4 {
-        world.round("nodeclass").await;
-        world.pass(6).await;
+        cluster.round("nodeclass").await;
+        cluster.pass(6).await;
     }
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    let provider = world.aws.provider();
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    let provider = cluster.aws.provider();
     let launch = async |name: &str, instance_type: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [instance_type]));
@@ -48,32 +48,32 @@ async fn one_alias_four_images() {
     let real = before[0] - (200 << 20);
     let registered = NodeClaim { image_id: Some("ami-br-amd64".into()), ..claim("plain", "plain") };
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m5.large")];
-    world.add(registered, Some(node("node", &own, Resources::of(2000, real))));
-    world.round("providers.instancetype.capacity").await;
+    cluster.add(registered, Some(node("node", &own, Resources::of(2000, real))));
+    cluster.round("providers.instancetype.capacity").await;
     let after = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
     assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair only");
     // A new image of one variant drops that variant's observations only.
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m6g.large")];
     let arm = NodeClaim { image_id: Some("ami-br-arm64".into()), ..claim("arm", "arm") };
-    world.add(arm, Some(node("node-arm", &own, Resources::of(2000, real))));
-    world.aws.cloud.with(|inner| {
+    cluster.add(arm, Some(node("node-arm", &own, Resources::of(2000, real))));
+    cluster.aws.cloud.with(|inner| {
         let path = "/aws/service/bottlerocket/aws-k8s-1.35/x86_64/latest/image_id".to_owned();
         inner.parameters.insert(path, "ami-br-new".to_owned());
         let new = Image { id: "ami-br-new".to_owned(), ..inner.images[3].clone() };
         inner.images.push(new);
     });
     // Parameters of aliases are read once a day.
-    world.pass(24 * 3600).await;
+    cluster.pass(24 * 3600).await;
     for _ in 0..3 {
-        world.round("nodeclass").await;
-        world.round("providers.instancetype.capacity").await;
-        world.pass(6).await;
+        cluster.round("nodeclass").await;
+        cluster.round("providers.instancetype.capacity").await;
+        cluster.pass(6).await;
     }
     assert_eq!([memory("m5.large").await, memory("m6g.large").await], [before[0], real]);
 }
 
 /// A second cluster in the region of the first, with its name.
-async fn neighbour(ours: &World) -> World {
+async fn neighbour(ours: &TestCluster) -> TestCluster {
     let cloud = ours.aws.cloud.clone();
     let classes = Classes::default();
     let mut class = fresh("default");
@@ -83,7 +83,7 @@ async fn neighbour(ours: &World) -> World {
     let provider = AwsProvider::new(cloud.clone(), classes.clone(), settings(), clock).await.unwrap();
     provider.identify("their-cluster-uid").await.unwrap();
     let steps = provider.steps();
-    World {
+    TestCluster {
         aws: Aws {
             cloud: cloud.clone(),
             clock: ours.aws.clock.clone(),
@@ -101,38 +101,38 @@ async fn neighbour(ours: &World) -> World {
 /// own resources and has deleted none of the other's.
 #[tokio::test]
 async fn two_clusters_of_one_name_leave_each_other_alone() {
-    let mut ours = World::new(settings(), fresh("default")).await;
+    let mut ours = TestCluster::new(settings(), fresh("default")).await;
     let cloud = ours.aws.cloud.clone();
     let mut theirs = neighbour(&ours).await;
     for _ in 0..4 {
-        for world in [&mut ours, &mut theirs] {
-            world.round("nodeclass").await;
-            world.pass(6).await;
+        for cluster in [&mut ours, &mut theirs] {
+            cluster.round("nodeclass").await;
+            cluster.pass(6).await;
         }
     }
     theirs.outlook.now = ours.aws.now();
-    let profile = |world: &World| world.class("default").status.unwrap().instance_profile;
+    let profile = |cluster: &TestCluster| cluster.class("default").status.unwrap().instance_profile;
     assert_ne!(profile(&ours), profile(&theirs));
-    for world in [&ours, &theirs] {
-        assert_eq!(world.condition("default", "Ready"), "True Ready");
-        assert!(world.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
+    for cluster in [&ours, &theirs] {
+        assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+        assert!(cluster.aws.provider().launch(&batch(3)).await.iter().all(Result::is_ok));
     }
-    let uids = |world: &World| world.aws.provider();
+    let uids = |cluster: &TestCluster| cluster.aws.provider();
     let before = (uids(&ours).list().await.unwrap(), uids(&theirs).list().await.unwrap());
     assert_eq!((before.0.len(), before.1.len()), (3, 3));
     for minutes in 0..180 {
-        for world in [&mut ours, &mut theirs] {
+        for cluster in [&mut ours, &mut theirs] {
             if minutes % 2 == 0 {
-                world.pass(60).await;
+                cluster.pass(60).await;
             }
-            world.outlook.now = world.aws.now();
+            cluster.outlook.now = cluster.aws.now();
             for step in [
                 "nodeclass",
                 "launchtemplate.garbagecollection",
                 "instanceprofile.garbagecollection",
                 "ownership",
             ] {
-                world.round(step).await;
+                cluster.round(step).await;
             }
         }
     }

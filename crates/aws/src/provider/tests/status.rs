@@ -7,7 +7,7 @@ use fleetwright_core::model::{Condition as ClaimCondition, ConditionStatus, node
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{World, fresh};
+use super::cluster::{TestCluster, fresh};
 use super::*;
 use crate::calls::{
     Image, LaunchTemplate, NeuronDevice, PlacementGroup, ProfileInfo, ReservationInfo, TagSet,
@@ -16,11 +16,11 @@ use crate::calls::{
 const STEP: &str = "nodeclass";
 
 /// Runs rounds until nothing changes.
-async fn settle(world: &mut World) -> Round {
-    let mut last = world.round(STEP).await;
+async fn run_until_stable(cluster: &mut TestCluster) -> Round {
+    let mut last = cluster.round(STEP).await;
     for _ in 0..8 {
-        world.pass(6).await;
-        last = world.round(STEP).await;
+        cluster.pass(6).await;
+        last = cluster.round(STEP).await;
     }
     last
 }
@@ -31,10 +31,10 @@ fn refusal(code: &str) -> Fault {
 
 #[tokio::test]
 async fn a_new_class_becomes_ready_and_stays_quiet() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    let last = settle(&mut world).await;
-    let class = world.class("default");
-    assert_eq!(world.condition("default", "Ready"), "True Ready", "{:#?}", class.status);
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    let last = run_until_stable(&mut cluster).await;
+    let class = cluster.class("default");
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready", "{:#?}", class.status);
     let status = class.status.unwrap();
     assert_eq!((status.subnets.len(), status.security_groups.len(), status.amis.len()), (3, 1, 3));
     assert!(status.instance_profile.starts_with("test-cluster_"));
@@ -44,16 +44,16 @@ async fn a_new_class_becomes_ready_and_stays_quiet() {
     assert_eq!(annotations[labels::HASH], class.spec.drift_hash(CA));
     assert!(last.writes.is_empty(), "{last:?}");
     // From here on rounds change nothing at AWS.
-    let before = world.aws.cloud.mutations();
+    let before = cluster.aws.cloud.mutations();
     for _ in 0..60 {
-        world.pass(30).await;
-        assert!(world.round(STEP).await.writes.is_empty());
+        cluster.pass(30).await;
+        assert!(cluster.round(STEP).await.writes.is_empty());
     }
-    assert_eq!(world.aws.cloud.mutations(), before);
+    assert_eq!(cluster.aws.cloud.mutations(), before);
     // Half an hour: subnets and images by the minute, dry runs once.
-    assert!(world.aws.cloud.count("DescribeSubnets") <= 32);
-    assert!(world.aws.cloud.count("RunInstances (dry run)") <= 3);
-    assert!(world.aws.cloud.count("GetInstanceProfile") <= 5);
+    assert!(cluster.aws.cloud.count("DescribeSubnets") <= 32);
+    assert!(cluster.aws.cloud.count("RunInstances (dry run)") <= 3);
+    assert!(cluster.aws.cloud.count("GetInstanceProfile") <= 5);
 }
 
 #[rstest]
@@ -66,25 +66,25 @@ async fn a_new_class_becomes_ready_and_stays_quiet() {
 #[case(Call::AddRole, condition::INSTANCE_PROFILE_READY)]
 #[tokio::test]
 async fn a_missing_permission_is_reported_in_its_own_condition(#[case] call: Call, #[case] of: &str) {
-    let mut world = World::new(settings(), fresh("default")).await;
-    world.aws.cloud.deny(call);
-    let first = world.round(STEP).await;
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    cluster.aws.cloud.deny(call);
+    let first = cluster.round(STEP).await;
     assert!(first.notices.iter().any(|notice| notice.reason == "Unauthorized"), "{first:?}");
-    assert_eq!(world.condition("default", of), "Unknown Unauthorized");
+    assert_eq!(cluster.condition("default", of), "Unknown Unauthorized");
     for other in condition::DEPENDENTS.iter().filter(|c| **c != of && **c != condition::VALIDATION_SUCCEEDED)
     {
-        assert!(world.condition("default", other).starts_with("True"), "{other}");
+        assert!(cluster.condition("default", other).starts_with("True"), "{other}");
     }
-    assert!(world.condition("default", "Ready").starts_with("Unknown"));
-    world.aws.cloud.allow(call);
-    world.pass(61).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    assert!(cluster.condition("default", "Ready").starts_with("Unknown"));
+    cluster.aws.cloud.allow(call);
+    cluster.pass(61).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
     // A ready class remains ready: a policy change does not invalidate known values.
-    world.aws.cloud.deny(call);
-    world.pass(1000).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    cluster.aws.cloud.deny(call);
+    cluster.pass(1000).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }
 
 /// EC2 refuses a profile that is too new for a while, and some launches always: the class remains ready and reports it.
@@ -93,14 +93,14 @@ async fn a_missing_permission_is_reported_in_its_own_condition(#[case] call: Cal
 #[case(Call::TryInstance, "ec2:RunInstances")]
 #[tokio::test]
 async fn a_launch_that_would_be_refused_is_reported(#[case] call: Call, #[case] action: &str) {
-    let mut world = World::new(settings(), fresh("default")).await;
-    (0..20).for_each(|_| world.aws.cloud.inject(call, refusal("InvalidParameterValue")));
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), "True LaunchRefused");
-    let class = world.class("default");
-    let told = class.conditions().iter().find(|it| it.type_ == condition::VALIDATION_SUCCEEDED).unwrap();
-    assert_eq!(told.message, format!("{action} would be refused at the moment: InvalidParameterValue"));
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    (0..20).for_each(|_| cluster.aws.cloud.inject(call, refusal("InvalidParameterValue")));
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), "True LaunchRefused");
+    let class = cluster.class("default");
+    let reported = class.conditions().iter().find(|it| it.type_ == condition::VALIDATION_SUCCEEDED).unwrap();
+    assert_eq!(reported.message, format!("{action} would be refused at the moment: InvalidParameterValue"));
 }
 
 #[rstest]
@@ -109,57 +109,57 @@ async fn a_launch_that_would_be_refused_is_reported(#[case] call: Call, #[case] 
 #[case(Call::CreateTemplate, "CreateLaunchTemplateAuthCheckFailed")]
 #[tokio::test]
 async fn dry_runs_report_refusals(#[case] call: Call, #[case] reason: &str) {
-    let mut world = World::new(settings(), fresh("default")).await;
-    world.aws.cloud.deny(call);
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), format!("False {reason}"));
-    world.aws.cloud.allow(call);
-    world.pass(61).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    cluster.aws.cloud.deny(call);
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), format!("False {reason}"));
+    cluster.aws.cloud.allow(call);
+    cluster.pass(61).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
     let off = Settings { dry_runs: false, ..settings() };
-    let mut world = World::new(off, fresh("default")).await;
-    world.aws.cloud.deny(call);
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let mut cluster = TestCluster::new(off, fresh("default")).await;
+    cluster.aws.cloud.deny(call);
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }
 
 #[tokio::test]
 async fn throttling_changes_no_condition() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    let before = world.class("default");
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    let before = cluster.class("default");
     for call in [Call::Subnets, Call::Groups, Call::Images, Call::Parameter, Call::Profile, Call::TryFleet] {
-        world.aws.cloud.inject(call, refusal("RequestLimitExceeded"));
+        cluster.aws.cloud.inject(call, refusal("RequestLimitExceeded"));
     }
-    world.pass(1000).await;
-    settle(&mut world).await;
-    assert_eq!(world.class("default"), before);
+    cluster.pass(1000).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.class("default"), before);
 }
 
 /// A rejected status write is repeated, without another look-up.
 #[tokio::test]
 async fn a_refused_write_loses_nothing() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    world.deaf = true;
-    settle(&mut world).await;
-    assert!(world.class("default").status.is_none());
-    world.deaf = false;
-    world.pass(1).await;
-    world.round(STEP).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    cluster.deaf = true;
+    run_until_stable(&mut cluster).await;
+    assert!(cluster.class("default").status.is_none());
+    cluster.deaf = false;
+    cluster.pass(1).await;
+    cluster.round(STEP).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }
 
 #[tokio::test]
 async fn missing_resources_are_not_ready() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    world.edit("default", |class| {
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    cluster.edit("default", |class| {
         class.spec.subnet_selector_terms = serde_json::from_value(json!([{"id": "subnet-gone"}])).unwrap();
         class.spec.security_group_selector_terms = serde_json::from_value(json!([{"name": "gone"}])).unwrap();
         class.spec.role = Some("nobody".to_owned());
     });
-    settle(&mut world).await;
+    run_until_stable(&mut cluster).await;
     for (of, expected) in [
         (condition::SUBNETS_READY, "False SubnetsNotFound"),
         (condition::SECURITY_GROUPS_READY, "False SecurityGroupsNotFound"),
@@ -167,18 +167,18 @@ async fn missing_resources_are_not_ready() {
         (condition::VALIDATION_SUCCEEDED, "False DependenciesNotReady"),
         ("Ready", "False UnhealthyDependents"),
     ] {
-        assert_eq!(world.condition("default", of), expected, "{of}");
+        assert_eq!(cluster.condition("default", of), expected, "{of}");
     }
-    let status = world.class("default").status.unwrap();
+    let status = cluster.class("default").status.unwrap();
     assert!(status.subnets.is_empty() && status.security_groups.is_empty() && status.amis.len() == 3);
     // The now empty list was removed from the object by the patch.
-    assert!(world.aws.cloud.profiles_now().values().all(|profile| !profile.roles.is_empty()));
+    assert!(cluster.aws.cloud.profiles_now().values().all(|profile| !profile.roles.is_empty()));
 }
 
 #[tokio::test]
 async fn a_selector_that_matches_thousands_is_cut() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    world.aws.cloud.with(|inner| {
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    cluster.aws.cloud.with(|inner| {
         let mut like = inner.images[0].clone();
         for n in 0..6000 {
             like = Image { id: format!("ami-{n}"), ..like };
@@ -189,36 +189,36 @@ async fn a_selector_that_matches_thousands_is_cut() {
             inner.subnets.push(crate::calls::SubnetInfo { id: format!("subnet-{n}"), ..subnet.clone() });
         }
     });
-    world.edit("default", |class| {
+    cluster.edit("default", |class| {
         class.spec.ami_family = Some("AL2023".to_owned());
         class.spec.ami_selector_terms =
             serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
     });
-    let round = world.round(STEP).await;
-    let status = world.class("default").status.unwrap();
+    let round = cluster.round(STEP).await;
+    let status = cluster.class("default").status.unwrap();
     assert_eq!((status.subnets.len(), status.amis.len()), (crate::nodeclass::MATCHES_MAX, 1));
-    assert_eq!(world.condition("default", condition::SUBNETS_READY), "True TooManyMatches");
+    assert_eq!(cluster.condition("default", condition::SUBNETS_READY), "True TooManyMatches");
     assert!(round.notices.iter().any(|notice| notice.message.contains("select fewer")), "{round:?}");
     // The selection does not change with free addresses: nodes would drift.
-    let ids = |world: &World| -> BTreeSet<String> {
-        world.class("default").status.unwrap().subnets.into_iter().map(|subnet| subnet.id).collect()
+    let ids = |cluster: &TestCluster| -> BTreeSet<String> {
+        cluster.class("default").status.unwrap().subnets.into_iter().map(|subnet| subnet.id).collect()
     };
-    let before = ids(&world);
-    world.aws.cloud.with(|inner| inner.subnets.last_mut().unwrap().free_addresses = 1_000_000);
-    settle(&mut world).await;
-    world.pass(61).await;
-    settle(&mut world).await;
-    assert_eq!(ids(&world), before);
+    let before = ids(&cluster);
+    cluster.aws.cloud.with(|inner| inner.subnets.last_mut().unwrap().free_addresses = 1_000_000);
+    run_until_stable(&mut cluster).await;
+    cluster.pass(61).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(ids(&cluster), before);
     // A refusal in all of them is found by trying a few.
-    world.aws.cloud.deny(Call::TryInstance);
-    world.edit("default", |class| class.spec.context = Some("new".to_owned()));
-    let asked = world.aws.cloud.count("RunInstances (dry run)");
-    world.round(STEP).await;
+    cluster.aws.cloud.deny(Call::TryInstance);
+    cluster.edit("default", |class| class.spec.context = Some("new".to_owned()));
+    let asked = cluster.aws.cloud.count("RunInstances (dry run)");
+    cluster.round(STEP).await;
     assert_eq!(
-        world.condition("default", condition::VALIDATION_SUCCEEDED),
+        cluster.condition("default", condition::VALIDATION_SUCCEEDED),
         "False RunInstancesAuthCheckFailed"
     );
-    assert_eq!(world.aws.cloud.count("RunInstances (dry run)") - asked, 10);
+    assert_eq!(cluster.aws.cloud.count("RunInstances (dry run)") - asked, 10);
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn reservations_change_and_are_optional() {
     let mut class = fresh("default");
     class.spec.capacity_reservation_selector_terms =
         serde_json::from_value(json!([{"id": "cr-1"}, {"instanceMatchCriteria": "targeted"}])).unwrap();
-    let mut world = World::new(settings(), class).await;
+    let mut cluster = TestCluster::new(settings(), class).await;
     let reservation = |id: &str, kind: &str, minutes: Option<i64>| ReservationInfo {
         id: id.to_owned(),
         zone: "us-west-2a".to_owned(),
@@ -234,47 +234,50 @@ async fn reservations_change_and_are_optional() {
         owner: "123456789012".to_owned(),
         match_criteria: "targeted".to_owned(),
         kind: kind.to_owned(),
-        ends: minutes.map(|minutes| world.aws.clock.now() + SignedDuration::from_mins(minutes)),
+        ends: minutes.map(|minutes| cluster.aws.clock.now() + SignedDuration::from_mins(minutes)),
         available: 3,
         ..ReservationInfo::default()
     };
     let all = vec![reservation("cr-1", "default", None), reservation("cr-2", "capacity-block", Some(60))];
-    world.aws.cloud.with(|inner| inner.reservations = all);
-    settle(&mut world).await;
-    let states = |world: &World| -> Vec<String> {
-        let status = world.class("default").status.unwrap();
+    cluster.aws.cloud.with(|inner| inner.reservations = all);
+    run_until_stable(&mut cluster).await;
+    let states = |cluster: &TestCluster| -> Vec<String> {
+        let status = cluster.class("default").status.unwrap();
         status.capacity_reservations.iter().map(|r| format!("{} {}", r.id, r.state)).collect()
     };
-    assert_eq!(states(&world), ["cr-1 active", "cr-2 active"]);
-    let catalog = world.aws.provider().catalog(&pool()).await.unwrap();
-    let room = |catalog: &Catalog| -> u32 {
+    assert_eq!(states(&cluster), ["cr-1 active", "cr-2 active"]);
+    let catalog = cluster.aws.provider().catalog(&pool()).await.unwrap();
+    let reserved_capacity = |catalog: &Catalog| -> u32 {
         let offerings = catalog.get("m5.large").unwrap().offerings.clone();
         offerings.iter().filter_map(|offering| offering.reservation_capacity).sum()
     };
-    assert_eq!(room(&catalog), 6);
-    world.pass(20 * 60).await;
-    settle(&mut world).await;
-    assert_eq!(states(&world), ["cr-1 active", "cr-2 expiring"]);
-    world.aws.cloud.deny(Call::Reservations);
-    world.edit("default", |class| class.spec.context = Some("x".to_owned()));
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::CAPACITY_RESERVATIONS_READY), "True Unauthorized");
-    assert_eq!((states(&world).len(), world.condition("default", "Ready").as_str()), (2, "True Ready"));
-    world.aws.cloud.allow(Call::Reservations);
-    world.pass(41 * 60).await;
-    settle(&mut world).await;
-    assert_eq!(states(&world), ["cr-1 active"]);
+    assert_eq!(reserved_capacity(&catalog), 6);
+    cluster.pass(20 * 60).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(states(&cluster), ["cr-1 active", "cr-2 expiring"]);
+    cluster.aws.cloud.deny(Call::Reservations);
+    cluster.edit("default", |class| class.spec.context = Some("x".to_owned()));
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::CAPACITY_RESERVATIONS_READY), "True Unauthorized");
+    assert_eq!((states(&cluster).len(), cluster.condition("default", "Ready").as_str()), (2, "True Ready"));
+    cluster.aws.cloud.allow(Call::Reservations);
+    cluster.pass(41 * 60).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(states(&cluster), ["cr-1 active"]);
 }
 
 #[tokio::test]
 async fn placement_groups_are_demanded_at_launch() {
     let mut class = fresh("default");
     class.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
-    let mut world = World::new(settings(), class).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::PLACEMENT_GROUP_READY), "False PlacementGroupNotFound");
-    assert!(world.aws.provider().launch(&batch(1)).await[0].is_err());
-    world.aws.cloud.with(|inner| {
+    let mut cluster = TestCluster::new(settings(), class).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(
+        cluster.condition("default", condition::PLACEMENT_GROUP_READY),
+        "False PlacementGroupNotFound"
+    );
+    assert!(cluster.aws.provider().launch(&batch(1)).await[0].is_err());
+    cluster.aws.cloud.with(|inner| {
         inner.placement_groups = vec![PlacementGroup {
             id: "pg-1".to_owned(),
             name: "rack".to_owned(),
@@ -285,13 +288,13 @@ async fn placement_groups_are_demanded_at_launch() {
             instance_type.placement_strategies = vec!["partition".to_owned()];
         }
     });
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     provider.refresh_instance_types().await.unwrap();
-    world.pass(61).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    cluster.pass(61).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
     // EC2 chooses, and shows it at once.
-    let provider = world.aws.provider();
+    let provider = cluster.aws.provider();
     let chosen = provider.launch(&batch(1)).await.remove(0).unwrap();
     assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_ID], "pg-1");
     assert!(["1", "2", "3"].contains(&&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION]));
@@ -312,7 +315,10 @@ async fn placement_groups_are_demanded_at_launch() {
     assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION], "2");
     let owned = NodeClaim { provider_id: Some(chosen.provider_id.clone()), ..claim("picky", "other") };
     assert_eq!(provider.drift(&owned).await, Ok(None));
-    world.aws.cloud.change_instance(instance_id(&chosen.provider_id).unwrap(), |info| info.placement = None);
+    cluster
+        .aws
+        .cloud
+        .change_instance(instance_id(&chosen.provider_id).unwrap(), |info| info.placement = None);
     assert_eq!(provider.drift(&owned).await, Ok(Some(Drift("PlacementGroupDrift".into()))));
 }
 
@@ -321,22 +327,22 @@ async fn placement_groups_are_demanded_at_launch() {
 async fn a_shortage_in_a_group_affects_only_the_group() {
     let mut grouped = fresh("default");
     grouped.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
-    let mut world = World::new(settings(), grouped).await;
-    world.aws.classes.set(fresh("open"));
-    world.aws.cloud.set_placement_groups(vec![PlacementGroup {
+    let mut cluster = TestCluster::new(settings(), grouped).await;
+    cluster.aws.classes.set(fresh("open"));
+    cluster.aws.cloud.set_placement_groups(vec![PlacementGroup {
         id: "pg-1".to_owned(),
         name: "rack".to_owned(),
         strategy: "cluster".to_owned(),
         partitions: 0,
     }]);
-    world.aws.cloud.with(|inner| {
+    cluster.aws.cloud.with(|inner| {
         for instance_type in &mut inner.instance_types {
             instance_type.placement_strategies = vec!["cluster".to_owned()];
         }
     });
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     provider.refresh_instance_types().await.unwrap();
-    settle(&mut world).await;
+    run_until_stable(&mut cluster).await;
     let left = async |class: &str| {
         let class = NodeClassRef { name: class.into(), ..class_ref() };
         let catalog = provider.catalog(&NodePool::new("pool", class, Timestamp::UNIX_EPOCH)).await.unwrap();
@@ -345,7 +351,7 @@ async fn a_shortage_in_a_group_affects_only_the_group() {
     };
     let before = (left("default").await, left("open").await);
     assert!(before.0 > 0 && before.0 == before.1, "{before:?}");
-    world.aws.cloud.exhaust("");
+    cluster.aws.cloud.exhaust("");
     let refused = provider.launch(&batch(1)).await.remove(0);
     assert!(matches!(refused, Err(LaunchError::InsufficientCapacity(_))), "{refused:?}");
     assert!(left("default").await < before.0);
@@ -354,7 +360,7 @@ async fn a_shortage_in_a_group_affects_only_the_group() {
 
 #[tokio::test]
 async fn older_hashes_are_updated_and_never_drift() {
-    let mut world = World::new(settings(), fresh("default")).await;
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
     let launched = |name: &str, annotations: &[(&str, &str)]| NodeClaim {
         provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
         annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
@@ -372,12 +378,12 @@ async fn older_hashes_are_updated_and_never_drift() {
     drifted.conditions.insert(ConditionType::Drifted, found);
     let unlaunched = NodeClaim { provider_id: None, ..launched("unlaunched", &[]) };
     for claim in [launched("old", &old), launched("current", &current), drifted, unlaunched] {
-        world.add(claim, None);
+        cluster.add(claim, None);
     }
-    world.round(STEP).await;
-    let hash = world.class("default").spec.drift_hash(CA);
+    cluster.round(STEP).await;
+    let hash = cluster.class("default").spec.drift_hash(CA);
     let stamp = |name: &str| {
-        let claim = world.claim(name);
+        let claim = cluster.claim(name);
         let of = |key: &str| claim.annotations.get(key).map(ToString::to_string).unwrap_or_default();
         (of(labels::HASH), of(labels::HASH_VERSION))
     };
@@ -389,9 +395,9 @@ async fn older_hashes_are_updated_and_never_drift() {
 
 #[tokio::test]
 async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates() {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    world.aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    cluster.aws.provider().launch(&batch(1)).await.remove(0).unwrap();
     let foreign: TagSet = [
         (labels::TAG_CLUSTER_NAME, CLUSTER),
         (labels::NODE_CLASS, "default"),
@@ -401,31 +407,31 @@ async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates()
     .into();
     let template =
         LaunchTemplate { name: "karpenter.k8s.aws/theirs".to_owned(), tags: foreign.clone(), created: None };
-    world.aws.cloud.adopt_template(template);
+    cluster.aws.cloud.adopt_template(template);
     let profile = ProfileInfo {
         name: "theirs".to_owned(),
         path: format!("/karpenter/{REGION}/{CLUSTER}/default-uid/"),
         tags: foreign,
         ..ProfileInfo::default()
     };
-    world.aws.cloud.adopt_profile(profile);
-    world.add(claim("claim-000", "batch"), None);
-    let mut class = world.class("default");
-    class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(world.aws.now()));
-    world.aws.classes.set(class);
-    let round = world.round(STEP).await;
+    cluster.aws.cloud.adopt_profile(profile);
+    cluster.add(claim("claim-000", "batch"), None);
+    let mut class = cluster.class("default");
+    class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(cluster.aws.now()));
+    cluster.aws.classes.set(class);
+    let round = cluster.round(STEP).await;
     assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
-    world.pass(60).await;
-    assert!(world.round(STEP).await.notices.is_empty(), "published every ten minutes");
-    world.outlook.nodes.clear();
-    world.aws.cloud.inject(Call::DeleteProfile, refusal("ServiceUnavailable"));
-    let round = world.round(STEP).await;
+    cluster.pass(60).await;
+    assert!(cluster.round(STEP).await.notices.is_empty(), "published every ten minutes");
+    cluster.outlook.nodes.clear();
+    cluster.aws.cloud.inject(Call::DeleteProfile, refusal("ServiceUnavailable"));
+    let round = cluster.round(STEP).await;
     assert_eq!((round.notices[0].reason, round.writes.len()), ("FailedCleanup", 0));
-    world.round(STEP).await;
-    assert_eq!(world.class("default").metadata.finalizers, Some(Vec::new()));
-    let names: Vec<String> = world.aws.cloud.profiles_now().into_keys().collect();
+    cluster.round(STEP).await;
+    assert_eq!(cluster.class("default").metadata.finalizers, Some(Vec::new()));
+    let names: Vec<String> = cluster.aws.cloud.profiles_now().into_keys().collect();
     assert_eq!(names, ["theirs"], "another cluster's is never changed");
-    let names: Vec<String> = world.aws.cloud.templates_now().into_keys().collect();
+    let names: Vec<String> = cluster.aws.cloud.templates_now().into_keys().collect();
     assert_eq!(names, ["karpenter.k8s.aws/theirs"]);
 }
 
@@ -433,36 +439,36 @@ async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates()
 #[tokio::test]
 async fn a_mismatch_stops_the_step() {
     let other = Settings { ca_bundle: OTHER_CA.to_owned(), ..settings() };
-    let mut world = World::new(other, fresh("default")).await;
-    world.round(STEP).await;
+    let mut cluster = TestCluster::new(other, fresh("default")).await;
+    cluster.round(STEP).await;
     for (name, expected) in [
         (condition::CLUSTER_IDENTITY_PROVEN, "False ClusterMismatch"),
         (condition::VALIDATION_SUCCEEDED, "False ClusterMismatch"),
         (condition::SUBNETS_READY, "Unknown AwaitingReconciliation"),
     ] {
-        assert_eq!(world.condition("default", name), expected);
+        assert_eq!(cluster.condition("default", name), expected);
     }
-    assert_eq!((world.aws.cloud.mutations(), world.aws.cloud.count("DescribeSubnets")), (0, 0));
-    assert!(world.class("default").metadata.finalizers.is_none(), "nothing was created for it");
-    assert!(world.round(STEP).await.writes.is_empty(), "published once");
+    assert_eq!((cluster.aws.cloud.mutations(), cluster.aws.cloud.count("DescribeSubnets")), (0, 0));
+    assert!(cluster.class("default").metadata.finalizers.is_none(), "nothing was created for it");
+    assert!(cluster.round(STEP).await.writes.is_empty(), "published once");
 }
 
 /// Expressions are evaluated for every type before any node is launched with them.
 #[tokio::test]
 async fn an_expression_that_fails_on_one_type_fails_here() {
     let on = Settings { node_class_cel: true, ..settings() };
-    let mut world = World::new(on, fresh("default")).await;
-    world.edit("default", |class| {
+    let mut cluster = TestCluster::new(on, fresh("default")).await;
+    cluster.edit("default", |class| {
         class.spec.kubelet = serde_json::from_value(json!({"maxPods": "vcpus - 4"})).unwrap();
     });
-    settle(&mut world).await;
+    run_until_stable(&mut cluster).await;
     let expected = "False KubeletExpressionEvaluationFailed";
-    assert_eq!(world.condition("default", condition::VALIDATION_SUCCEEDED), expected);
-    world.edit("default", |class| {
+    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), expected);
+    cluster.edit("default", |class| {
         class.spec.kubelet = serde_json::from_value(json!({"maxPods": "vcpus * 10"})).unwrap();
     });
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }
 
 /// User data near the limit are reported before a NodePool's labels exceed it.
@@ -473,23 +479,23 @@ async fn an_expression_that_fails_on_one_type_fails_here() {
 async fn user_data_near_the_limit_are_reported(#[case] dry_runs: bool) {
     let mut class = fresh("default");
     class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(1000)));
-    let mut world = World::new(Settings { dry_runs, ..settings() }, class).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
-    world.edit("default", |class| {
+    let mut cluster = TestCluster::new(Settings { dry_runs, ..settings() }, class).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
+    cluster.edit("default", |class| {
         class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(14_000)));
     });
     for _ in 0..2 {
-        settle(&mut world).await;
-        assert_eq!(world.condition("default", "ValidationSucceeded"), "True UserDataNearLimit");
-        assert_eq!(world.condition("default", "Ready"), "True Ready");
-        world.pass(60).await;
+        run_until_stable(&mut cluster).await;
+        assert_eq!(cluster.condition("default", "ValidationSucceeded"), "True UserDataNearLimit");
+        assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+        cluster.pass(60).await;
     }
-    world.edit("default", |class| {
+    cluster.edit("default", |class| {
         class.spec.user_data = Some(format!("#!/bin/bash\n# {}\n", "x".repeat(16_000)));
     });
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "ValidationSucceeded"), "False UserDataSizeLimitExceeded");
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "ValidationSucceeded"), "False UserDataSizeLimitExceeded");
 }
 
 /// A type that cannot be described, and one that two images match equally, are reported; all others are launched.
@@ -501,16 +507,16 @@ async fn unclear_types_are_reported() {
     ]))
     .unwrap();
     class.spec.ami_family = Some("AL2023".to_owned());
-    let mut world = World::new(settings(), class).await;
-    world.aws.cloud.with(|inner| {
+    let mut cluster = TestCluster::new(settings(), class).await;
+    cluster.aws.cloud.with(|inner| {
         let mut neuron = inner.images.iter().find(|image| image.id == "ami-nvidia").unwrap().clone();
         neuron.id = "ami-neuron".to_owned();
         neuron.name = neuron.name.replace("nvidia", "neuron");
         inner.images.push(neuron);
     });
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
-    world.aws.cloud.with(|inner| {
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "ValidationSucceeded"), "True ValidationSucceeded");
+    cluster.aws.cloud.with(|inner| {
         for instance_type in &mut inner.instance_types {
             match instance_type.name.as_str() {
                 "c5.large" => instance_type.vcpus = 0,
@@ -522,17 +528,17 @@ async fn unclear_types_are_reported() {
             }
         }
     });
-    let provider = world.aws.provider.lock().unwrap().clone();
+    let provider = cluster.aws.provider.lock().unwrap().clone();
     provider.refresh_instance_types().await.unwrap();
-    world.pass(601).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "ValidationSucceeded"), "True InstanceTypesUnclear");
-    let class = world.class("default");
-    let told = class.conditions().iter().find(|known| known.type_ == "ValidationSucceeded").unwrap();
+    cluster.pass(601).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "ValidationSucceeded"), "True InstanceTypesUnclear");
+    let class = cluster.class("default");
+    let reported = class.conditions().iter().find(|known| known.type_ == "ValidationSucceeded").unwrap();
     for word in ["c5.large", "ami-neuron and ami-nvidia are equally specific"] {
-        assert!(told.message.contains(word), "{}", told.message);
+        assert!(reported.message.contains(word), "{}", reported.message);
     }
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
     let launched = provider.launch(&batch(1)).await.remove(0);
     assert!(launched.is_ok(), "{launched:?}");
 }
@@ -548,23 +554,23 @@ async fn identity_is_checked_again(
     #[case] ready: &str,
     #[case] launched: u64,
 ) {
-    let mut world = World::new(settings(), fresh("default")).await;
-    settle(&mut world).await;
-    world.aws.settings.ca_bundle = authority.to_owned();
-    world.aws.cloud.deny(Call::Cluster);
-    world.restart().await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::CLUSTER_IDENTITY_PROVEN), "Unknown ClusterUnproven");
-    world.aws.cloud.allow(Call::Cluster);
-    world.pass(300).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", condition::CLUSTER_IDENTITY_PROVEN), identity);
-    assert_eq!(world.condition("default", "Ready"), ready);
-    let answer = world.aws.provider().launch(&batch(1)).await.remove(0);
-    assert_eq!((u64::from(answer.is_ok()), world.aws.cloud.count("CreateFleet")), (launched, launched));
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    run_until_stable(&mut cluster).await;
+    cluster.aws.settings.ca_bundle = authority.to_owned();
+    cluster.aws.cloud.deny(Call::Cluster);
+    cluster.restart().await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::CLUSTER_IDENTITY_PROVEN), "Unknown ClusterUnproven");
+    cluster.aws.cloud.allow(Call::Cluster);
+    cluster.pass(300).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", condition::CLUSTER_IDENTITY_PROVEN), identity);
+    assert_eq!(cluster.condition("default", "Ready"), ready);
+    let answer = cluster.aws.provider().launch(&batch(1)).await.remove(0);
+    assert_eq!((u64::from(answer.is_ok()), cluster.aws.cloud.count("CreateFleet")), (launched, launched));
     // EKS returns our cluster after all, for example because another one of our name was deleted.
-    world.aws.cloud.with(|inner| inner.cluster.as_mut().unwrap().ca_bundle = authority.to_owned());
-    world.pass(300).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    cluster.aws.cloud.with(|inner| inner.cluster.as_mut().unwrap().ca_bundle = authority.to_owned());
+    cluster.pass(300).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }

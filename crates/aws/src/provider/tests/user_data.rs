@@ -2,19 +2,19 @@
 
 use rstest::rstest;
 
-use super::world::{World, fresh};
+use super::cluster::{TestCluster, fresh};
 use super::*;
 
 /// The events until nothing changes.
-async fn settle(world: &mut World) -> Vec<String> {
-    let mut told = Vec::new();
+async fn run_until_stable(cluster: &mut TestCluster) -> Vec<String> {
+    let mut messages = Vec::new();
     for _ in 0..10 {
-        let round = world.round("nodeclass").await;
+        let round = cluster.round("nodeclass").await;
         let text = |notice: &fleetwright_core::cloud::Notice| format!("{} {}", notice.reason, notice.message);
-        told.extend(round.notices.iter().map(text));
-        world.pass(6).await;
+        messages.extend(round.notices.iter().map(text));
+        cluster.pass(6).await;
     }
-    told
+    messages
 }
 
 #[rstest]
@@ -34,18 +34,18 @@ async fn invalid_user_data_is_reported(
     class.spec.ami_family = Some(family.to_owned());
     class.spec.ami_selector_terms =
         serde_json::from_value(json!([{"name": "amazon-eks-node-al2023-x86_64-standard-1.35"}])).unwrap();
-    let mut world = World::new(settings(), class).await;
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
-    world.edit("default", |class| class.spec.user_data = Some(user_data));
-    let told = settle(&mut world).await;
-    assert_eq!(world.condition("default", "ValidationSucceeded"), format!("False {reason}"));
-    assert!(world.condition("default", "Ready").starts_with("False "));
-    let told_of = |text: &String| text.starts_with("ValidationSucceeded ") && text.contains(reason);
-    assert_eq!(told.iter().filter(|text| told_of(text)).count(), 1, "{told:?}");
-    assert!(told.iter().all(|text| text.len() < 1024), "{told:?}");
-    assert!(world.aws.provider().launch(&batch(1)).await[0].is_err(), "nothing is launched from it");
-    world.edit("default", |class| class.spec.user_data = None);
-    settle(&mut world).await;
-    assert_eq!(world.condition("default", "Ready"), "True Ready");
+    let mut cluster = TestCluster::new(settings(), class).await;
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
+    cluster.edit("default", |class| class.spec.user_data = Some(user_data));
+    let messages = run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "ValidationSucceeded"), format!("False {reason}"));
+    assert!(cluster.condition("default", "Ready").starts_with("False "));
+    let is_reported = |text: &String| text.starts_with("ValidationSucceeded ") && text.contains(reason);
+    assert_eq!(messages.iter().filter(|text| is_reported(text)).count(), 1, "{messages:?}");
+    assert!(messages.iter().all(|text| text.len() < 1024), "{messages:?}");
+    assert!(cluster.aws.provider().launch(&batch(1)).await[0].is_err(), "nothing is launched from it");
+    cluster.edit("default", |class| class.spec.user_data = None);
+    run_until_stable(&mut cluster).await;
+    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }

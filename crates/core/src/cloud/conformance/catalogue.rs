@@ -1,4 +1,4 @@
-//! What a provider says of itself and of what it sells.
+//! A provider's description of itself and its catalogue.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub trait Harness: Send + Sync {
     fn provider(&self) -> Arc<dyn CloudProvider>;
     /// UID of the cluster that it was identified with.
     fn cluster_uid(&self) -> Str;
-    /// A node class that exists, and is ready until [`Self::set_class_ready`] says otherwise.
+    /// An existing node class, ready until [`Self::set_class_ready`] changes it.
     fn class(&self) -> NodeClassRef;
     /// The time in the cloud.
     fn now(&self) -> Timestamp;
@@ -37,24 +37,24 @@ pub trait Harness: Send + Sync {
     async fn set_class_ready(&self, ready: bool);
     /// Lets something go wrong.
     async fn inject(&self, fault: Fault);
-    /// The process dies and comes back; the cloud stays as it is.
+    /// Restarts the process; the cloud keeps its state.
     async fn restart(&self);
     /// Puts an instance of another cluster into the cloud.
     async fn foreign(&self) -> ProviderId;
 }
 
-/// What goes wrong.
+/// A fault of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The next launch is refused because of too many calls.
     ThrottleLaunch,
-    /// The next launch does nothing, and whether it did is not told.
+    /// The next launch does nothing, and its outcome is unknown.
     FailLaunch,
     /// The next launch takes effect, and its answer is lost.
     LoseLaunchAnswer,
     /// The next termination takes effect, and its answer is lost.
     LoseTerminateAnswer,
-    /// Nothing is left of the offerings in this zone, of all where it is `None`, for good.
+    /// The offerings of this zone (of all zones if `None`) are exhausted permanently.
     Exhaust {
         /// The zone.
         zone: Option<Str>,
@@ -66,7 +66,7 @@ pub enum Fault {
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// What a case comes to.
+/// The result of a case.
 pub type Verdict = Result<(), Failure>;
 
 type Run = for<'a> fn(&'a dyn Harness) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;

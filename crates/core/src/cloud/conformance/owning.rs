@@ -1,4 +1,4 @@
-//! What a provider knows of its instances, and how they end.
+//! Ownership of instances, and their termination.
 
 use super::{
     Case, Failure, Fault, Harness, Verdict,
@@ -105,7 +105,7 @@ async fn end_nothing(harness: &dyn Harness) -> Verdict {
 async fn foreign(harness: &dyn Harness) -> Verdict {
     let id = harness.foreign().await;
     harness.advance(harness.consistency()).await;
-    // Even where a NodeClaim of ours names it.
+    // Even if a NodeClaim of this cluster names it.
     let mut claim = claim(harness, "a", "foreign", on_demand());
     claim.provider_id = Some(id.clone());
     let answer = harness.provider().terminate(&claim, &id).await;

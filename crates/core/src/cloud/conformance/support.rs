@@ -88,7 +88,7 @@ pub(super) fn zones(catalog: &Catalog) -> Vec<Str> {
     zones
 }
 
-/// The ids that list knows of, once it knows of everything.
+/// The ids that list returns, once it returns all instances.
 pub(super) async fn listed(harness: &dyn Harness) -> Result<Vec<ProviderId>, Failure> {
     harness.advance(harness.consistency()).await;
     let instances = good("list", harness.provider().list().await)?;

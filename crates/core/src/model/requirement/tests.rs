@@ -62,7 +62,7 @@ proptest! {
         let numbers: Vec<String> = (-20..20).map(|n| n.to_string()).collect();
         let values = UNIVERSE.into_iter().chain(numbers.iter().map(String::as_str)).map(Some);
         let labels: Vec<Option<&str>> = std::iter::once(None).chain(values).collect();
-        // What excludes itself on one side alone means that there is no label: that is said elsewhere.
+        // A contradiction on one side means that there is no label, which another test covers.
         prop_assume!([&offered, &wanted].iter().all(|side| labels.iter().any(|label| suits(side, *label))));
         let sets: [Requirements; 2] = [&offered, &wanted].map(|side| side.iter().cloned().collect());
         // A label that the node does not define is missing, unless it may be left open.

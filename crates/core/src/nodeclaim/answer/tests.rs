@@ -1,4 +1,4 @@
-//! When an answer stands, and what its end teaches.
+//! When a NodeClaim keeps its pods, and what a release records.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn how_a_node_is_teaches_nothing_about_others() {
     assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnhealthy");
     let cordoned = node("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
     assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
-    // A startup taint that comes back was announced.
+    // A startup taint that is added again is declared.
     let back = node("agent").with_claim(|claim| {
         claim.startup_taints = vec![Taint::new("agent", "", TaintEffect::NoSchedule)];
     });

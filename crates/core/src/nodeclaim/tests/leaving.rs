@@ -112,13 +112,13 @@ fn draining(pods: Vec<Arc<Pod>>, deadline: Option<i64>) -> Fixture {
     fixture
 }
 
-/// The condition Drained says this.
+/// Sets the message of the condition Drained.
 fn says_of(fixture: &mut Fixture, message: &str) {
     let drained = fixture.claim.conditions.get_mut(&ConditionType::Drained).expect("a condition");
     drained.message = message.into();
 }
 
-/// What the drain would write now; `None` where what stands is good enough.
+/// What the drain would write now; `None` if the current message is good enough.
 fn written(fixture: &Fixture) -> Option<String> {
     let steps = Drain.next(&fixture.view(), now()).steps;
     steps.into_iter().find_map(|step| match step {
@@ -146,14 +146,14 @@ fn the_condition_says_what_is_waited_for() {
     }
     says_of(&mut fixture, &text);
     assert_eq!(written(&fixture), None);
-    // Each of those that it names goes: a pod fewer is no news, the next few are.
+    // Each named pod leaves: one pod fewer causes no write, the next few do.
     let mut left = draining(pods[4..].to_vec(), None);
     says_of(&mut left, &text);
     assert_eq!(written(&left), None, "b is waited for");
     let mut last = draining(pods[5..].to_vec(), None);
     says_of(&mut last, &text);
     assert_eq!(written(&last).as_deref(), Some("1 pods are waiting to be evicted: default/a"));
-    // A deadline that came, or another one, is news.
+    // A new or changed deadline causes a write.
     let mut ends = draining(pods, Some(600));
     says_of(&mut ends, &text);
     assert_eq!(written(&ends), Some(format!("{text}; all are deleted by {}", after(600))));
@@ -285,12 +285,12 @@ fn a_drain_names_the_budget_that_holds_it() {
     says_of(&mut fixture, "the node is being drained");
     let free = written(&fixture).expect("it says what it waits for");
     assert_eq!(free, "2 pods are waiting to be evicted: default/a, default/b");
-    // Used up by a pod that is on its way: no news.
+    // Used up by a terminating pod: no event.
     says_of(&mut fixture, &free);
     fixture.budgets = vec![budget(0)];
     Arc::make_mut(&mut fixture.pods[0]).deleting = Some(after(30));
     assert_eq!(written(&fixture), None);
-    // Nobody leaves, and nobody can.
+    // No pod is terminating, and none can be evicted.
     Arc::make_mut(&mut fixture.pods[0]).deleting = None;
     assert_eq!(written(&fixture).as_deref(), Some(held));
     says_of(&mut fixture, held);

@@ -168,7 +168,7 @@ fn a_registration_that_was_cut_off_writes_the_node_no_more() {
     assert_eq!(cut_off.says(&Registration, now()), REGISTERING);
 }
 
-/// Pods may select by a label that only the cloud can tell: none comes before it is there.
+/// Pods may select by a label that only the cloud can provide: none is scheduled before the label is set.
 #[test]
 fn registration_waits_for_a_label_that_the_provider_owes() {
     let owed = joined().with(|claim| {
@@ -207,7 +207,7 @@ fn initialization_waits_for_the_drivers_of_devices() {
     let done = "node karpenter.sh/initialized=true; Initialized=True/Initialized";
     assert_eq!(initial(Some(&["gpu"])), "Initialized=Unknown/DRADriverPoolsNotPublished");
     assert_eq!(initial(Some(&["gpu", "nic", "other"])), done);
-    // While claims are ignored, nobody looks at devices.
+    // While DRA requests are ignored, devices are not checked.
     assert_eq!(initial(None), done);
 }
 

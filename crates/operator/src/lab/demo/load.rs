@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use fleetwright_sim::World;
+use fleetwright_sim::Simulator;
 use serde_json::Value;
 
 /// `2m=40,12m=6`: forty replicas two minutes into the demo, six after twelve.
@@ -28,10 +28,10 @@ pub(super) struct Load {
 ///
 /// # Errors
 /// Names the manifest and what is wrong with it.
-pub(super) fn apply(world: &World, manifests: &[(String, String)]) -> anyhow::Result<Vec<Load>> {
+pub(super) fn apply(simulator: &Simulator, manifests: &[(String, String)]) -> anyhow::Result<Vec<Load>> {
     let mut script = Vec::new();
     for (name, text) in manifests {
-        world.apply(text).with_context(|| name.clone())?;
+        simulator.apply(text).with_context(|| name.clone())?;
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).with_context(|| name.clone())?;
         for document in &documents {
             script.extend(of_document(document).with_context(|| name.clone())?);

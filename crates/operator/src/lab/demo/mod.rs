@@ -1,6 +1,6 @@
 //! `fleetwright demo`: the whole flow on one node.
 //!
-//! A world of its own ([`fleetwright_sim::World`]) gets the shipped examples; load comes and goes as their annotations
+//! A world of its own ([`fleetwright_sim::Simulator`]) gets the shipped examples; load comes and goes as their annotations
 //! say; what happens is shown as it happens and summed up at the end. In JSON mode time is virtual and there is no port.
 
 mod load;
@@ -11,7 +11,7 @@ mod view;
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use fleetwright_sim::{World, WorldConfig, world::virtual_runtime};
+use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use jiff::Timestamp;
 
 use self::{load::Load, report::Report, session::Session, view::View};
@@ -55,13 +55,13 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
 
 async fn json(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
     let started = SystemWatch::start();
-    let world = World::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
-    let mut session = Session::new(&world, load::apply(&world, manifests)?);
+    let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
+    let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     while !session.is_over(options) {
-        world.run_for(session::STEP).await;
-        session.step(&world).await?;
+        simulator.run_for(session::STEP).await;
+        session.step(&simulator).await?;
     }
-    let report = session.report(&world, options.seed, started.elapsed());
+    let report = session.report(&simulator, options.seed, started.elapsed());
     print(&serde_json::to_string_pretty(&report)?);
     Ok(())
 }
@@ -71,20 +71,20 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process");
     let started = SystemWatch::start();
     let origin = SystemClock.now().checked_sub(HEAD_START).context("the wall clock stands before 1970")?;
-    let world = World::new(config(options, origin, options.speed)?).await?;
+    let simulator = Simulator::new(config(options, origin, options.speed)?).await?;
     let listening =
-        world.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
-    let kubeconfig = Kubeconfig::write(options, &world.server().kubeconfig(listening.address))?;
+        simulator.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
+    let kubeconfig = Kubeconfig::write(options, &simulator.server().kubeconfig(listening.address))?;
     print(&format!(
         "  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A",
         kubeconfig.path.display()
     ));
-    let mut session = Session::new(&world, load::apply(&world, manifests)?);
+    let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     let mut view = View::new(std::io::stdout().is_terminal());
-    let played = play(options, &world, &mut session, &mut view).await;
+    let played = play(options, &simulator, &mut session, &mut view).await;
     view.finish();
     if played? {
-        let report = session.report(&world, options.seed, started.elapsed());
+        let report = session.report(&simulator, options.seed, started.elapsed());
         print(&report.to_string());
         if options.serve {
             print("\nServing until Ctrl-C.");
@@ -95,7 +95,12 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
 }
 
 /// Plays the demo to its end; `false` where Ctrl-C ended it.
-async fn play(options: &Demo, world: &World, session: &mut Session, view: &mut View) -> anyhow::Result<bool> {
+async fn play(
+    options: &Demo,
+    simulator: &Simulator,
+    session: &mut Session,
+    view: &mut View,
+) -> anyhow::Result<bool> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     while !session.is_over(options) {
         tokio::select! {
@@ -104,16 +109,16 @@ async fn play(options: &Demo, world: &World, session: &mut Session, view: &mut V
                 signal?;
                 return Ok(false);
             }
-            () = world.run_for(session::STEP) => {}
+            () = simulator.run_for(session::STEP) => {}
         }
-        let news = session.step(world).await?;
+        let news = session.step(simulator).await?;
         view.show(session, &news);
     }
     Ok(true)
 }
 
-fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<WorldConfig> {
-    let mut config = WorldConfig::new(options.seed, origin);
+fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<SimulatorConfig> {
+    let mut config = SimulatorConfig::new(options.seed, origin);
     config.speed = speed;
     config.catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
     Ok(config)

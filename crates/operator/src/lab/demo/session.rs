@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::Price;
-use fleetwright_sim::{Overview, World, overview::NodePhase};
+use fleetwright_sim::{Overview, Simulator, overview::NodePhase};
 
 use super::{LIMIT, Load, Report};
 use crate::cli::Demo;
@@ -26,8 +26,8 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins with `script`.
-    pub(super) fn new(world: &World, script: Vec<Load>) -> Self {
-        let now = world.observe();
+    pub(super) fn new(simulator: &Simulator, script: Vec<Load>) -> Self {
+        let now = simulator.observe();
         Self { script, played: 0, elapsed: Duration::ZERO, peak: now.clone(), now, settled: false }
     }
 
@@ -35,21 +35,21 @@ impl Session {
     ///
     /// # Errors
     /// Where the API server refuses to scale a workload.
-    pub(super) async fn step(&mut self, world: &World) -> anyhow::Result<Vec<String>> {
-        self.elapsed = world.elapsed();
+    pub(super) async fn step(&mut self, simulator: &Simulator) -> anyhow::Result<Vec<String>> {
+        self.elapsed = simulator.elapsed();
         let mut news = Vec::new();
         while let Some(load) = self.script.get(self.played).filter(|load| load.after <= self.elapsed) {
-            load.apply(&world.client()).await?;
+            load.apply(&simulator.client()).await?;
             news.push(format!("load: {} {} now has {} replicas", load.kind, load.name, load.replicas));
             self.played += 1;
         }
-        let seen = world.observe();
+        let seen = simulator.observe();
         news.extend(changes(&self.now, &seen));
         if seen.hourly > self.peak.hourly {
             self.peak = seen.clone();
         }
         self.now = seen;
-        self.settled = self.played == self.script.len() && world.is_settled();
+        self.settled = self.played == self.script.len() && simulator.is_stable();
         Ok(news)
     }
 
@@ -62,8 +62,8 @@ impl Session {
     }
 
     /// Sums the run up.
-    pub(super) fn report(&self, world: &World, seed: u64, wall: Duration) -> Report {
-        let now = world.observe();
+    pub(super) fn report(&self, simulator: &Simulator, seed: u64, wall: Duration) -> Report {
+        let now = simulator.observe();
         Report::new(seed, self.settled, &self.peak, &now, self.elapsed, wall)
     }
 }

@@ -1,19 +1,19 @@
-//! What one change comes to, in lines.
+//! Formats one change as lines.
 
 use serde_json::{Map, Value};
 
 use super::{Change, text};
 
-/// Labels of Nodes that steps of a life leave behind.
+/// Labels of Nodes that are reported.
 const LABELS: [&str; 3] = [
     "karpenter.sh/registered",
     "karpenter.sh/initialized",
     "node.kubernetes.io/exclude-from-external-load-balancers",
 ];
-/// When a drain must be over.
+/// The deadline of a drain.
 const DEADLINE: &str = "/metadata/annotations/karpenter.sh~1nodeclaim-termination-timestamp";
 
-/// The lines of a change, each with the word that `tell` may choose it by.
+/// The lines of a change, each with the word by which `tell` selects it.
 pub(super) fn of(change: &Change) -> Vec<(String, String)> {
     let object = change.after.as_ref().or(change.before.as_ref()).unwrap_or(&Value::Null);
     if change.kind == "Event" {
@@ -40,7 +40,7 @@ pub(super) fn of(change: &Change) -> Vec<(String, String)> {
             say("taint", &format!("taint {taint}"));
         }
         for taint in missing(taints(before), &taints(after)) {
-            say("taint", &format!("no taint {taint}"));
+            say("taint", &format!("taint {taint} removed"));
         }
         for label in LABELS {
             let is = &after["metadata"]["labels"][label];
@@ -82,14 +82,14 @@ fn event(change: &Change) -> Option<(String, String)> {
 
 fn taints(node: &Value) -> Vec<String> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
-    let told = |taint: &Value| {
+    let format_taint = |taint: &Value| {
         let value = match text(taint, "/value") {
             "" => String::new(),
             value => format!("={value}"),
         };
         format!("{}{value}:{}", text(taint, "/key"), text(taint, "/effect"))
     };
-    taints.into_iter().flatten().map(told).collect()
+    taints.into_iter().flatten().map(format_taint).collect()
 }
 
 fn missing(from: Vec<String>, others: &[String]) -> Vec<String> {
@@ -101,15 +101,15 @@ fn found(object: &Value) -> impl Iterator<Item = &Map<String, Value>> {
     conditions.into_iter().flatten().filter_map(Value::as_object)
 }
 
-/// Conditions that changed in what they say; of a Node only whether it is ready.
+/// Conditions whose status, reason or message changed; of a Node only Ready.
 fn conditions(before: &Value, after: &Value, kind: &str, say: &mut impl FnMut(&str, &str)) {
-    let told = |condition: &&Map<String, Value>| kind != "Node" || condition["type"] == "Ready";
+    let is_reported = |condition: &&Map<String, Value>| kind != "Node" || condition["type"] == "Ready";
     let field = |condition: &Map<String, Value>, name: &str| -> String {
         condition.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
     let says =
         |condition: &Map<String, Value>| ["status", "reason", "message"].map(|name| field(condition, name));
-    for condition in found(after).filter(told) {
+    for condition in found(after).filter(is_reported) {
         let name = field(condition, "type");
         let was = found(before).find(|was| was.get("type") == condition.get("type"));
         if was.is_some_and(|was| says(was) == says(condition)) {
@@ -120,10 +120,10 @@ fn conditions(before: &Value, after: &Value, kind: &str, say: &mut impl FnMut(&s
         let message = if message.is_empty() { message } else { format!(": {message}") };
         say(&name, &format!("{name}={status}{reason}{message}"));
     }
-    for was in found(before).filter(told) {
+    for was in found(before).filter(is_reported) {
         if !found(after).any(|is| is.get("type") == was.get("type")) {
             let name = field(was, "type");
-            say(&name, &format!("{name} is no more"));
+            say(&name, &format!("{name} removed"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Names for people: what is drawn by lot gets a number, in the order of its birth.
+//! Stable names in reports: generated names are replaced by numbers, in the order of creation.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use super::text;
 
-/// Real names with those that reports have.
+/// Pairs of real names and names in reports.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Longest real name first: one may begin with another.
+    /// Longest real name first, because one may be the prefix of another.
     pairs: Vec<(String, String)>,
     counts: BTreeMap<String, usize>,
 }
 
 impl Names {
-    /// Names an object that is seen for the first time, and the instance of a NodeClaim. What has a name of its own keeps it.
-    pub(super) fn meet(&mut self, kind: &str, object: &Value) {
+    /// Names a new object, and the instance of a NodeClaim. Names that are not generated stay.
+    pub(super) fn register(&mut self, kind: &str, object: &Value) {
         let name = text(object, "/metadata/name");
         match kind {
             "NodeClaim" => {
@@ -52,7 +52,7 @@ impl Names {
         self.pairs.iter().find(|(known, _)| known == real).map(|(_, name)| name.as_str())
     }
 
-    /// The name that a report has for `real`: the next number of `of`, where it has none yet.
+    /// The name of `real` in reports: the next number of `of` if it has none yet.
     fn number(&mut self, real: &str, of: &str) -> String {
         if let Some(name) = self.known(real) {
             return name.to_owned();
@@ -70,7 +70,7 @@ impl Names {
         }
     }
 
-    /// The first name that a thing gets stays; a name that is taken is not given again.
+    /// The first name of an object stays; a name is never used twice.
     fn pair(&mut self, real: &str, name: &str) {
         let taken = self.pairs.iter().any(|(known, given)| known == real || given == name);
         if !real.is_empty() && !taken {
@@ -79,12 +79,12 @@ impl Names {
         }
     }
 
-    /// `text` with the names that reports have.
-    pub(super) fn told(&self, text: &str) -> String {
+    /// `text` with the names of reports.
+    pub(super) fn with_report_names(&self, text: &str) -> String {
         self.pairs.iter().fold(text.to_owned(), |text, (real, name)| text.replace(real, name))
     }
 
-    /// What a report calls `name`.
+    /// The real name of `name`.
     pub(super) fn real(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(_, given)| given == name).map(|(real, _)| real.as_str())
     }

@@ -18,18 +18,18 @@ use fleetwright_fake::{
 use super::Bug;
 
 /// A provider with a bug.
-pub(super) struct Broken {
+pub(super) struct FaultyProvider {
     pub(super) inner: Arc<dyn CloudProvider>,
     pub(super) cloud: Arc<Cloud>,
     pub(super) bug: Bug,
     pub(super) calls: AtomicU64,
 }
 
-impl Broken {
-    /// Instances of other clusters, as if they were ours.
-    fn strangers(&self, ours: &[Instance]) -> Vec<Instance> {
+impl FaultyProvider {
+    /// Instances of other clusters, reported as ours.
+    fn foreign_instances(&self, ours: &[Instance]) -> Vec<Instance> {
         let uid = ours.iter().find_map(|instance| instance.cluster_uid.clone());
-        let stranger = |instance: &Arc<CloudInstance>| {
+        let is_foreign = |instance: &Arc<CloudInstance>| {
             instance.state == Lifecycle::Running && !ours.iter().any(|own| *own.provider_id == *instance.id)
         };
         let taken = |instance: Arc<CloudInstance>| Instance {
@@ -45,12 +45,12 @@ impl Broken {
             created: Some(instance.launched_at),
             terminating: false,
         };
-        self.cloud.instances().into_iter().filter(stranger).map(taken).collect()
+        self.cloud.instances().into_iter().filter(is_foreign).map(taken).collect()
     }
 }
 
 #[async_trait]
-impl CloudLayer for Broken {
+impl CloudLayer for FaultyProvider {
     fn inner(&self) -> &dyn CloudProvider {
         &*self.inner
     }
@@ -89,7 +89,7 @@ impl CloudLayer for Broken {
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
         if self.bug == Bug::OwnershipByName {
             let ours = self.inner.list().await?;
-            let all = self.strangers(&ours).into_iter().chain(ours);
+            let all = self.foreign_instances(&ours).into_iter().chain(ours);
             let found = all.into_iter().find(|instance| instance.provider_id == *id);
             return found.ok_or_else(|| CloudError::NotFound(id.to_string().into()));
         }
@@ -99,7 +99,7 @@ impl CloudLayer for Broken {
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
         let mut listed = self.inner.list().await?;
         if self.bug == Bug::OwnershipByName {
-            listed.extend(self.strangers(&listed));
+            listed.extend(self.foreign_instances(&listed));
         }
         if self.bug == Bug::GhostsUnseen {
             let ghost = |name: &str| name.contains("-ghost-");

@@ -1,4 +1,4 @@
-//! Bugs between an operator and its API server: what it says lacks something, or what it hears does.
+//! Bugs between an operator and its API server: fields are removed from requests or answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,21 +6,21 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::Bug;
-use fleetwright_sim::world::Distort;
+use fleetwright_sim::simulator::Distortion;
 
-/// After so many looks at pods all of them are thought to have ended.
+/// After this many pods, all pods are reported as finished.
 const PODS: u64 = 200;
-/// After so many looks at pools the inputs of the hash are others.
+/// After this many pools, the inputs of the hash change.
 const POOLS: u64 = 40;
 
-/// A line with a bug.
-pub(super) struct Broken {
+/// A connection with a bug.
+pub(super) struct DistortedConnection {
     pub(super) bug: Bug,
-    /// Objects of the bug's kind that were heard.
-    pub(super) heard: AtomicU64,
+    /// The number of received objects of the bug's kind.
+    pub(super) received: AtomicU64,
 }
 
-/// The map at a place within an object.
+/// The map at a path within an object.
 fn map<'a>(object: &'a mut Value, at: &str) -> Option<&'a mut Map<String, Value>> {
     object.pointer_mut(at).and_then(Value::as_object_mut)
 }
@@ -31,15 +31,15 @@ fn remove(object: &mut Value, at: &str, key: &str) {
     }
 }
 
-/// Whether a patch does nothing but replace taints, by a list without the one of commands.
+/// Whether a patch only replaces taints, by a list without the disruption taint.
 fn takes_taint_off(body: &Value) -> bool {
     let alone = body.pointer("/metadata").and_then(Value::as_object).is_some_and(|meta| meta.len() == 1);
     let taints = body.pointer("/spec/taints").and_then(Value::as_array);
     alone && taints.is_some_and(|taints| taints.iter().all(|taint| taint["key"] != "karpenter.sh/disrupted"))
 }
 
-impl Distort for Broken {
-    fn said(&self, method: &Method, resource: &str, subresource: &str, body: &mut Value) {
+impl Distortion for DistortedConnection {
+    fn request(&self, method: &Method, resource: &str, subresource: &str, body: &mut Value) {
         match (self.bug, resource) {
             (Bug::EvictionByName, "pods") if subresource == "eviction" => {
                 remove(body, "/deleteOptions", "preconditions");
@@ -63,9 +63,9 @@ impl Distort for Broken {
         }
     }
 
-    fn heard(&self, resource: &str, object: &mut Value) {
+    fn received(&self, resource: &str, object: &mut Value) {
         match (self.bug, resource) {
-            // An operator that hears nothing of the attempt that it wrote would only refuse to go on.
+            // Without its attempt in the answer, the operator would only refuse to continue.
             (Bug::AttemptForgotten, "nodeclaims") => {
                 if let Some(annotations) = map(object, "/metadata/annotations") {
                     annotations.insert("fleetwright.dev/attempt".to_owned(), "1".into());
@@ -101,13 +101,13 @@ impl Distort for Broken {
                 }
             }
             (Bug::PodsThoughtEnded, "pods") => {
-                let ended = self.heard.fetch_add(1, Ordering::Relaxed) > PODS;
+                let ended = self.received.fetch_add(1, Ordering::Relaxed) > PODS;
                 if let Some(status) = map(object, "/status").filter(|_| ended) {
                     status.insert("phase".to_owned(), "Succeeded".into());
                 }
             }
             (Bug::HashChanges, "nodepools") => {
-                let changed = self.heard.fetch_add(1, Ordering::Relaxed) > POOLS;
+                let changed = self.received.fetch_add(1, Ordering::Relaxed) > POOLS;
                 if let Some(labels) = map(object, "/spec/template/metadata/labels").filter(|_| changed) {
                     labels.insert("planted".to_owned(), "true".into());
                 }

@@ -1,4 +1,4 @@
-//! S7: when a voluntary disruption starts, no more nodes of its pool are down than its budget allows.
+//! S7: when a voluntary disruption starts, at most the budget's number of nodes of the pool are unavailable.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,42 +8,47 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 
-/// Budgets are not judged so soon after somebody changed something: what was decided before still counts.
+/// How long budgets are not checked after a user's change: earlier decisions are still in progress.
 const GRACE: Duration = Duration::from_secs(20);
-/// Nodes whose condition changed so recently may not have been counted.
+/// Nodes whose condition changed this recently may not be counted.
 const FRESH: Duration = Duration::from_secs(20);
 
 /// S7.
 #[derive(Default)]
 pub(super) struct Budgets {
-    /// Claims that a command had taken at the last look.
+    /// Claims with a command at the last step.
     taken: BTreeSet<String>,
-    /// Since when each initialized claim has been down for another reason than a command.
+    /// Since when each initialized claim has been unavailable for another reason than a command.
     down: BTreeMap<String, Duration>,
 }
 
 impl Check for Budgets {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
         let ready: BTreeSet<&str> =
-            look.nodes.iter().filter(|node| is(node, "Ready")).map(|node| name(node)).collect();
-        // The Node is told first: where the answer is late, its claim does not say yet that one more instance counts.
-        let told: BTreeSet<&str> = look
+            observation.nodes.iter().filter(|node| is(node, "Ready")).map(|node| name(node)).collect();
+        // The Node is updated first: if the answer is late, its claim is not Initialized yet.
+        let initialized_nodes: BTreeSet<&str> = observation
             .nodes
             .iter()
             .filter(|node| label(node, "karpenter.sh/initialized") == "true")
             .map(|node| name(node))
             .collect();
-        let initialized =
-            |claim: &Value| is(claim, "Initialized") || told.contains(text(claim, "/status/nodeName"));
-        let counted: Vec<&Arc<Value>> = look
+        let initialized = |claim: &Value| {
+            is(claim, "Initialized") || initialized_nodes.contains(text(claim, "/status/nodeName"))
+        };
+        let counted: Vec<&Arc<Value>> = observation
             .claims
             .iter()
             .filter(|claim| initialized(claim) && !is(claim, "InstanceTerminating"))
             .collect();
-        let taken: BTreeSet<String> =
-            look.claims.iter().filter(|c| is(c, "DisruptionReason")).map(|c| name(c).to_owned()).collect();
+        let taken: BTreeSet<String> = observation
+            .claims
+            .iter()
+            .filter(|c| is(c, "DisruptionReason"))
+            .map(|c| name(c).to_owned())
+            .collect();
         let started: BTreeSet<&str> = counted
             .iter()
             .filter(|claim| taken.contains(name(claim)) && !self.taken.contains(name(claim)))
@@ -52,24 +57,24 @@ impl Check for Budgets {
         let hurt = |claim: &Value| is_deleting(claim) || !ready.contains(text(claim, "/status/nodeName"));
         let mut down = BTreeMap::new();
         for claim in counted.iter().filter(|claim| hurt(claim)) {
-            let since = self.down.get(name(claim)).copied().unwrap_or(look.at);
+            let since = self.down.get(name(claim)).copied().unwrap_or(observation.at);
             down.insert(name(claim).to_owned(), since);
         }
         self.down = down;
         self.taken = taken;
-        if look.since_hands() < GRACE {
+        if observation.since_user_change() < GRACE {
             return;
         }
-        for object in look.pools.iter().filter(|object| started.contains(name(object))) {
+        for object in observation.pools.iter().filter(|object| started.contains(name(object))) {
             let of_pool: Vec<_> = counted.iter().filter(|claim| pool(claim) == name(object)).collect();
             let long = |claim: &Value| {
-                self.down.get(name(claim)).is_some_and(|since| look.at.saturating_sub(*since) >= FRESH)
+                self.down.get(name(claim)).is_some_and(|since| observation.at.saturating_sub(*since) >= FRESH)
             };
             let gone = of_pool.iter().filter(|claim| is(claim, "DisruptionReason") || long(claim)).count();
             let allowed = allowed(object, of_pool.len());
             if gone > allowed {
                 let what = format!(
-                    "{gone} of {} nodes of pool {} are down where {allowed} may be",
+                    "{gone} of {} nodes of pool {} are unavailable; the budget allows {allowed}",
                     of_pool.len(),
                     name(object)
                 );
@@ -79,7 +84,7 @@ impl Check for Budgets {
     }
 }
 
-/// How many of `count` nodes may be down: percentages are rounded up, the strictest budget counts. Runs have no schedules.
+/// The number of `count` nodes that may be unavailable: percentages are rounded up, the strictest budget applies. Runs have no schedules.
 fn allowed(pool: &Value, count: usize) -> usize {
     let budgets = field(pool, "/spec/disruption/budgets").and_then(Value::as_array);
     let each = budgets.into_iter().flatten().map(|budget| {
@@ -94,13 +99,13 @@ fn allowed(pool: &Value, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    //! Which instances count.
+    //! Which instances are counted.
     use jiff::Timestamp;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
-    use crate::seeds::script::Ledger;
+    use crate::seeds::script::Interventions;
 
     fn claim(number: usize, initialized: bool, taken: bool) -> Arc<Value> {
         let condition =
@@ -122,12 +127,12 @@ mod tests {
         }))
     }
 
-    /// Nine instances of a pool that lets 34% go, the last of which `says` on Node and claim that it is initialized; then as
-    /// many as `taken` go at once.
+    /// Nine instances of a pool with a budget of 34%; the last one is initialized on Node and claim as in `says`; then `taken` of them
+    /// are disrupted at once.
     #[rstest]
     #[case::a_late_answer((true, false), 4, &[])]
-    #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are down where 4 may be"])]
-    #[case::not_yet_initialized((false, false), 4, &["4 of 8 nodes of pool default are down where 3 may be"])]
+    #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are unavailable; the budget allows 4"])]
+    #[case::not_yet_initialized((false, false), 4, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
     fn an_instance_counts_once_its_node_says_that_it_is_initialized(
         #[case] says: (bool, bool),
         #[case] taken: usize,
@@ -136,9 +141,10 @@ mod tests {
         let pool = Arc::new(json!({
             "metadata": {"name": "default"}, "spec": {"disruption": {"budgets": [{"nodes": "34%"}]}},
         }));
-        let (mut check, mut found, ledger) = (Budgets::default(), Findings::default(), Ledger::default());
+        let (mut check, mut found, interventions) =
+            (Budgets::default(), Findings::default(), Interventions::default());
         for (seconds, taken) in [(100, 0), (101, taken)] {
-            let look = Look {
+            let observation = Observation {
                 at: Duration::from_secs(seconds),
                 now: Timestamp::UNIX_EPOCH,
                 claims: (0..9).map(|n| claim(n, n < 8 || says.1, n < taken)).collect(),
@@ -149,11 +155,11 @@ mod tests {
                 instances: Vec::new(),
                 leader: None,
                 log: &[],
-                ledger: &ledger,
+                interventions: &interventions,
             };
-            check.step(&look, &mut found);
+            check.step(&observation, &mut found);
         }
-        let told: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
-        assert_eq!(told, expected);
+        let violations: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
+        assert_eq!(violations, expected);
     }
 }

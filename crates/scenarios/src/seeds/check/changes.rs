@@ -1,13 +1,13 @@
-//! S20: every change of a shared object says which one it means: deletions and patches by UID or by the version that was read,
-//! lists by that version. S14: calls are bounded.
+//! S20: every change of a shared object has a precondition: deletions and patches have the UID or the resource version, lists the
+//! resource version. S14: the number of calls is bounded.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::text};
+use super::{Check, Findings, Observation, observation::text};
 
-/// Changes that one operator may ask for within [`WINDOW`]: each of at most thirty instances and pods some dozen times.
+/// The maximum number of changes per operator within [`WINDOW`]: some dozens for each of at most thirty instances and pods.
 const CHANGES_MAX: usize = 3000;
 /// See [`CHANGES_MAX`].
 const WINDOW: Duration = Duration::from_secs(60);
@@ -20,15 +20,15 @@ pub(super) struct Changes {
 }
 
 impl Check for Changes {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        for request in look.asked() {
-            let window = look.at.as_secs() / WINDOW.as_secs();
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        for request in observation.asked() {
+            let window = observation.at.as_secs() / WINDOW.as_secs();
             let count = self.counted.entry((request.user_agent.clone(), window)).or_default();
             *count = count.saturating_add(1);
             if *count == CHANGES_MAX {
                 found.add(
                     "S14",
-                    format!("{} changes things without end", request.user_agent),
+                    format!("{} exceeds the limit of changes", request.user_agent),
                     [&*request.body],
                 );
             }
@@ -41,7 +41,11 @@ impl Check for Changes {
                     found.add("S20", format!("{of} is deleted by its name alone"), [&*request.body]);
                 }
                 "patch" if has_list(&request.body) && is_blind(&request.body) => {
-                    found.add("S20", format!("{of}: a list is replaced blindly"), [&*request.body]);
+                    found.add(
+                        "S20",
+                        format!("{of}: a list is replaced without a resource version"),
+                        [&*request.body],
+                    );
                 }
                 "patch" if is_blind(&request.body) && text(&request.body, "/metadata/uid").is_empty() => {
                     found.add("S20", format!("{of} is patched by its name alone"), [&*request.body]);

@@ -1,5 +1,5 @@
-//! S10: what is well stays, unless something explains its end: a command, an interruption, people, a static pool that is too
-//! large. That holds under wrong clocks as well (S19).
+//! S10: healthy nodes stay unless there is a reason: a command, an interruption, a user, an oversized static pool. This also holds with
+//! wrong clocks (S19).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,25 +8,25 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 
 /// S10.
 #[derive(Default)]
 pub(super) struct Deletions {
-    /// Claims at the last look.
+    /// Claims at the last step.
     claims: BTreeMap<String, Arc<Value>>,
-    /// Names of the nodes that were ready then and not deleted.
+    /// Names of ready nodes that were not terminating.
     ready: BTreeSet<String>,
-    /// Instances whose end was judged.
+    /// Instances whose termination was checked.
     ended: BTreeSet<String>,
 }
 
 impl Check for Deletions {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        let now = look.claims_by_name();
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let now = observation.claims_by_name();
         let instances: BTreeMap<&str, _> =
-            look.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
-        for request in look.asked() {
+            observation.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
+        for request in observation.asked() {
             let deletes = request.resource == "nodeclaims" && request.verb == "delete";
             let Some(claim) = self.claims.get(&request.name).filter(|_| deletes) else { continue };
             let instance = instances.get(text(claim, "/status/providerID"));
@@ -34,37 +34,43 @@ impl Check for Deletions {
                 && is(claim, "Initialized")
                 && instance.is_some_and(|instance| lives(instance) && instance.interrupted_at.is_none());
             let newest = now.get(request.name.as_str()).copied().unwrap_or(claim);
-            if well && !explained(look, claim) && !explained(look, newest) {
-                let what = format!("{} deleted claim {}, which is well", request.user_agent, request.name);
+            if well && !explained(observation, claim) && !explained(observation, newest) {
+                let what = format!("{} deleted the healthy claim {}", request.user_agent, request.name);
                 found.add("S10", what, [&**claim, &*request.body]);
             }
         }
-        for instance in look.instances.iter().filter(|instance| !lives(instance)) {
-            if !self.ended.insert(instance.id.clone()) || look.ledger.lost.contains(&instance.id) {
+        for instance in observation.instances.iter().filter(|instance| !lives(instance)) {
+            if !self.ended.insert(instance.id.clone())
+                || observation.interventions.lost.contains(&instance.id)
+            {
                 continue;
             }
             let Some(claim) = instance.tags.claim.as_deref().and_then(|name| now.get(name)) else { continue };
             let named = text(claim, "/status/providerID");
             if named == instance.id && !is_deleting(claim) && instance.interrupted_at.is_none() {
-                let what = format!("instance {} was ended although its claim stands", instance.id);
+                let what = format!("instance {} was terminated although its claim exists", instance.id);
                 found.add("S10", what, [&***claim]);
             }
         }
-        self.claims = look.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
-        let ready = look.nodes.iter().filter(|node| is(node, "Ready") && !is_deleting(node));
+        self.claims =
+            observation.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
+        let ready = observation.nodes.iter().filter(|node| is(node, "Ready") && !is_deleting(node));
         self.ready = ready.map(|node| name(node).to_owned()).collect();
     }
 }
 
-/// Whether the end of a claim has a reason.
-fn explained(look: &Look<'_>, claim: &Value) -> bool {
-    let of_pool = look.pools.iter().find(|object| name(object) == pool(claim));
+/// Whether the deletion of a claim has a reason.
+fn explained(observation: &Observation<'_>, claim: &Value) -> bool {
+    let of_pool = observation.pools.iter().find(|object| name(object) == pool(claim));
     let fixed =
         of_pool.is_none_or(|object| is_deleting(object) || object.pointer("/spec/replicas").is_some());
     is_deleting(claim)
         || is(claim, "DisruptionReason")
         || fixed
-        || look.ledger.deleted.contains(name(claim))
-        || look.ledger.deleted.contains(text(claim, "/status/nodeName"))
-        || look.nodes.iter().any(|node| name(node) == text(claim, "/status/nodeName") && is_deleting(node))
+        || observation.interventions.deleted.contains(name(claim))
+        || observation.interventions.deleted.contains(text(claim, "/status/nodeName"))
+        || observation
+            .nodes
+            .iter()
+            .any(|node| name(node) == text(claim, "/status/nodeName") && is_deleting(node))
 }

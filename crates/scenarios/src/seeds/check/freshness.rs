@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Check, Findings, Look};
+use super::{Check, Findings, Observation};
 use crate::seeds::log::Entry;
 
-/// What must have been listed.
+/// Resources that must have been listed.
 const LISTED: [&str; 8] = [
     "nodeclaims",
     "nodepools",
@@ -21,13 +21,13 @@ const LISTED: [&str; 8] = [
 #[derive(Default)]
 pub(super) struct Freshness {
     listed: BTreeMap<String, BTreeSet<String>>,
-    /// Who led at the last look.
+    /// The leader at the last step.
     leader: Option<String>,
 }
 
 impl Check for Freshness {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        for entry in look.log {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        for entry in observation.log {
             match entry {
                 Entry::Listed { agent, resource } => {
                     self.listed.entry(agent.clone()).or_default().insert(resource.clone());
@@ -46,19 +46,20 @@ impl Check for Freshness {
                             .as_ref()
                             .is_some_and(|leader| !leader.is_empty() && *leader != request.user_agent)
                     };
-                    if other(&self.leader) && other(&look.leader) {
-                        let what = format!("{} did {what} while {:?} led", request.user_agent, look.leader);
+                    if other(&self.leader) && other(&observation.leader) {
+                        let what =
+                            format!("{} did {what} while {:?} led", request.user_agent, observation.leader);
                         found.add("S20", what, [&*request.body]);
                     }
                 }
                 Entry::Asked(_) | Entry::Refused(..) => {}
             }
         }
-        self.leader.clone_from(&look.leader);
+        self.leader.clone_from(&observation.leader);
     }
 }
 
-/// Leases are how one becomes the leader, and events tell people something.
+/// Whether a resource counts: not leases, which decide the election, and not events.
 fn matters(resource: &str) -> bool {
     !matches!(resource, "leases" | "events")
 }

@@ -1,5 +1,5 @@
-//! S1: instances of others are left alone. S2: one instance per claim. S3: the claim of an instance is held until the instance is
-//! gone. S4: what an instance was launched for stands on its claim first. S6: one answer per pod.
+//! S1: foreign instances are not changed. S2: one instance per claim. S3: the claim of an instance keeps its finalizer until the instance
+//! is gone. S4: the claim records the attempt before the launch. S6: one claim per pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 use fleetwright_fake::api::{CloudInstance, Lifecycle};
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 
 const BATCH: &str = "fleetwright.dev/batch-id";
 const ATTEMPT: &str = "fleetwright.dev/attempt";
@@ -17,26 +17,27 @@ const ATTEMPT: &str = "fleetwright.dev/attempt";
 /// S1 to S4.
 #[derive(Default)]
 pub(super) struct InstanceChecks {
-    /// Instances that were judged at birth.
+    /// Instances that were checked at their launch.
     born: BTreeSet<String>,
-    /// Claims at the last look.
+    /// Claims at the last step.
     claims: BTreeMap<String, Arc<Value>>,
-    /// Instances of each launch that named no claim at birth.
+    /// The number of instances of each launch without claim tags.
     fleets: BTreeMap<(String, u32), usize>,
     /// Batches of claims whose finalizer a user removed.
     stripped: BTreeSet<String>,
 }
 
 impl InstanceChecks {
-    /// S3 and S4 of instances that name no claim: they are as many as claims of their batch say at most.
-    fn fleets(&mut self, look: &Look<'_>, found: &mut Findings) {
-        let ours = |instance: &&Arc<CloudInstance>| !look.ledger.foreign.contains(&instance.id);
-        let all: Vec<_> = look.instances.iter().filter(ours).collect();
-        for name in &look.ledger.stripped {
-            let object = self.claims.get(name).or_else(|| look.claims.iter().find(|c| self::name(c) == name));
+    /// S3 and S4 of instances without claim tags: at most as many as claims of their batch.
+    fn fleets(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let ours = |instance: &&Arc<CloudInstance>| !observation.interventions.foreign.contains(&instance.id);
+        let all: Vec<_> = observation.instances.iter().filter(ours).collect();
+        for name in &observation.interventions.stripped {
+            let object =
+                self.claims.get(name).or_else(|| observation.claims.iter().find(|c| self::name(c) == name));
             self.stripped.extend(object.map(|object| annotation(object, BATCH).to_owned()));
         }
-        let mut saying: BTreeMap<&str, &Arc<Value>> = look.claims_by_name();
+        let mut saying: BTreeMap<&str, &Arc<Value>> = observation.claims_by_name();
         self.claims.iter().for_each(|(name, object)| {
             saying.entry(name).or_insert(object);
         });
@@ -55,7 +56,7 @@ impl InstanceChecks {
             let claims = saying.values().filter(says).count();
             if *count > claims {
                 let what =
-                    format!("{count} instances of {batch}, attempt {attempt}, which {claims} claims say");
+                    format!("{count} instances of {batch}, attempt {attempt}, recorded on {claims} claims");
                 found.add("S4", what, []);
             }
         }
@@ -66,11 +67,11 @@ impl InstanceChecks {
         }
         for (batch, count) in living {
             let of = |claim: &&Arc<Value>| is_held(claim) && annotation(claim, BATCH) == batch;
-            let held = look.claims.iter().filter(of).count();
+            let held = observation.claims.iter().filter(of).count();
             if count > held {
                 found.add(
                     "S3",
-                    format!("{count} instances of {batch} live, for {held} claims that are held"),
+                    format!("{count} instances of {batch} run for {held} claims with finalizer"),
                     [],
                 );
             }
@@ -79,18 +80,18 @@ impl InstanceChecks {
 }
 
 impl Check for InstanceChecks {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        let claims = look.claims_by_name();
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let claims = observation.claims_by_name();
         let mut of_claim: BTreeMap<&str, usize> = BTreeMap::new();
-        for instance in &look.instances {
-            if look.ledger.foreign.contains(&instance.id) {
+        for instance in &observation.instances {
+            if observation.interventions.foreign.contains(&instance.id) {
                 if !lives(instance) {
-                    found.add("S1", format!("instance {} of somebody else was ended", instance.id), []);
+                    found.add("S1", format!("instance {} of another owner was terminated", instance.id), []);
                 }
                 continue;
             }
             let Some(claim) = instance.tags.claim.as_deref() else { continue };
-            let known = look.ledger.stripped.contains(claim);
+            let known = observation.interventions.stripped.contains(claim);
             if self.born.insert(instance.id.clone()) && !known {
                 let object = claims.get(claim).copied().or_else(|| self.claims.get(claim));
                 let number = annotation_of(object, ATTEMPT).parse::<u32>();
@@ -99,7 +100,7 @@ impl Check for InstanceChecks {
                     && instance.tags.batch.as_deref() == Some(batch);
                 if !meant {
                     let what = format!(
-                        "instance {} was launched by {:?}, attempt {}, which claim {claim} does not say",
+                        "instance {} was launched by {:?}, attempt {}, which claim {claim} does not record",
                         instance.id, instance.tags.batch, instance.tags.attempt
                     );
                     found.add("S4", what, object.map(|object| &**object));
@@ -113,15 +114,16 @@ impl Check for InstanceChecks {
             }
             let object = claims.get(claim);
             if !object.is_some_and(|object| is_held(object)) {
-                let what = format!("instance {} lives, and nothing holds its claim {claim}", instance.id);
+                let what = format!("instance {} runs, but claim {claim} has no finalizer", instance.id);
                 found.add("S3", what, object.map(|object| &***object));
             }
         }
         for (claim, count) in of_claim.into_iter().filter(|(_, count)| *count > 1) {
             found.add("S2", format!("{count} instances for claim {claim}"), claims.get(claim).map(|c| &***c));
         }
-        self.fleets(look, found);
-        self.claims = look.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
+        self.fleets(observation, found);
+        self.claims =
+            observation.claims.iter().map(|claim| (name(claim).to_owned(), claim.clone())).collect();
     }
 }
 
@@ -129,13 +131,15 @@ fn annotation_of<'a>(object: Option<&'a Arc<Value>>, key: &str) -> &'a str {
     object.map(|object| annotation(object, key)).unwrap_or_default()
 }
 
-/// S6: the claims of the API server say for which pods they were made.
+/// S6: claims record the pods that they are for.
 pub(super) struct Answers;
 
 impl Check for Answers {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
         let mut answered: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
-        for claim in look.claims.iter().filter(|claim| !is_deleting(claim) && !is(claim, "Initialized")) {
+        for claim in
+            observation.claims.iter().filter(|claim| !is_deleting(claim) && !is(claim, "Initialized"))
+        {
             let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
             for pod in pods.filter(|pod| !pod.is_empty()) {
                 answered.entry(pod).or_default().push(claim);
@@ -143,7 +147,7 @@ impl Check for Answers {
         }
         for (pod, by) in answered.into_iter().filter(|(_, by)| by.len() > 1) {
             let names: Vec<&str> = by.iter().map(|claim| name(claim)).collect();
-            let what = format!("pod {pod} is answered by {}", names.join(" and "));
+            let what = format!("pod {pod} is assigned to {}", names.join(" and "));
             found.add("S6", what, by.iter().map(|claim| &***claim));
         }
     }

@@ -1,41 +1,41 @@
-//! S8: protected pods are not disturbed, and pods leave by eviction, each known by its UID.
+//! S8: protected pods are not disrupted, and pods are evicted by UID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 
 /// S8.
 #[derive(Default)]
 pub(super) struct Pods {
-    /// Pods that nobody may evict, at the last look.
-    guarded: BTreeSet<String>,
-    /// Claims that were judged when they began to go.
-    going: BTreeSet<String>,
-    /// Claims that a command took as empty.
+    /// Protected pods at the last step.
+    protected: BTreeSet<String>,
+    /// Claims that were checked when their termination began.
+    terminating: BTreeSet<String>,
+    /// Claims with the reason Empty.
     empty: BTreeSet<String>,
-    /// Nodes on which pods ran that are no daemons, at the last look.
+    /// Nodes with pods other than DaemonSet pods at the last step.
     busy: BTreeSet<String>,
-    /// From when on pods may be deleted, of those whose node goes and has a deadline, at the last look.
+    /// The time from which a pod on a terminating node with a deadline may be deleted, at the last step.
     deadlines: BTreeMap<String, Timestamp>,
 }
 
 impl Check for Pods {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        for request in look.asked().filter(|request| request.resource == "pods") {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        for request in observation.asked().filter(|request| request.resource == "pods") {
             let pod = format!("{}/{}", request.namespace, request.name);
             if request.subresource == "eviction" {
                 if text(&request.body, "/deleteOptions/preconditions/uid").is_empty() {
                     found.add("S8", format!("eviction of pod {pod} by its name alone"), [&*request.body]);
                 }
-                if self.guarded.contains(&pod) {
+                if self.protected.contains(&pod) {
                     found.add("S8", format!("eviction of protected pod {pod}"), [&*request.body]);
                 }
             } else if request.verb == "delete" && request.subresource.is_empty() {
                 let grace = field(&request.body, "/gracePeriodSeconds").and_then(Value::as_i64);
-                if !self.is_over(look, &pod) {
+                if !self.is_over(observation, &pod) {
                     found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&*request.body]);
                 }
                 if text(&request.body, "/preconditions/uid").is_empty() || grace.is_none_or(|grace| grace < 1)
@@ -45,33 +45,37 @@ impl Check for Pods {
                 }
             }
         }
-        self.going(look, found);
-        self.empty(look, found);
-        let going = deadlines(look);
-        self.deadlines = look.pods.iter().filter_map(|pod| deadline(&going, pod)).collect();
-        self.guarded = look.pods.iter().filter(|pod| is_guarded(pod)).map(|pod| key(pod)).collect();
+        self.terminating(observation, found);
+        self.empty(observation, found);
+        let terminating = deadlines(observation);
+        self.deadlines = observation.pods.iter().filter_map(|pod| deadline(&terminating, pod)).collect();
+        self.protected =
+            observation.pods.iter().filter(|pod| is_protected(pod)).map(|pod| key(pod)).collect();
     }
 }
 
 impl Pods {
-    /// Whether the deadline of a pod's node leaves it no more than its own grace period.
-    fn is_over(&self, look: &Look<'_>, pod: &str) -> bool {
-        let now =
-            look.pods.iter().find(|known| key(known) == pod).and_then(|pod| deadline(&deadlines(look), pod));
+    /// Whether the deadline of a pod's node is no later than the pod's grace period.
+    fn is_over(&self, observation: &Observation<'_>, pod: &str) -> bool {
+        let now = observation
+            .pods
+            .iter()
+            .find(|known| key(known) == pod)
+            .and_then(|pod| deadline(&deadlines(observation), pod));
         let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
-        until.is_some_and(|until| until <= look.now)
+        until.is_some_and(|until| until <= observation.now)
     }
 
-    /// S9: what is taken as empty is empty.
-    fn empty(&mut self, look: &Look<'_>, found: &mut Findings) {
-        let busy: BTreeSet<String> = look
+    /// S9: nodes with the reason Empty are empty.
+    fn empty(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let busy: BTreeSet<String> = observation
             .pods
             .iter()
             .filter(|pod| text(pod, "/status/phase") == "Running" && !is_deleting(pod))
             .filter(|pod| text(pod, "/metadata/ownerReferences/0/kind") != "DaemonSet")
             .map(|pod| text(pod, "/spec/nodeName").to_owned())
             .collect();
-        for claim in &look.claims {
+        for claim in &observation.claims {
             let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
             let is_empty = conditions.into_iter().flatten().any(|condition| {
                 text(condition, "/type") == "DisruptionReason" && text(condition, "/reason") == "Empty"
@@ -92,28 +96,30 @@ impl Pods {
         self.busy = busy;
     }
 
-    /// Claims that a command removes must be free of protected pods at that moment.
-    fn going(&mut self, look: &Look<'_>, found: &mut Findings) {
-        let holding: BTreeMap<&str, &Value> = look
+    /// Claims that a command deletes have no protected pods at that time.
+    fn terminating(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let holding: BTreeMap<&str, &Value> = observation
             .pods
             .iter()
-            .filter(|pod| is_guarded(pod))
+            .filter(|pod| is_protected(pod))
             .map(|pod| (text(pod, "/spec/nodeName"), &**pod))
             .collect();
-        for claim in look.claims.iter().filter(|claim| is_deleting(claim) && is(claim, "DisruptionReason")) {
-            let first = self.going.insert(text(claim, "/metadata/uid").to_owned());
-            // Drift goes through where a deadline ends the wait; the pods are kept until then.
+        for claim in
+            observation.claims.iter().filter(|claim| is_deleting(claim) && is(claim, "DisruptionReason"))
+        {
+            let first = self.terminating.insert(text(claim, "/metadata/uid").to_owned());
+            // Drift of a NodePool with a deadline continues; the pods stay until the deadline.
             let eventual = field(claim, "/spec/terminationGracePeriod").is_some() && has_drifted(claim);
-            let by_hand = look.ledger.deleted.contains(name(claim)) || eventual;
+            let by_hand = observation.interventions.deleted.contains(name(claim)) || eventual;
             if let Some(pod) = holding.get(text(claim, "/status/nodeName")).filter(|_| first && !by_hand) {
-                let what = format!("claim {} was disrupted under protected pod {}", name(claim), name(pod));
+                let what = format!("claim {} was disrupted with protected pod {}", name(claim), name(pod));
                 found.add("S8", what, [&**claim, pod]);
             }
         }
     }
 }
 
-/// Whether a command takes a claim because it drifted.
+/// Whether a command has the reason Drifted.
 fn has_drifted(claim: &Value) -> bool {
     let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
     let command =
@@ -126,25 +132,25 @@ fn key(pod: &Value) -> String {
     format!("{}/{}", text(pod, "/metadata/namespace"), name(pod))
 }
 
-/// When nodes that go have to be gone, by name.
-fn deadlines<'a>(look: &'a Look<'_>) -> BTreeMap<&'a str, Timestamp> {
-    let going = look.claims.iter().filter(|claim| is_deleting(claim));
+/// The deadlines of terminating nodes, by name.
+fn deadlines<'a>(observation: &'a Observation<'_>) -> BTreeMap<&'a str, Timestamp> {
+    let terminating = observation.claims.iter().filter(|claim| is_deleting(claim));
     let of = |claim: &'a Value| {
         let begun: Timestamp = text(claim, "/metadata/deletionTimestamp").parse().ok()?;
         let whole: SignedDuration = text(claim, "/spec/terminationGracePeriod").parse().ok()?;
         Some((text(claim, "/status/nodeName"), begun.checked_add(whole).ok()?))
     };
-    going.filter_map(|claim| of(claim)).filter(|(node, _)| !node.is_empty()).collect()
+    terminating.filter_map(|claim| of(claim)).filter(|(node, _)| !node.is_empty()).collect()
 }
 
-/// From when on a pod may be deleted: what is left until the deadline of its node is the pod's own grace period.
-fn deadline(going: &BTreeMap<&str, Timestamp>, pod: &Value) -> Option<(String, Timestamp)> {
-    let end = going.get(text(pod, "/spec/nodeName"))?;
+/// The time from which a pod may be deleted: the deadline of its node minus the pod's grace period.
+fn deadline(terminating: &BTreeMap<&str, Timestamp>, pod: &Value) -> Option<(String, Timestamp)> {
+    let end = terminating.get(text(pod, "/spec/nodeName"))?;
     let grace = field(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
     Some((key(pod), end.checked_sub(SignedDuration::from_secs(grace)).ok()?))
 }
 
-fn is_guarded(pod: &Value) -> bool {
+fn is_protected(pod: &Value) -> bool {
     annotation(pod, "karpenter.sh/do-not-disrupt") == "true"
         && !text(pod, "/spec/nodeName").is_empty()
         && !is_deleting(pod)

@@ -1,41 +1,42 @@
-//! S15: what is written obeys the schemas. S16: what is written is bounded in size. S18: what people are told says something,
-//! is bounded, and holds no secret.
+//! S15: writes are valid by the schemas. S16: writes are bounded in size. S18: messages to users are not empty, are bounded, and contain
+//! no secret.
 
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 use crate::seeds::{log::Entry, script::SECRET};
 
-/// The longest change, in bytes of its texts: far below what etcd takes, and enough for a NodeClaim that names its pods.
+/// The maximum size of a change, in bytes of its texts: far below the limit of etcd, and enough for a NodeClaim with the names of its
+/// pods.
 const CHANGE_MAX: usize = 64 * 1024;
-/// The longest message to people, in bytes: what events and conditions may have.
+/// The maximum size of a message, in bytes: the limit for events and conditions.
 const MESSAGE_MAX: usize = 1024;
 
 /// S15, S16 and S18.
 pub(super) struct Writes;
 
 impl Check for Writes {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        for entry in look.log {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        for entry in observation.log {
             if let Entry::Refused(request, code) = entry {
                 let (verb, resource, name) = (&request.verb, &request.resource, &request.name);
-                let what = format!("{verb} {resource} {name} is refused as wrong ({code})");
+                let what = format!("{verb} {resource} {name} is rejected as invalid ({code})");
                 found.add("S15", what, [&*request.body]);
             }
         }
-        for request in look.asked() {
+        for request in observation.asked() {
             let of = format!("{} {} {}", request.verb, request.resource, request.name);
             let mut weight = 0_usize;
-            let mut told = false;
+            let mut has_secret = false;
             texts(&request.body, &mut |text| {
                 weight = weight.saturating_add(text.len());
-                told |= text.contains(SECRET);
+                has_secret |= text.contains(SECRET);
             });
             if weight > CHANGE_MAX {
                 found.add("S16", format!("{of} is {weight} bytes long"), [&*request.body]);
             }
-            if told {
-                found.add("S18", format!("{of} tells a secret"), [&*request.body]);
+            if has_secret {
+                found.add("S18", format!("{of} contains a secret"), [&*request.body]);
             }
             for message in messages(&request.resource, &request.body) {
                 if message.is_empty() || message.len() > MESSAGE_MAX {
@@ -50,10 +51,10 @@ impl Check for Writes {
     }
 }
 
-/// What people are told: the note of an event, and of each condition that does not hold why.
+/// Messages to users: the note of an event, and of each condition that is not True.
 fn messages<'a>(resource: &str, body: &'a Value) -> Vec<&'a str> {
     if resource == "events" {
-        // A patch that only counts says nothing new.
+        // A patch of the count has no message.
         let notes = ["/note", "/message"].into_iter().filter_map(|at| field(body, at)?.as_str());
         return notes.collect();
     }
@@ -63,13 +64,13 @@ fn messages<'a>(resource: &str, body: &'a Value) -> Vec<&'a str> {
 }
 
 /// Every text within a value.
-fn texts(value: &Value, tell: &mut impl FnMut(&str)) {
+fn texts(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
-        Value::String(text) => tell(text),
-        Value::Array(items) => items.iter().for_each(|item| texts(item, tell)),
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| texts(item, visit)),
         Value::Object(map) => map.iter().for_each(|(key, item)| {
-            tell(key);
-            texts(item, tell);
+            visit(key);
+            texts(item, visit);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

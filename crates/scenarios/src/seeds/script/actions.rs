@@ -1,4 +1,4 @@
-//! What can happen, and how it is done.
+//! The disturbances and their execution.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,14 +6,14 @@ use fleetwright_fake::{
     api::{ApiError, CloudInstance, Tags, WireTaint},
     cloud::{Adopted, Fault, Occasion, Op},
 };
-use fleetwright_sim::world::{World, WorldError};
+use fleetwright_sim::simulator::{Simulator, SimulatorError};
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{APPS, Script, objects};
 use crate::seeds::plan::Plan;
 
-/// Something that happens.
+/// A disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Load,
@@ -40,7 +40,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Whether what was allowed a moment ago may be forbidden now, or the other way round.
+    /// Whether it changes what operators are allowed to do.
     pub(super) fn changes_what_is_allowed(self) -> bool {
         !matches!(
             self,
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-/// What can happen in a run; what is named twice happens twice as often.
+/// The disturbances of a run; an entry that is listed twice occurs twice as often.
 pub(super) fn of(plan: &Plan) -> Vec<Action> {
     use Action::*;
     let mut all = vec![Load, Load, Load, Protection];
@@ -58,7 +58,7 @@ pub(super) fn of(plan: &Plan) -> Vec<Action> {
     } else {
         all.push(PoolDrifts);
     }
-    if plan.hands {
+    if plan.user_changes {
         all.extend([ClaimDeleted, NodeDeleted, NodeTainted, FinalizerStripped]);
     }
     if plan.overlays {
@@ -86,63 +86,69 @@ pub(super) fn of(plan: &Plan) -> Vec<Action> {
 }
 
 impl Script {
-    pub(super) fn act(&mut self, world: &mut World, action: Action) -> Result<&'static str, WorldError> {
+    pub(super) fn act(
+        &mut self,
+        simulator: &mut Simulator,
+        action: Action,
+    ) -> Result<&'static str, SimulatorError> {
         match action {
             Action::Load => {
                 let app = self.pick(&APPS).unwrap_or(APPS[0]);
                 let replicas = self.draw(10);
-                self.scale(world, app, replicas)?;
+                self.scale(simulator, app, replicas)?;
                 Ok("load changed")
             }
             Action::Protection => {
-                self.guarded = !self.guarded;
+                self.protected = !self.protected;
                 let replicas = 1 + self.draw(4);
-                self.scale(world, "web", replicas)?;
+                self.scale(simulator, "web", replicas)?;
                 Ok("protection changed")
             }
             Action::PoolDrifts | Action::PoolLimits | Action::PoolBudget | Action::PoolDeleted => {
-                self.edit(world, action)
+                self.edit(simulator, action)
             }
             Action::OverlayChanged => {
                 let adjustments = ["-60%", "-20%", "+20%", "+100%"];
                 let kind = self.pick(&["on-demand", "spot"]).unwrap_or("spot");
                 match self.pick(&adjustments).filter(|_| self.draw(4) > 0) {
-                    Some(adjustment) => world.apply_object(objects::overlay(kind, adjustment)).map(|_| ())?,
-                    None => world.delete_object("NodeOverlay prices")?,
+                    Some(adjustment) => {
+                        simulator.apply_object(objects::overlay(kind, adjustment)).map(|_| ())?
+                    }
+                    None => simulator.delete_object("NodeOverlay prices")?,
                 }
                 Ok("prices overlaid")
             }
             Action::ClassChanged => {
                 let delay = self.draw(4) * 15;
-                world.apply_object(objects::class(delay))?;
+                simulator.apply_object(objects::class(delay))?;
                 Ok("node class changed")
             }
             Action::ClassDeleted => {
-                world.delete_object("KWOKNodeClass default")?;
+                simulator.delete_object("KWOKNodeClass default")?;
                 Ok("node class deleted")
             }
             Action::ClaimDeleted | Action::NodeDeleted | Action::NodeTainted | Action::FinalizerStripped => {
-                self.by_hand(world, action)
+                self.by_hand(simulator, action)
             }
             Action::InstanceLost
             | Action::InstanceInterrupted
             | Action::InstanceForeign
-            | Action::InstanceGhost => Ok(self.instance(world, action)),
+            | Action::InstanceGhost => Ok(self.instance(simulator, action)),
             Action::CloudFault => {
                 let number = self.draw(FAULTS);
                 let (what, fault) = match number {
-                    // In a cloud of fleets: which leaves the lives of all other seeds as they were.
+                    // In a cloud with fleets only, so that all other seeds stay as they were.
                     6 | 7 if self.plan.fleets && self.draw(2) == 0 => tag_fault(number == 6),
                     _ => cloud_fault(number),
                 };
-                world.cloud().inject(fault);
+                simulator.cloud().inject(fault);
                 Ok(what)
             }
-            Action::Killed | Action::CutOff | Action::ClockJumps => Ok(self.operator(world, action)),
+            Action::Killed | Action::CutOff | Action::ClockJumps => Ok(self.operator(simulator, action)),
         }
     }
 
-    fn edit(&mut self, world: &World, action: Action) -> Result<&'static str, WorldError> {
+    fn edit(&mut self, simulator: &Simulator, action: Action) -> Result<&'static str, SimulatorError> {
         let numbers: Vec<usize> = (0..self.plan.pools.len()).collect();
         let at = self.pick(&numbers).unwrap_or(0);
         let dice = self.draw(6);
@@ -159,7 +165,7 @@ impl Script {
             }
             Action::PoolDeleted if pool.name != "default" => {
                 if self.deleted.insert(pool.name) {
-                    world.delete_object(&format!("NodePool {}", pool.name))?;
+                    simulator.delete_object(&format!("NodePool {}", pool.name))?;
                     return Ok("pool deleted");
                 }
                 self.deleted.remove(pool.name);
@@ -171,31 +177,31 @@ impl Script {
             }
         };
         self.deleted.remove(pool.name);
-        world.apply_object(pool.object())?;
+        simulator.apply_object(pool.object())?;
         Ok(what)
     }
 
-    fn by_hand(&mut self, world: &World, action: Action) -> Result<&'static str, WorldError> {
+    fn by_hand(&mut self, simulator: &Simulator, action: Action) -> Result<&'static str, SimulatorError> {
         let (version, kind) = match action {
             Action::ClaimDeleted | Action::FinalizerStripped => ("karpenter.sh/v1", "NodeClaim"),
             _ => ("v1", "Node"),
         };
-        let Some(name) = self.any(world, version, kind) else { return Ok("nothing") };
+        let Some(name) = self.any(simulator, version, kind) else { return Ok("nothing") };
         match action {
             Action::ClaimDeleted | Action::NodeDeleted => {
-                self.ledger.deleted.insert(name.clone());
-                world.delete_object(&format!("{kind} {name}"))?;
+                self.interventions.deleted.insert(name.clone());
+                simulator.delete_object(&format!("{kind} {name}"))?;
                 Ok(if kind == "Node" { "node deleted" } else { "claim deleted" })
             }
             Action::NodeTainted => {
-                if let Some(node) = world.server().get(version, kind, "", &name) {
-                    world.apply_object(objects::tainted(&node))?;
+                if let Some(node) = simulator.server().get(version, kind, "", &name) {
+                    simulator.apply_object(objects::tainted(&node))?;
                 }
                 Ok("node tainted")
             }
             _ => {
-                self.ledger.stripped.insert(name.clone());
-                world.apply_object(json!({
+                self.interventions.stripped.insert(name.clone());
+                simulator.apply_object(json!({
                     "apiVersion": version, "kind": kind, "metadata": {"name": name, "finalizers": []},
                 }))?;
                 Ok("finalizer stripped")
@@ -203,41 +209,42 @@ impl Script {
         }
     }
 
-    fn instance(&mut self, world: &World, action: Action) -> &'static str {
-        let ours = |instance: &Arc<CloudInstance>| !self.ledger.foreign.contains(&instance.id);
-        let instances: Vec<Arc<CloudInstance>> = world.cloud().instances().into_iter().filter(ours).collect();
+    fn instance(&mut self, simulator: &Simulator, action: Action) -> &'static str {
+        let ours = |instance: &Arc<CloudInstance>| !self.interventions.foreign.contains(&instance.id);
+        let instances: Vec<Arc<CloudInstance>> =
+            simulator.cloud().instances().into_iter().filter(ours).collect();
         let number = self.draw(1_000_000);
         match (action, self.pick(&instances)) {
             (Action::InstanceLost, Some(instance)) => {
-                world.cloud().lose(&instance.id);
-                self.ledger.lost.insert(instance.id.clone());
+                simulator.cloud().lose(&instance.id);
+                self.interventions.lost.insert(instance.id.clone());
                 "instance lost"
             }
             (Action::InstanceInterrupted, Some(instance)) => {
-                world.cloud().interrupt(&instance.id);
+                simulator.cloud().interrupt(&instance.id);
                 "instance interrupted"
             }
             (Action::InstanceForeign, Some(like)) => {
                 let id = format!("fake://elsewhere/i-{number:017x}");
                 let tags = Tags { cluster_uid: Some("another-cluster".to_owned()), ..like.tags.clone() };
-                world.cloud().adopt(stranger(&id, tags));
-                self.ledger.foreign.insert(id);
+                simulator.cloud().adopt(foreign_instance(&id, tags));
+                self.interventions.foreign.insert(id);
                 "instance of another cluster"
             }
-            // One that nobody accounts for is only ended after a while.
+            // An instance without a claim is terminated only after a delay.
             (Action::InstanceGhost, Some(like)) => {
                 let claim = format!("default-ghost-{number}");
                 let tags = Tags { claim: Some(claim.clone()), batch: None, ..like.tags.clone() };
-                world.cloud().adopt(stranger(&format!("fake://nowhere/i-{number:017x}"), tags));
-                self.ledger.stripped.insert(claim);
+                simulator.cloud().adopt(foreign_instance(&format!("fake://nowhere/i-{number:017x}"), tags));
+                self.interventions.stripped.insert(claim);
                 "instance without a claim"
             }
             _ => "nothing",
         }
     }
 
-    fn operator(&mut self, world: &mut World, action: Action) -> &'static str {
-        let operators: Vec<usize> = (0..world.replicas()).collect();
+    fn operator(&mut self, simulator: &mut Simulator, action: Action) -> &'static str {
+        let operators: Vec<usize> = (0..simulator.replicas()).collect();
         let at = self.pick(&operators).unwrap_or(0);
         let dice = self.draw(20_000);
         match action {
@@ -246,39 +253,39 @@ impl Script {
                 "operator ends at a change"
             }
             Action::Killed => {
-                world.kill(at, Duration::from_millis(u64::from(dice)));
+                simulator.kill(at, Duration::from_millis(u64::from(dice)));
                 "operator killed"
             }
             Action::CutOff => {
-                world.cut_off(at, Duration::from_millis(u64::from(dice).saturating_mul(2)));
+                simulator.cut_off(at, Duration::from_millis(u64::from(dice).saturating_mul(2)));
                 "operator cut off"
             }
             _ => {
                 const JUMPS: [i64; 6] = [-600, -60, -5, 5, 60, 600];
                 let by = self.pick(&JUMPS).unwrap_or(0);
-                self.ledger.skewed = true;
-                world.skew(at, SignedDuration::from_secs(by));
+                self.interventions.skewed = true;
+                simulator.skew(at, SignedDuration::from_secs(by));
                 "clock jumped"
             }
         }
     }
 }
 
-fn stranger(id: &str, tags: Tags) -> Adopted {
+fn foreign_instance(id: &str, tags: Tags) -> Adopted {
     Adopted { provider_id: id.to_owned(), tags, joined: true, ..Adopted::default() }
 }
 
-/// The operator cannot name an instance, or does not learn that it has.
+/// The operator cannot tag an instance, or does not receive the answer.
 fn tag_fault(after_effect: bool) -> (&'static str, Fault) {
     let error = ApiError::Failed { message: "internal error".to_owned() };
     let occasion = Occasion::next(2);
     ("tagging fails", Fault::FailCall { op: Op::Tag, occasion, after_effect, error })
 }
 
-/// How many faults there are to choose from.
+/// The number of faults to choose from.
 const FAULTS: u32 = 12;
 
-/// Faults of the cloud that a script may choose from, by number.
+/// Faults of the cloud, by number.
 fn cloud_fault(number: u32) -> (&'static str, Fault) {
     let occasion = Occasion::next(2);
     let once = Occasion::next(1);

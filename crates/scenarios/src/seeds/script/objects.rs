@@ -1,30 +1,30 @@
-//! The objects that people apply.
+//! The objects that users apply.
 
 use serde_json::{Value, json};
 
 use crate::seeds::plan::Plan;
 
-/// The taint of somebody who looks after nodes by hand.
+/// The taint of a user who manages nodes manually.
 pub(super) const HAND: &str = "example.com/by-hand";
 
-/// The taint that comes to some nodes although nobody announced it.
+/// The undeclared taint that some nodes get.
 pub(super) const LATE: &str = "example.com/late";
 
-/// What keeps a node.
+/// The annotation that protects a node.
 const KEEP: &str = "karpenter.sh/do-not-disrupt";
 
-/// What pods know and nobody else may be told.
+/// The content of a secret that only pods may know.
 pub(in crate::seeds) const SECRET: &str = "hunter2-of-this-run";
 
 /// A deployment.
-pub(super) fn deployment(app: &str, replicas: u32, guarded: bool, spread: bool) -> Value {
+pub(super) fn deployment(app: &str, replicas: u32, protected: bool, spread: bool) -> Value {
     let cpu = match app {
         "api" => "900m",
         "batch" => "3",
         _ => "300m",
     };
-    // Said in so many words: what is not named keeps its value.
-    let guard = json!({"karpenter.sh/do-not-disrupt": if guarded { "true" } else { "false" }});
+    // Set explicitly: an absent field keeps its value.
+    let guard = json!({"karpenter.sh/do-not-disrupt": if protected { "true" } else { "false" }});
     let labels = json!({"app": app});
     let constraints = json!([{
         "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -47,7 +47,7 @@ pub(super) fn deployment(app: &str, replicas: u32, guarded: bool, spread: bool) 
     })
 }
 
-/// The node class; its nodes join so many seconds after their instance has booted.
+/// The node class; its nodes join with this delay in seconds.
 pub(super) fn class(delay: u32) -> Value {
     json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
@@ -66,7 +66,7 @@ pub(super) fn overlay(capacity_type: &str, adjustment: &str) -> Value {
     })
 }
 
-/// What a run has beside its deployments.
+/// Objects of a run besides its deployments.
 pub(super) fn extras(plan: &Plan) -> Vec<Value> {
     let mut objects = Vec::new();
     if plan.budgets {
@@ -118,7 +118,7 @@ pub(super) fn extras(plan: &Plan) -> Vec<Value> {
     objects
 }
 
-/// A node with a taint more.
+/// A node with an additional taint.
 pub(super) fn tainted(node: &Value) -> Value {
     let mut taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
     if !taints.iter().any(|taint| taint["key"] == HAND) {
@@ -130,28 +130,28 @@ pub(super) fn tainted(node: &Value) -> Value {
     })
 }
 
-/// Whether a command has taken a node that nobody deleted or protects.
+/// Whether a node has a command and is neither deleted nor protected.
 pub(super) fn is_taken(node: &Value) -> bool {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
     let tainted = taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted");
     tainted && node.pointer("/metadata/deletionTimestamp").is_none() && !is_protected(node)
 }
 
-/// Whether somebody keeps a node.
+/// Whether a node is protected.
 pub(super) fn is_protected(node: &Value) -> bool {
     node["metadata"]["annotations"][KEEP] == "true"
 }
 
-/// A node that somebody keeps from disruption, or does not any more.
-pub(super) fn protected(node: &Value, keep: bool) -> Value {
-    let value = keep.then_some("true");
+/// A node with or without protection.
+pub(super) fn protected(node: &Value, protect: bool) -> Value {
+    let value = protect.then_some("true");
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": node["metadata"]["name"], "annotations": { KEEP: value }},
     })
 }
 
-/// A node without the taints that people and accidents put there; none where it has none.
+/// A node without the taints of users and faults; `None` if it has none.
 pub(super) fn untouched(node: &Value) -> Option<Value> {
     let mut taints = node.pointer("/spec/taints").and_then(Value::as_array).cloned()?;
     let before = taints.len();

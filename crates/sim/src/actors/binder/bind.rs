@@ -1,24 +1,24 @@
-//! Carrying out a decision: volumes, binding, or the condition that says why not.
+//! Executes a decision: binds volumes and the pod, or sets the condition with the reason.
 
 use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::{Api, api::PostParams};
 use serde_json::json;
 
-use super::{decide::Place, node::ClusterView, pod::PodInfo, volume::Wanted};
+use super::{decide::PodPlacement, node::ClusterView, pod::PodInfo, volume::ClaimVolume};
 use crate::actors::{
     cache::Key,
     ctx::{CallError, Ctx, gone_is_ok},
     volumes,
 };
 
-/// Binds a pod and the claims that waited for it. `false` where the pod is gone or bound already.
+/// Binds a pod and its unbound claims. `false` if the pod is gone or already bound.
 ///
 /// # Errors
-/// Where the API server refuses for another reason; the pod stays pending.
+/// If the API server rejects it for another reason; the pod stays pending.
 pub(super) async fn bind(
     ctx: &Ctx,
     pod: &PodInfo,
-    place: &Place,
+    place: &PodPlacement,
     cluster: &ClusterView,
 ) -> Result<bool, CallError> {
     let Some(node) = cluster.nodes.get(place.at) else { return Ok(false) };
@@ -28,8 +28,8 @@ pub(super) async fn bind(
         } } });
         let claim = ctx.patch::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(claim, &chosen).await?;
         match wanted {
-            Wanted::Existing(volume) => volumes::tie(ctx, &claim, volume).await?,
-            Wanted::Made => {
+            ClaimVolume::Existing(volume) => volumes::bind(ctx, &claim, volume).await?,
+            ClaimVolume::Made => {
                 let zone = node.labels.get(volumes::ZONE).cloned();
                 volumes::provision(ctx, &claim, zone).await?;
             }
@@ -51,10 +51,10 @@ pub(super) async fn bind(
     }
 }
 
-/// Writes why a pod has no place, unless its condition says so already.
+/// Sets the condition of an unschedulable pod, unless it is already set.
 ///
 /// # Errors
-/// Where the API server refuses, other than for want of the pod.
+/// If the API server rejects it, unless the pod is gone.
 pub(super) async fn refuse(ctx: &Ctx, pod: &PodInfo, message: &str) -> Result<(), CallError> {
     let key: &Key = &pod.key;
     let current = ctx.cache.tables().get::<Pod>(key);
@@ -63,12 +63,12 @@ pub(super) async fn refuse(ctx: &Ctx, pod: &PodInfo, message: &str) -> Result<()
     };
     let mut conditions = current.status.clone().and_then(|status| status.conditions).unwrap_or_default();
     let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-    let told = known.is_some_and(|known| {
+    let is_set = known.is_some_and(|known| {
         known.status == "False"
             && known.reason.as_deref() == Some("Unschedulable")
             && known.message.as_deref() == Some(message)
     });
-    if told {
+    if is_set {
         return Ok(());
     }
     let since =

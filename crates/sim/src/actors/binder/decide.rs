@@ -1,31 +1,31 @@
-//! The decision for one pod: a node, or the reasons why there is none. Pure.
+//! The decision for one pod: a node, or the reasons why no node fits. Pure.
 
 use std::collections::BTreeMap;
 
 use super::{
-    filter::{self, No},
+    filter::{self, Rejections},
     node::ClusterView,
     pod::PodInfo,
-    score::{self, Score, Wishes},
+    score::{self, PreferredAffinity, Score},
     topology::Topology,
-    volume::{Claims, Wanted},
+    volume::{ClaimVolume, Claims},
 };
 use crate::actors::cache::Key;
 
-/// Where a pod goes.
+/// The placement of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PodPlacement {
     /// Index of the node in the view.
     pub(super) at: usize,
-    /// What claims that wait for the pod get.
-    pub(super) volumes: BTreeMap<Key, Wanted>,
+    /// The volumes of its unbound claims.
+    pub(super) volumes: BTreeMap<Key, ClaimVolume>,
 }
 
 /// Finds the best node for a pod.
 ///
 /// # Errors
-/// The message of the pod's condition, in kube-scheduler's form.
-pub(super) fn decide(pod: &PodInfo, cluster: &ClusterView) -> Result<Place, String> {
+/// The message of the pod's condition, in kube-scheduler's format.
+pub(super) fn decide(pod: &PodInfo, cluster: &ClusterView) -> Result<PodPlacement, String> {
     let all = cluster.nodes.len();
     if all == 0 {
         return Err("no nodes available to schedule pods".to_owned());
@@ -33,16 +33,16 @@ pub(super) fn decide(pod: &PodInfo, cluster: &ClusterView) -> Result<Place, Stri
     let claims =
         Claims::new(pod, cluster).map_err(|reason| format!("0/{all} nodes are available: {reason}."))?;
     let topology = Topology::new(pod, cluster);
-    let wishes = Wishes::new(pod, cluster);
+    let preferred = PreferredAffinity::new(pod, cluster);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(Score, usize)> = None;
     for (at, node) in cluster.nodes.iter().enumerate() {
-        let verdict: Result<(), No> = filter::node_alone(pod, node)
+        let verdict: Result<(), Rejections> = filter::node_fits(pod, node)
             .and_then(|()| claims.check(node, cluster))
             .and_then(|()| topology.check(node));
         match verdict {
             Ok(()) => {
-                let score = score::score(pod, node, &topology, &wishes);
+                let score = score::score(pod, node, &topology, &preferred);
                 if best.is_none_or(|(known, _)| score > known) {
                     best = Some((score, at));
                 }
@@ -56,7 +56,7 @@ pub(super) fn decide(pod: &PodInfo, cluster: &ClusterView) -> Result<Place, Stri
         }
     }
     match best.and_then(|(_, at)| Some((at, cluster.nodes.get(at)?))) {
-        Some((at, node)) => Ok(Place { at, volumes: claims.plan(node, cluster).unwrap_or_default() }),
+        Some((at, node)) => Ok(PodPlacement { at, volumes: claims.plan(node, cluster).unwrap_or_default() }),
         None => Err(message(all, &reasons)),
     }
 }

@@ -1,5 +1,5 @@
-//! The filters of a node by itself: cordon, taints, affinity, ports, resources. In the order of kube-scheduler, with
-//! its words for each "no".
+//! Filters that consider one node without its topology: cordon, taints, affinity, ports, resources. In the order of kube-scheduler, with
+//! its messages.
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, PodSpec, Taint, Toleration};
 
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::actors::selector::{self, Labels};
 
-/// Why a node is not possible: one or more reasons.
-pub(super) type No = Vec<String>;
+/// Why a node does not fit: one or more reasons.
+pub(super) type Rejections = Vec<String>;
 
 /// Whether a toleration covers a taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
@@ -37,7 +37,7 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-/// The first taint of one of these effects that no toleration covers.
+/// The first taint with one of these effects that no toleration covers.
 pub(crate) fn untolerated<'a>(
     taints: &'a [Taint],
     tolerations: &[Toleration],
@@ -49,7 +49,7 @@ pub(crate) fn untolerated<'a>(
         .find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }
 
-/// Whether the node selector and the required node affinity of a pod allow a node.
+/// Whether the pod's node selector and required node affinity allow a node.
 pub(crate) fn allowed(spec: &PodSpec, name: &str, labels: &Labels) -> bool {
     let plain = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     plain
@@ -68,11 +68,11 @@ pub(crate) fn cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
 }
 
-/// Whether the node by itself can take the pod.
+/// Whether the pod fits on the node, other nodes aside.
 ///
 /// # Errors
 /// The reasons, in kube-scheduler's words.
-pub(super) fn node_alone(pod: &PodInfo, node: &NodeInfo) -> Result<(), No> {
+pub(super) fn node_fits(pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejections> {
     let empty = PodSpec::default();
     let spec = pod.spec().unwrap_or(&empty);
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
@@ -107,9 +107,9 @@ fn clash(one: &Port, two: &Port) -> bool {
     (one.1 == two.1 && one.2 == two.2) && (one.0 == two.0 || anywhere(&one.0) || anywhere(&two.0))
 }
 
-fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), No> {
+fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejections> {
     let free = node.allocatable.minus(&node.requested);
-    let short: No = pod
+    let short: Rejections = pod
         .requests
         .iter()
         .filter(|(name, wanted)| *wanted > 0 && *wanted > free.get(name))

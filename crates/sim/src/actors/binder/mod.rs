@@ -1,10 +1,9 @@
-//! The binder: what kube-scheduler does to pods, without preemption.
+//! The binder: an in-process kube-scheduler without preemption.
 //!
-//! A round takes the pending pods by priority and age and puts each on the best node that all filters allow, until
-//! none is left that could go anywhere. Pods that found no place are tried again when something changes that may
-//! help, after a delay that grows from one second to ten. Like kube-scheduler it writes the binding, the volumes of
-//! claims that waited, and the condition `PodScheduled=False` (`Unschedulable`) with its message; nothing else. Pods
-//! of other schedulers are left alone.
+//! A round takes the pending pods by priority and age and binds each to the best node that passes all filters, until no pod fits.
+//! Unschedulable pods are retried after a change that may help, with a delay that grows from one to ten seconds. Like kube-scheduler, it
+//! writes the binding, the volumes of unbound claims, and the condition `PodScheduled=False` (`Unschedulable`) with its message; nothing
+//! else. Pods of other schedulers are ignored.
 
 mod bind;
 mod decide;
@@ -32,7 +31,7 @@ pub(crate) use pod::{claims, requests};
 pub(crate) use volume::serves;
 
 use super::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx},
 };
@@ -47,32 +46,32 @@ const LAST_DELAY: Duration = Duration::from_secs(10);
 /// The binder.
 #[derive(Debug, Default)]
 pub(crate) struct Binder {
-    state: Mutex<State>,
+    state: Mutex<BinderState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Pods as they were seen last, and parsed, by UID, as long as they exist.
+struct BinderState {
+    /// Parsed pods by UID, as long as they exist.
     parsed: BTreeMap<String, (Arc<Pod>, Arc<PodInfo>)>,
-    /// Bound by this binder, not yet seen as bound: node by UID.
+    /// Pods that this binder has bound and that the cache does not show as bound: node by UID.
     assumed: BTreeMap<String, String>,
-    /// Pods that found no place.
+    /// Unschedulable pods.
     waiting: BTreeMap<String, Waiting>,
     /// Counts changes that may help.
     epoch: u64,
 }
 
-/// A pod that found no place.
+/// An unschedulable pod.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     attempts: u32,
     not_before: Timestamp,
-    /// Nothing has changed since that could help.
-    hopeless: bool,
+    /// Whether nothing has changed since that could help.
+    blocked: bool,
 }
 
 impl Binder {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BinderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,29 +82,29 @@ impl Actor for Binder {
     }
 
     fn interested(&self, change: &Change, _tables: &Tables) -> Vec<Key> {
-        if !helps(change) {
+        if !may_help(change) {
             return Vec::new();
         }
-        // A new pod is its own affair: it opens no place for those that wait.
+        // A new pod does not make other pods schedulable.
         let newcomer =
             change.old.is_none() && matches!(&change.new, Some(Object::Pod(pod)) if is_pending(pod));
         if !newcomer {
             let mut state = self.state();
             state.epoch = state.epoch.wrapping_add(1);
             for waiting in state.waiting.values_mut() {
-                waiting.hopeless = false;
+                waiting.blocked = false;
             }
         }
         vec![Key::default()]
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, _key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, _key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(self.round(ctx))
     }
 }
 
-/// Whether a change can give a pending pod a place, or is about one.
-fn helps(change: &Change) -> bool {
+/// Whether a change can make a pending pod schedulable, or concerns one.
+fn may_help(change: &Change) -> bool {
     match (&change.old, &change.new) {
         (Some(Object::Pod(old)), Some(Object::Pod(new))) => {
             let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -152,7 +151,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Whether a pod is ours to place.
+/// Whether this binder schedules the pod.
 fn is_pending(pod: &Pod) -> bool {
     let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
     node_of(pod).is_none()
@@ -162,16 +161,16 @@ fn is_pending(pod: &Pod) -> bool {
         && matches!(scheduler, None | Some("" | "default-scheduler"))
 }
 
-/// What a round begins with.
+/// The inputs of a round.
 struct Round {
     cluster: ClusterView,
     pending: Vec<Arc<PodInfo>>,
-    /// Changes that are in it.
+    /// The number of changes that it includes.
     epoch: u64,
 }
 
 impl Binder {
-    async fn round(&self, ctx: &Ctx) -> Result<Again, CallError> {
+    async fn round(&self, ctx: &Ctx) -> Result<Requeue, CallError> {
         let Round { mut cluster, pending, epoch } = self.begin(ctx);
         let mut failed: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut broken = None;
@@ -187,29 +186,29 @@ impl Binder {
                             self.assume(&pod, &node.name);
                         }
                         if !pod.claims.is_empty() {
-                            // Its volumes are known from now on.
+                            // Its volumes are resolved from now on.
                             let tables = ctx.cache.tables();
                             cluster.claims.clone_from(&tables.claims);
                             cluster.volumes.clone_from(&tables.volumes);
                         }
                         cluster.assume(place.at, pod);
-                        // Company that just came may be what another pod was missing; resources only got less.
-                        failed.retain(|_, (_, social)| !*social);
+                        // A newly bound pod may satisfy the affinity of another; it does not free resources.
+                        failed.retain(|_, (_, depends_on_pods)| !*depends_on_pods);
                     }
                     Ok(false) => {}
                     Err(error) => broken = Some(error),
                 },
                 Err(message) => {
-                    self.put_off(ctx, &pod, epoch);
+                    self.record_unschedulable(ctx, &pod, epoch);
                     bind::refuse(ctx, &pod, &message).await?;
-                    failed.insert(pod.signature.clone(), (message, pod.social));
+                    failed.insert(pod.signature.clone(), (message, pod.depends_on_pods));
                 }
             }
         }
         broken.map_or_else(|| Ok(self.next(ctx.clock.now())), Err)
     }
 
-    /// Takes stock: the cluster, and the pods whose turn it is.
+    /// Reads the cluster and the pods that are due.
     fn begin(&self, ctx: &Ctx) -> Round {
         let now = ctx.clock.now();
         let tables = ctx.cache.tables();
@@ -245,33 +244,29 @@ impl Binder {
         state.assumed.insert(pod.uid.clone(), node.to_owned());
     }
 
-    /// Lets a pod wait. What changed since `epoch` was not considered and is a reason to try again.
-    fn put_off(&self, ctx: &Ctx, pod: &PodInfo, epoch: u64) {
+    /// Records an unschedulable pod. Changes after `epoch` were not considered and cause a retry.
+    fn record_unschedulable(&self, ctx: &Ctx, pod: &PodInfo, epoch: u64) {
         let mut state = self.state();
         let attempts = state.waiting.get(&pod.uid).map_or(0, |waiting| waiting.attempts);
         let delay = FIRST_DELAY.saturating_mul(1 << attempts.min(8)).min(LAST_DELAY);
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
         let not_before = ctx.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
         let waiting =
-            Waiting { attempts: attempts.saturating_add(1), not_before, hopeless: state.epoch == epoch };
+            Waiting { attempts: attempts.saturating_add(1), not_before, blocked: state.epoch == epoch };
         state.waiting.insert(pod.uid.clone(), waiting);
     }
 
-    /// When a pod that has hope is due.
-    fn next(&self, now: Timestamp) -> Again {
+    /// When the next pod that may fit is due.
+    fn next(&self, now: Timestamp) -> Requeue {
         let state = self.state();
-        let due = state
-            .waiting
-            .values()
-            .filter(|waiting| !waiting.hopeless)
-            .map(|waiting| waiting.not_before)
-            .min();
-        due.map_or(Again::No, |due| Again::After(now.duration_until(due).try_into().unwrap_or_default()))
+        let due =
+            state.waiting.values().filter(|waiting| !waiting.blocked).map(|waiting| waiting.not_before).min();
+        due.map_or(Requeue::No, |due| Requeue::After(now.duration_until(due).try_into().unwrap_or_default()))
     }
 }
 
-impl State {
-    /// A pod, parsed once per change of its labels, gates or claims.
+impl BinderState {
+    /// Parses a pod once per change of its labels, gates or claims.
     fn parse(&mut self, pod: &Arc<Pod>) -> Arc<PodInfo> {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         if let Some((seen, known)) = self.parsed.get_mut(&uid) {
@@ -290,6 +285,6 @@ impl State {
     }
 
     fn is_due(&self, uid: &str, now: Timestamp) -> bool {
-        self.waiting.get(uid).is_none_or(|waiting| !waiting.hopeless && waiting.not_before <= now)
+        self.waiting.get(uid).is_none_or(|waiting| !waiting.blocked && waiting.not_before <= now)
     }
 }

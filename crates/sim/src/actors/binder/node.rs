@@ -1,4 +1,4 @@
-//! The cluster as the binder sees it in one round: nodes with what is left of them.
+//! The cluster in one round of the binder: nodes with their free resources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::actors::{
     selector::Labels,
 };
 
-/// A node and what runs on it.
+/// A node and its pods.
 #[derive(Clone, Debug)]
 pub(super) struct NodeInfo {
     /// The object.
@@ -26,11 +26,11 @@ pub(super) struct NodeInfo {
     pub(super) name: String,
     /// Labels.
     pub(super) labels: Labels,
-    /// Taints, with the one that `unschedulable` stands for.
+    /// Taints, including the one for `unschedulable`.
     pub(super) taints: Vec<Taint>,
-    /// What pods can have.
+    /// Allocatable resources.
     pub(super) allocatable: Resources,
-    /// What its pods ask for.
+    /// Requests of its pods.
     pub(super) requested: Resources,
     /// Its pods.
     pub(super) pods: Vec<Arc<PodInfo>>,
@@ -51,14 +51,14 @@ impl NodeInfo {
         }
     }
 
-    /// Puts a pod on it.
+    /// Adds a pod.
     pub(super) fn add(&mut self, pod: Arc<PodInfo>) {
         self.requested.add_assign(&pod.requests);
         self.pods.push(pod);
     }
 }
 
-/// Everything that a decision of the binder reads.
+/// The inputs of the binder's decisions.
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
     /// Nodes, in order of name.
@@ -78,7 +78,7 @@ pub(super) struct ClusterView {
 }
 
 impl ClusterView {
-    /// Nodes and what is on them. `bound` holds the pods with the node that each has or is about to have.
+    /// Nodes with their pods. `bound` has the pods with their current or assumed node.
     pub(super) fn new(tables: &Tables, bound: Vec<(String, Arc<PodInfo>)>) -> Self {
         let mut nodes: BTreeMap<&str, NodeInfo> =
             tables.nodes.iter().map(|(key, node)| (key.name.as_str(), NodeInfo::new(node))).collect();
@@ -104,7 +104,7 @@ impl ClusterView {
         }
     }
 
-    /// Takes note that a pod was put on the node at this place.
+    /// Records that a pod was bound to the node at this index.
     pub(super) fn assume(&mut self, at: usize, pod: Arc<PodInfo>) {
         self.anti_affinity |= !pod.anti_affinity.is_empty();
         if let Some(node) = self.nodes.get_mut(at) {
@@ -112,7 +112,7 @@ impl ClusterView {
         }
     }
 
-    /// The domains of a topology key that hold a pod for which `counts` is true.
+    /// The domains of a topology key with a pod for which `counts` is true.
     pub(super) fn domains(&self, topology: &str, counts: impl Fn(&PodInfo) -> bool) -> BTreeSet<&str> {
         self.nodes
             .iter()

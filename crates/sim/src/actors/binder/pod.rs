@@ -1,4 +1,4 @@
-//! A pod as the binder sees it: parsed once, and kept as long as the pod is unchanged in what counts.
+//! A parsed pod, cached while the relevant fields are unchanged.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::actors::{cache::Key, selector::Labels};
 
-/// A host port that a pod wants: address, protocol, port.
+/// A host port of a pod: address, protocol, port.
 pub(super) type Port = (String, String, i32);
 
 /// A pod, parsed.
@@ -23,7 +23,7 @@ pub(super) struct PodInfo {
     pub(super) uid: String,
     /// The object.
     pub(super) pod: Arc<Pod>,
-    /// What it asks for, with one of `pods`.
+    /// Its requests, including one of `pods`.
     pub(super) requests: Resources,
     /// Host ports.
     pub(super) ports: Vec<Port>,
@@ -33,15 +33,15 @@ pub(super) struct PodInfo {
     pub(super) affinity: Vec<Term>,
     /// Required anti-affinity.
     pub(super) anti_affinity: Vec<Term>,
-    /// Spread constraints, with the selector that `matchLabelKeys` completes.
+    /// Spread constraints, with the selector completed by `matchLabelKeys`.
     pub(super) spread: Vec<TopologySpreadConstraint>,
-    /// Whether a binding of another pod can make this one fit: it has affinity or spread.
-    pub(super) social: bool,
-    /// The same for pods that are alike in everything that filters read.
+    /// Whether another pod's binding can make this one fit: it has affinity or spread constraints.
+    pub(super) depends_on_pods: bool,
+    /// Equal for pods that are equal in everything that filters read.
     pub(super) signature: String,
 }
 
-/// A term of pod affinity, with the selector that `matchLabelKeys` completes.
+/// A term of pod affinity, with the selector completed by `matchLabelKeys`.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
     /// The key whose values are the domains.
@@ -52,7 +52,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Reads a term of `own`.
+    /// Parses a term of `own`.
     pub(super) fn new(term: &PodAffinityTerm, own: &Pod) -> Self {
         let mut selector = term.label_selector.clone();
         let labels = own.metadata.labels.clone().unwrap_or_default();
@@ -70,8 +70,8 @@ impl Term {
         }
     }
 
-    /// Whether the term speaks of this pod; `namespaces` are the labels of all namespaces.
-    pub(super) fn means(&self, pod: &Pod, namespaces: &BTreeMap<String, Labels>) -> bool {
+    /// Whether the term selects this pod; `namespaces` are the labels of all namespaces.
+    pub(super) fn selects(&self, pod: &Pod, namespaces: &BTreeMap<String, Labels>) -> bool {
         let (empty, none) = (Labels::new(), String::new());
         let namespace = pod.metadata.namespace.as_ref().unwrap_or(&none);
         let in_namespace = self.namespaces.contains(namespace)
@@ -88,7 +88,7 @@ impl Term {
     }
 }
 
-/// Adds to a selector that the pod's own values of `keys` are wanted (`In`) or not (`NotIn`).
+/// Adds the pod's values of `keys` to a selector, as required (`In`) or excluded (`NotIn`).
 fn complete(selector: &mut Option<LabelSelector>, keys: Option<&[String]>, labels: &Labels, operator: &str) {
     let Some(selector) = selector else { return };
     for key in keys.unwrap_or_default() {
@@ -125,7 +125,7 @@ impl PodInfo {
             requests: requests(spec),
             ports: ports(spec),
             claims: claims(&pod),
-            social: !near.is_empty() || !apart.is_empty() || !spread.is_empty(),
+            depends_on_pods: !near.is_empty() || !apart.is_empty() || !spread.is_empty(),
             affinity: near,
             anti_affinity: apart,
             spread,
@@ -139,13 +139,13 @@ impl PodInfo {
         self.pod.spec.as_ref()
     }
 
-    /// Priority; pods without one have none.
+    /// Priority; zero without one.
     pub(super) fn priority(&self) -> i32 {
         self.spec().and_then(|spec| spec.priority).unwrap_or(0)
     }
 }
 
-/// What filters read of a pod, as text. Volumes are told apart by name, since each claim has its own state.
+/// What filters read of a pod, as text. Volumes are compared by name, because each claim has its own state.
 fn signature(pod: &Pod, spec: &PodSpec) -> String {
     let mut spec = spec.clone();
     spec.hostname = None;
@@ -164,7 +164,7 @@ fn spread(spec: &PodSpec, labels: Option<&Labels>) -> Vec<TopologySpreadConstrai
     constraints
 }
 
-/// The names of a pod's PersistentVolumeClaims, those of generic ephemeral volumes included.
+/// The names of a pod's PersistentVolumeClaims, including those of generic ephemeral volumes.
 pub(crate) fn claims(pod: &Pod) -> BTreeSet<String> {
     let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -196,7 +196,7 @@ fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Reads a list of quantities, rounding demand up. What is not a quantity counts as nothing: the API server refuses it.
+/// Parses a list of quantities, rounding requests up. An invalid quantity counts as zero: the API server rejects it.
 pub(super) fn amounts(list: Option<&BTreeMap<String, Text>>, supply: bool) -> Resources {
     let mut amounts = Resources::new();
     for (name, text) in list.into_iter().flatten() {
@@ -212,8 +212,8 @@ fn of_container(container: &Container) -> Resources {
     amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()), false)
 }
 
-/// What a pod asks for: the containers and sidecars together, or the largest step of its initialization where that is
-/// more; or what is asked for the pod as a whole; and its overhead.
+/// A pod's requests: the sum of containers and sidecars, or the largest init container if that is more, or the pod-level resources; plus
+/// overhead.
 pub(crate) fn requests(spec: &PodSpec) -> Resources {
     let mut total = Resources::new();
     for container in &spec.containers {

@@ -1,4 +1,4 @@
-//! Which of the possible nodes is best: preferences first, then little crowding, then the emptiest.
+//! Scores of nodes: preferences first, then spread, then free resources.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,22 @@ use super::{
 };
 use crate::actors::selector::term_selects;
 
-/// A node's worth for a pod; the greatest wins, the first by name among equals.
+/// A node's score for a pod; the highest wins, ties by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Score {
     preferences: i64,
     uncrowded: i64,
-    /// Share of CPU and memory that stays free, in 1/200.
+    /// Free share of CPU and memory, in 1/200.
     free: i64,
 }
 
 /// Scores a node.
-pub(super) fn score(pod: &PodInfo, node: &NodeInfo, topology: &Topology<'_>, wishes: &Wishes<'_>) -> Score {
+pub(super) fn score(
+    pod: &PodInfo,
+    node: &NodeInfo,
+    topology: &Topology<'_>,
+    preferred: &PreferredAffinity<'_>,
+) -> Score {
     let empty = PodSpec::default();
     let spec = pod.spec().unwrap_or(&empty);
     let soft = filter::untolerated(
@@ -30,16 +35,16 @@ pub(super) fn score(pod: &PodInfo, node: &NodeInfo, topology: &Topology<'_>, wis
         spec.tolerations.as_deref().unwrap_or_default(),
         &["PreferNoSchedule"],
     );
-    // A taint that asks to be avoided weighs as much as the heaviest preference.
+    // A PreferNoSchedule taint weighs as much as the heaviest preference.
     let taint = if soft.is_some() { -100 } else { 0 };
     Score {
-        preferences: wishes.of_node(spec, node).saturating_add(taint),
+        preferences: preferred.of_node(spec, node).saturating_add(taint),
         uncrowded: topology.crowding(node).saturating_neg(),
         free: free(pod, node),
     }
 }
 
-/// Share of CPU and of memory that stays free, each in percent.
+/// Free share of CPU and of memory, each in percent.
 fn free(pod: &PodInfo, node: &NodeInfo) -> i64 {
     let left = node.allocatable.minus(&node.requested).minus(&pod.requests);
     let percent = |left: i64, all: i64| {
@@ -48,14 +53,14 @@ fn free(pod: &PodInfo, node: &NodeInfo) -> i64 {
     percent(left.cpu(), node.allocatable.cpu()) + percent(left.memory(), node.allocatable.memory())
 }
 
-/// Preferred pod affinity of a pod: the domains in which each wish holds, with its weight.
+/// A pod's preferred pod affinity: the domains that satisfy each preference, with its weight.
 #[derive(Debug, Default)]
-pub(super) struct Wishes<'a> {
+pub(super) struct PreferredAffinity<'a> {
     near: Vec<(String, BTreeSet<&'a str>, i64)>,
 }
 
-impl<'a> Wishes<'a> {
-    /// Evaluates the wishes of a pod for company and for solitude.
+impl<'a> PreferredAffinity<'a> {
+    /// Evaluates preferred affinity and anti-affinity of a pod.
     pub(super) fn new(pod: &PodInfo, cluster: &'a ClusterView) -> Self {
         let affinity = pod.spec().and_then(|spec| spec.affinity.as_ref());
         let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
@@ -71,7 +76,7 @@ impl<'a> Wishes<'a> {
         let evaluated = signed.map(|(wish, weight)| {
             let term = super::pod::Term::new(&wish.pod_affinity_term, &pod.pod);
             let domains =
-                cluster.domains(&term.topology, |other| term.means(&other.pod, &cluster.namespaces));
+                cluster.domains(&term.topology, |other| term.selects(&other.pod, &cluster.namespaces));
             (term.topology, domains, weight)
         });
         Self { near: evaluated.collect() }

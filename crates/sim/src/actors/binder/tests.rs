@@ -1,4 +1,4 @@
-//! One decision per row: a cluster, a pod, and the node that it gets or the message.
+//! One decision per row: a cluster, a pod, and its node or message.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{decide::decide, node::ClusterView, pod::PodInfo};
-use crate::actors::cache::{Cache, Kept, Key};
+use crate::actors::cache::{Cache, Key, WatchedKind};
 
-/// A cluster of three nodes in two zones, each with 4 CPUs, 8 GiB and ten pods; `n3` has two CPUs and local disks.
-/// `objects` come on top: pods with a node run there.
+/// A cluster of three nodes in two zones, each with 4 CPUs, 8 GiB and ten pods; `n3` has two CPUs and local disks. `objects` are added:
+/// pods with a node run there.
 fn cluster(objects: &[Value]) -> ClusterView {
     let cache = Cache::default();
     let node = |name: &str, zone: &str, cpu: &str, disk: &str| {
@@ -48,11 +48,11 @@ fn cluster(objects: &[Value]) -> ClusterView {
     ClusterView::new(&tables, bound)
 }
 
-fn put<K: Kept>(cache: &Cache, object: Value) {
+fn put<K: WatchedKind>(cache: &Cache, object: Value) {
     cache.put::<K>(serde_json::from_value(object).unwrap());
 }
 
-/// A row may change a node of the standard cluster by naming it.
+/// A row may change a node of the standard cluster by its name.
 fn merge_node(nodes: &[Value], mut object: Value) -> Value {
     if let Some(known) = nodes.iter().find(|node| node["metadata"]["name"] == object["metadata"]["name"]) {
         let mut labels = known["metadata"]["labels"].clone();
@@ -161,7 +161,7 @@ fn tolerating(operator: &str, value: Option<&str>) -> Value {
     cordon("n2"), cordon("n3")],
     json!({ "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80, "hostIP": "10.0.0.1" }] }] }),
     "1 node(s) didn't have free ports for the requested pod ports, 2 node(s) were unschedulable.")]
-fn a_node_by_itself(#[case] objects: &[Value], #[case] spec: Value, #[case] expected: &str) {
+fn filters_of_one_node(#[case] objects: &[Value], #[case] spec: Value, #[case] expected: &str) {
     check(objects, spec, expected);
 }
 
@@ -214,7 +214,7 @@ const HOST: &str = "kubernetes.io/hostname";
 #[case::others_anti_affinity(&[running("q", "n2", "q", near("podAntiAffinity", of_app("p", ZONE))), cordon("n1")], json!({}),
     "1 node(s) were unschedulable, 2 node(s) didn't satisfy existing pods anti-affinity rules.")]
 #[case::affinity(&[running("q", "n3", "q", json!({})), cordon("n3")], near("podAffinity", of_app("q", ZONE)), "n2")]
-#[case::affinity_to_nobody(&[], near("podAffinity", of_app("q", ZONE)), "3 node(s) didn't match pod affinity rules.")]
+#[case::affinity_without_a_match(&[], near("podAffinity", of_app("q", ZONE)), "3 node(s) didn't match pod affinity rules.")]
 #[case::affinity_to_itself(&[], near("podAffinity", of_app("p", ZONE)), "n1")]
 #[case::affinity_to_itself_needs_the_label(&[], near("podAffinity", of_app("p", "rack")),
     "3 node(s) didn't match pod affinity rules.")]
@@ -295,13 +295,13 @@ fn volumes(#[case] objects: &[Value], #[case] expected: &str) {
 }
 
 #[test]
-fn an_empty_cluster_says_so() {
+fn an_empty_cluster_has_its_own_message() {
     let verdict = decide(&pod(json!({})), &ClusterView::default());
     assert_eq!(verdict.unwrap_err(), "no nodes available to schedule pods");
 }
 
 #[test]
-fn alike_pods_have_one_signature() {
+fn equal_pods_have_one_signature() {
     let info = |name: &str, amount: &str| {
         let pod =
             pod_with(json!({ "metadata": { "name": name, "labels": { "app": "p" } }, "spec": cpu(amount) }));

@@ -1,17 +1,17 @@
-//! The filters that look at other pods: spread over domains, affinity and anti-affinity.
+//! Filters that consider other pods: topology spread, affinity and anti-affinity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
 
 use super::{
-    filter::{self, No},
+    filter::{self, Rejections},
     node::{ClusterView, NodeInfo},
     pod::PodInfo,
 };
 use crate::actors::selector;
 
-/// Pods that match a constraint, by domain.
+/// Matching pods of a constraint, by domain.
 #[derive(Debug)]
 struct Counts<'a> {
     constraint: &'a TopologySpreadConstraint,
@@ -20,23 +20,23 @@ struct Counts<'a> {
     own: i32,
 }
 
-/// What the filters of this file need to know of the cluster for one pod, computed once for all nodes.
+/// The cluster state that these filters need for one pod, computed once for all nodes.
 #[derive(Debug)]
 pub(super) struct Topology<'a> {
     pod: &'a PodInfo,
     hard: Vec<Counts<'a>>,
     soft: Vec<Counts<'a>>,
-    /// Domains that hold a pod that the term means, by term.
+    /// Domains with a pod that the term selects, by term.
     near: Vec<(&'a str, BTreeSet<&'a str>)>,
-    /// Whether the pod may open the first domain of its affinity: it means itself, and nobody else is meant.
+    /// Whether the pod may be the first of its affinity: it selects itself, and no other pod matches.
     first: bool,
     apart: Vec<(&'a str, BTreeSet<&'a str>)>,
-    /// Domains that pods which want no such neighbour occupy.
-    shunned: BTreeSet<(&'a str, &'a str)>,
+    /// Domains of pods whose anti-affinity selects this pod.
+    excluded: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Topology<'a> {
-    /// Counts.
+    /// Counts the pods.
     pub(super) fn new(pod: &'a PodInfo, cluster: &'a ClusterView) -> Self {
         let counts = |hard: bool| {
             pod.spread
@@ -49,21 +49,21 @@ impl<'a> Topology<'a> {
         let near: Vec<(&str, BTreeSet<&str>)> = if pod.affinity.is_empty() {
             Vec::new()
         } else {
-            // A pod counts for affinity where all terms mean it.
-            let means = |other: &PodInfo| pod.affinity.iter().all(|term| term.means(&other.pod, spaces));
-            let domains = |topology: &'a str| cluster.domains(topology, means);
+            // A pod counts for affinity if all terms select it.
+            let selects = |other: &PodInfo| pod.affinity.iter().all(|term| term.selects(&other.pod, spaces));
+            let domains = |topology: &'a str| cluster.domains(topology, selects);
             pod.affinity.iter().map(|term| (term.topology.as_str(), domains(&term.topology))).collect()
         };
         let apart = pod
             .anti_affinity
             .iter()
             .map(|term| {
-                let domains = cluster.domains(&term.topology, |other| term.means(&other.pod, spaces));
+                let domains = cluster.domains(&term.topology, |other| term.selects(&other.pod, spaces));
                 (term.topology.as_str(), domains)
             })
             .collect();
         let first = near.iter().all(|(_, domains)| domains.is_empty())
-            && pod.affinity.iter().all(|term| term.means(&pod.pod, spaces));
+            && pod.affinity.iter().all(|term| term.selects(&pod.pod, spaces));
         Self {
             pod,
             hard: counts(true),
@@ -71,7 +71,7 @@ impl<'a> Topology<'a> {
             near,
             first,
             apart,
-            shunned: shunned(pod, cluster),
+            excluded: excluded(pod, cluster),
         }
     }
 
@@ -79,13 +79,13 @@ impl<'a> Topology<'a> {
     ///
     /// # Errors
     /// The reason, in kube-scheduler's words.
-    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), No> {
+    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Rejections> {
         let one = |reason: &str| Err(vec![reason.to_owned()]);
         for counts in &self.hard {
             let Some(domain) = node.labels.get(&counts.constraint.topology_key) else {
                 return one("node(s) didn't match pod topology spread constraints (missing required label)");
             };
-            // A domain that is not counted (its nodes are excluded by policy) has nothing in it.
+            // A domain that is not counted (the policy excludes its nodes) is empty.
             let present = counts.by_domain.get(domain.as_str()).copied().unwrap_or(0);
             if present.saturating_add(counts.own).saturating_sub(counts.least) > counts.constraint.max_skew {
                 return one("node(s) didn't match pod topology spread constraints");
@@ -103,20 +103,20 @@ impl<'a> Topology<'a> {
         if self.apart.iter().any(|(topology, domains)| within(topology, domains)) {
             return one("node(s) didn't match pod anti-affinity rules");
         }
-        let shunned = self
-            .shunned
+        let excluded = self
+            .excluded
             .iter()
             .any(|(topology, domain)| node.labels.get(*topology).map(String::as_str) == Some(*domain));
-        if shunned { one("node(s) didn't satisfy existing pods anti-affinity rules") } else { Ok(()) }
+        if excluded { one("node(s) didn't satisfy existing pods anti-affinity rules") } else { Ok(()) }
     }
 
-    /// How crowded a node is by the constraints that need not hold: lower is better.
+    /// The number of matching pods by soft constraints on a node: lower is better.
     pub(super) fn crowding(&self, node: &NodeInfo) -> i64 {
         let present = |counts: &Counts<'_>| {
             let domain = node.labels.get(&counts.constraint.topology_key)?;
             counts.by_domain.get(domain.as_str()).copied().map(i64::from)
         };
-        // Hard constraints count too, so that pods are spread evenly and not at the edge of what is allowed.
+        // Hard constraints count too, so that pods are spread evenly and not just within the limit.
         let spread: i64 = self.soft.iter().chain(&self.hard).filter_map(present).sum();
         if self.soft.is_empty() && self.hard.is_empty() { self.siblings(node) } else { spread }
     }
@@ -148,7 +148,7 @@ impl<'a> Counts<'a> {
                     other.pod.metadata.labels.as_ref().unwrap_or(&empty),
                 )
         };
-        // A node counts where it has the keys of all constraints of its sort.
+        // A node counts if it has the keys of all constraints of this kind.
         let keys: Vec<&String> = pod
             .spread
             .iter()
@@ -173,7 +173,7 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Whether the policies of a constraint count a node.
+/// Whether the policies of a constraint include a node.
 fn counted(constraint: &TopologySpreadConstraint, pod: &PodInfo, node: &NodeInfo) -> bool {
     let empty = PodSpec::default();
     let spec = pod.spec().unwrap_or(&empty);
@@ -189,21 +189,21 @@ fn counted(constraint: &TopologySpreadConstraint, pod: &PodInfo, node: &NodeInfo
     affinity && taints
 }
 
-/// The domains from which anti-affinity of the pods there keeps this one away.
-fn shunned<'a>(pod: &PodInfo, cluster: &'a ClusterView) -> BTreeSet<(&'a str, &'a str)> {
-    let mut shunned = BTreeSet::new();
+/// The domains in which anti-affinity of existing pods excludes this one.
+fn excluded<'a>(pod: &PodInfo, cluster: &'a ClusterView) -> BTreeSet<(&'a str, &'a str)> {
+    let mut excluded = BTreeSet::new();
     if !cluster.anti_affinity {
-        return shunned;
+        return excluded;
     }
     for node in &cluster.nodes {
         for term in node.pods.iter().flat_map(|other| &other.anti_affinity) {
             if let Some(domain) = node.labels.get(&term.topology)
-                && !shunned.contains(&(term.topology.as_str(), domain.as_str()))
-                && term.means(&pod.pod, &cluster.namespaces)
+                && !excluded.contains(&(term.topology.as_str(), domain.as_str()))
+                && term.selects(&pod.pod, &cluster.namespaces)
             {
-                shunned.insert((term.topology.as_str(), domain.as_str()));
+                excluded.insert((term.topology.as_str(), domain.as_str()));
             }
         }
     }
-    shunned
+    excluded
 }

@@ -1,4 +1,4 @@
-//! Volumes: where a pod's claims allow it to run, how many a node can attach, and which volume a claim gets.
+//! Volumes: where a pod's claims allow it to run, attach limits of nodes, and which volume a claim gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,40 +9,40 @@ use k8s_openapi::api::{
 };
 
 use super::{
-    filter::No,
+    filter::Rejections,
     node::{ClusterView, NodeInfo},
     pod::PodInfo,
 };
 use crate::actors::{cache::Key, selector};
 
-/// A provisioner that makes nothing: volumes are there before.
+/// A provisioner without dynamic provisioning: volumes are created in advance.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// What becomes of a claim when its pod is bound.
+/// The volume of a claim when its pod is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// It gets this volume, which is there already.
+pub(super) enum ClaimVolume {
+    /// An existing volume.
     Existing(String),
-    /// It gets a volume that is made where the node is.
+    /// A volume that is provisioned for the node.
     Made,
 }
 
-/// A pod's claims, as far as nodes do not matter.
+/// A pod's claims, resolved as far as they do not depend on nodes.
 #[derive(Debug, Default)]
 pub(super) struct Claims<'a> {
     bound: Vec<&'a PersistentVolume>,
     waiting: Vec<(&'a PersistentVolumeClaim, &'a StorageClass)>,
     /// Driver and handle of each volume that counts against attach limits.
     attached: BTreeSet<(String, String)>,
-    /// Claims that only one pod at a time may use, and which others use.
+    /// Claims with ReadWriteOncePod access, and whether another pod uses them.
     exclusive: bool,
 }
 
 impl<'a> Claims<'a> {
-    /// Reads the claims of a pod.
+    /// Resolves the claims of a pod.
     ///
     /// # Errors
-    /// Why no node at all is possible, in kube-scheduler's words.
+    /// Why no node is possible, in kube-scheduler's words.
     pub(super) fn new(pod: &PodInfo, cluster: &'a ClusterView) -> Result<Self, String> {
         let mut claims = Self::default();
         for name in &pod.claims {
@@ -83,7 +83,7 @@ impl<'a> Claims<'a> {
     ///
     /// # Errors
     /// The reasons, in kube-scheduler's words.
-    pub(super) fn check(&self, node: &NodeInfo, cluster: &ClusterView) -> Result<(), No> {
+    pub(super) fn check(&self, node: &NodeInfo, cluster: &ClusterView) -> Result<(), Rejections> {
         let one = |reason: &str| Err(vec![reason.to_owned()]);
         if self.exclusive {
             return one(
@@ -93,7 +93,7 @@ impl<'a> Claims<'a> {
         if self.too_many(node, cluster) {
             return one("node(s) exceed max volume count");
         }
-        if !self.bound.iter().all(|volume| reaches(volume, node)) {
+        if !self.bound.iter().all(|volume| is_accessible(volume, node)) {
             return one("node(s) didn't match PersistentVolume's node affinity");
         }
         if self.plan(node, cluster).is_none() {
@@ -102,8 +102,8 @@ impl<'a> Claims<'a> {
         Ok(())
     }
 
-    /// What each claim that waits gets on a node; `None` where one cannot be served there.
-    pub(super) fn plan(&self, node: &NodeInfo, cluster: &ClusterView) -> Option<BTreeMap<Key, Wanted>> {
+    /// The volume of each unbound claim on a node; `None` if one cannot be satisfied there.
+    pub(super) fn plan(&self, node: &NodeInfo, cluster: &ClusterView) -> Option<BTreeMap<Key, ClaimVolume>> {
         let mut taken = BTreeSet::new();
         let mut plan = BTreeMap::new();
         for (claim, class) in &self.waiting {
@@ -111,9 +111,11 @@ impl<'a> Claims<'a> {
             let wanted = match found {
                 Some(name) => {
                     taken.insert(name.clone());
-                    Wanted::Existing(name)
+                    ClaimVolume::Existing(name)
                 }
-                None if class.provisioner != NO_PROVISIONER && topology_allows(class, node) => Wanted::Made,
+                None if class.provisioner != NO_PROVISIONER && topology_allows(class, node) => {
+                    ClaimVolume::Made
+                }
                 None => return None,
             };
             plan.insert(Key::of(&claim.metadata), wanted);
@@ -151,7 +153,7 @@ fn used_elsewhere(pod: &PodInfo, claim: &str, cluster: &ClusterView) -> bool {
     })
 }
 
-/// Driver and handle of the volumes behind a pod's claims; a claim without a volume stands for the one to come.
+/// Driver and handle of the volumes of a pod's claims; an unbound claim stands for its future volume.
 fn attached(pod: &PodInfo, cluster: &ClusterView) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for name in &pod.claims {
@@ -176,8 +178,8 @@ fn attached(pod: &PodInfo, cluster: &ClusterView) -> BTreeSet<(String, String)> 
     found
 }
 
-/// Whether a volume can be used on a node.
-fn reaches(volume: &PersistentVolume, node: &NodeInfo) -> bool {
+/// Whether a volume is accessible from a node.
+fn is_accessible(volume: &PersistentVolume, node: &NodeInfo) -> bool {
     let required = volume
         .spec
         .as_ref()
@@ -186,7 +188,7 @@ fn reaches(volume: &PersistentVolume, node: &NodeInfo) -> bool {
     required.is_none_or(|required| selector::selects(required, &node.name, &node.labels))
 }
 
-/// Whether a class makes volumes where the node is.
+/// Whether a class provisions volumes for the node.
 fn topology_allows(class: &StorageClass, node: &NodeInfo) -> bool {
     let Some(allowed) = class.allowed_topologies.as_ref().filter(|allowed| !allowed.is_empty()) else {
         return true;
@@ -199,17 +201,16 @@ fn topology_allows(class: &StorageClass, node: &NodeInfo) -> bool {
     })
 }
 
-/// The smallest volume that is there, is free and serves the claim on the node; by name among equals.
+/// The smallest existing free volume that satisfies the claim on the node; ties by name.
 fn existing(
     claim: &PersistentVolumeClaim,
     node: &NodeInfo,
     cluster: &ClusterView,
     taken: &BTreeSet<String>,
 ) -> Option<String> {
-    let fitting = cluster
-        .volumes
-        .iter()
-        .filter(|(key, volume)| !taken.contains(&key.name) && serves(volume, claim) && reaches(volume, node));
+    let fitting = cluster.volumes.iter().filter(|(key, volume)| {
+        !taken.contains(&key.name) && serves(volume, claim) && is_accessible(volume, node)
+    });
     let size = |volume: &PersistentVolume| capacity(volume.spec.as_ref());
     fitting.min_by_key(|(key, volume)| (size(volume), key.name.clone())).map(|(key, _)| key.name.clone())
 }
@@ -223,7 +224,7 @@ fn storage(list: Option<&BTreeMap<String, k8s_openapi::apimachinery::pkg::api::r
     text.and_then(|text| text.0.parse::<Quantity>().ok()).map_or(0, Quantity::units_ceil)
 }
 
-/// Whether a volume is free and what the claim asks for.
+/// Whether a volume is free and satisfies the claim.
 pub(crate) fn serves(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let (Some(offer), Some(wish)) = (volume.spec.as_ref(), claim.spec.as_ref()) else { return false };
     let reserved_for = offer.claim_ref.as_ref();

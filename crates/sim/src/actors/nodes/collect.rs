@@ -1,5 +1,4 @@
-//! Pod garbage collection: pods of nodes that are gone are removed by force, after a while; so are pods that are
-//! being deleted and never had a node.
+//! Pod garbage collection: force-deletes pods of deleted nodes after a delay, and terminating pods that never had a node.
 
 use std::{
     collections::BTreeMap,
@@ -13,20 +12,20 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use serde_json::json;
 
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
 };
 
 /// How long a node must be gone (kube-controller-manager's quarantine).
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// Name under which a lost node waits for its end, beside the names of pods' keys.
+/// Name of the key of a lost node, unlike any pod's key.
 const NODE: &str = "";
 
-/// The actor. Its keys are pods, and nodes that are gone (without namespace).
+/// The actor. Its keys are pods, and deleted nodes (without namespace).
 #[derive(Debug, Default)]
 pub(super) struct PodCollector {
-    /// Since when each node is known to be gone.
+    /// Since when each node is gone.
     gone: Mutex<BTreeMap<String, Timestamp>>,
 }
 
@@ -47,7 +46,7 @@ impl Actor for PodCollector {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             if key.namespace == NODE {
                 return self.of_lost_node(ctx, &key.name).await;
@@ -58,7 +57,7 @@ impl Actor for PodCollector {
             {
                 ctx.delete(pod.as_ref(), Some(0)).await?;
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }
@@ -68,7 +67,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
 }
 
 impl PodCollector {
-    async fn of_lost_node(&self, ctx: &Ctx, name: &str) -> Result<Again, CallError> {
+    async fn of_lost_node(&self, ctx: &Ctx, name: &str) -> Result<Requeue, CallError> {
         let lost = {
             let tables = ctx.cache.tables();
             let gone = tables.get::<Node>(&Key::new("", name)).is_none();
@@ -79,22 +78,22 @@ impl PodCollector {
             let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
             if lost.is_empty() {
                 gone.remove(name);
-                return Ok(Again::No);
+                return Ok(Requeue::No);
             }
             let since = *gone.entry(name.to_owned()).or_insert(now);
             let passed: Duration = now.duration_since(since).try_into().unwrap_or_default();
             if passed < QUARANTINE {
-                return Ok(Again::After(QUARANTINE.saturating_sub(passed)));
+                return Ok(Requeue::After(QUARANTINE.saturating_sub(passed)));
             }
         }
         for pod in lost {
             remove(ctx, &pod).await?;
         }
-        Ok(Again::No)
+        Ok(Requeue::No)
     }
 }
 
-/// Marks a pod as failed for want of its node, unless it had ended, and removes it.
+/// Marks a running pod of a deleted node as failed, and deletes it.
 async fn remove(ctx: &Ctx, pod: &Pod) -> Result<(), CallError> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if !matches!(phase, Some("Succeeded" | "Failed")) {

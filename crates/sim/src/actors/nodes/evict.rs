@@ -1,4 +1,4 @@
-//! Taint eviction: pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer.
+//! Taint eviction: pods leave nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     binder::tolerates,
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx},
@@ -20,7 +20,7 @@ use crate::actors::{
 /// The actor. Its keys are pods.
 #[derive(Debug, Default)]
 pub(super) struct TaintEviction {
-    /// Since when a pod's node has had the taints that it tolerates for a while; by UID of the pod.
+    /// Since when a pod's node has taints that it tolerates for a limited time; by UID of the pod.
     since: Mutex<BTreeMap<String, Timestamp>>,
 }
 
@@ -58,36 +58,36 @@ impl Actor for TaintEviction {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let (pod, taints) = {
                 let tables = ctx.cache.tables();
-                let Some(pod) = tables.get::<Pod>(key) else { return Ok(Again::No) };
+                let Some(pod) = tables.get::<Pod>(key) else { return Ok(Requeue::No) };
                 let name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
                 let node = tables.get::<Node>(&Key::new("", &name));
                 (pod, node.map(|node| taints(&node)).unwrap_or_default())
             };
             let uid = pod.metadata.uid.clone().unwrap_or_default();
             let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.clone()).unwrap_or_default();
-            let allowed = patience(&taints, &tolerations);
+            let allowed = toleration_period(&taints, &tolerations);
             let now = ctx.clock.now();
             let since = {
                 let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
                 if allowed.is_none() {
                     since.remove(&uid);
-                    return Ok(Again::No);
+                    return Ok(Requeue::No);
                 }
                 *since.entry(uid).or_insert(now)
             };
             let passed: Duration = now.duration_since(since).try_into().unwrap_or_default();
             let left = allowed.unwrap_or_default().saturating_sub(passed);
             if !left.is_zero() {
-                return Ok(Again::After(left));
+                return Ok(Requeue::After(left));
             }
             if pod.metadata.deletion_timestamp.is_none() {
                 ctx.delete(pod.as_ref(), None).await?;
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }
@@ -97,8 +97,8 @@ fn taints(node: &Node) -> Vec<Taint> {
     all.into_iter().filter(|taint| taint.effect == "NoExecute").collect()
 }
 
-/// How long a pod may stay under these taints; none for as long as it likes.
-fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
+/// How long a pod may stay with these taints; `None` means forever.
+fn toleration_period(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
     let mut least = None;
     for taint in taints {
         let covering: Vec<&Toleration> =
@@ -118,11 +118,11 @@ fn patience(taints: &[Taint], tolerations: &[Toleration]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    //! Patience of pods.
+    //! Toleration periods of pods.
     use super::*;
 
     #[test]
-    fn the_shortest_toleration_counts() {
+    fn the_shortest_toleration_applies() {
         let taint = |key: &str| Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() };
         let toleration = |key: &str, seconds: Option<i64>| Toleration {
             key: Some(key.into()),
@@ -131,14 +131,14 @@ mod tests {
             ..Toleration::default()
         };
         let seconds = |count| Some(Duration::from_secs(count));
-        assert_eq!(patience(&[], &[]), None);
-        assert_eq!(patience(&[taint("a")], &[]), seconds(0));
-        assert_eq!(patience(&[taint("a")], &[toleration("a", None)]), None);
-        assert_eq!(patience(&[taint("a")], &[toleration("a", Some(-5))]), seconds(0));
+        assert_eq!(toleration_period(&[], &[]), None);
+        assert_eq!(toleration_period(&[taint("a")], &[]), seconds(0));
+        assert_eq!(toleration_period(&[taint("a")], &[toleration("a", None)]), None);
+        assert_eq!(toleration_period(&[taint("a")], &[toleration("a", Some(-5))]), seconds(0));
         let twice = [toleration("a", Some(300)), toleration("a", Some(60)), toleration("a", None)];
-        assert_eq!(patience(&[taint("a")], &twice), seconds(60));
+        assert_eq!(toleration_period(&[taint("a")], &twice), seconds(60));
         let both = [toleration("a", Some(300)), toleration("b", Some(60))];
-        assert_eq!(patience(&[taint("a"), taint("b")], &both), seconds(60));
-        assert_eq!(patience(&[taint("a"), taint("c")], &both), seconds(0));
+        assert_eq!(toleration_period(&[taint("a"), taint("b")], &both), seconds(60));
+        assert_eq!(toleration_period(&[taint("a"), taint("c")], &both), seconds(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Node lifecycle: conditions become taints, and a node whose lease is not renewed is unknown.
+//! Node lifecycle: taints by condition, and NotReady nodes after missed lease renewals.
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +15,12 @@ use k8s_openapi::api::{
 use serde_json::json;
 
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
 };
 
-/// How long a node may be silent (`--node-monitor-grace-period`).
+/// How long a lease may be expired (`--node-monitor-grace-period`).
 const GRACE: Duration = Duration::from_secs(50);
 /// Namespace of the nodes' leases.
 const LEASES: &str = "kube-node-lease";
@@ -28,7 +28,7 @@ const LEASES: &str = "kube-node-lease";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Conditions that become a taint when they are true.
+/// Conditions whose status True causes a taint.
 const PRESSURES: [(&str, &str); 4] = [
     ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
     ("DiskPressure", "node.kubernetes.io/disk-pressure"),
@@ -39,7 +39,7 @@ const PRESSURES: [(&str, &str); 4] = [
 /// The actor.
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {
-    /// When each lease was last seen to change, on our own clock: what it says itself may be wrong.
+    /// When each lease was last seen to change, on the local clock: the time in the lease may be wrong.
     renewed: Mutex<BTreeMap<String, (Option<String>, Timestamp)>>,
 }
 
@@ -58,7 +58,7 @@ impl Actor for Lifecycle {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let (node, lease) = {
                 let tables = ctx.cache.tables();
@@ -66,26 +66,26 @@ impl Actor for Lifecycle {
             };
             let Some(mut node) = node else {
                 self.renewed.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name);
-                return Ok(Again::No);
+                return Ok(Requeue::No);
             };
             let silent = self.silent(ctx.clock.now(), &key.name, lease.as_deref());
-            let again = silent.map_or(Again::No, |silent| Again::After(GRACE.saturating_sub(silent)));
+            let again = silent.map_or(Requeue::No, |silent| Requeue::After(GRACE.saturating_sub(silent)));
             let lost = silent.is_some_and(|silent| silent >= GRACE);
             if lost && condition(&node, "Ready").is_some_and(|ready| ready.status != "Unknown") {
-                let Some(marked) = mark_unknown(ctx, key, &node).await? else { return Ok(Again::No) };
+                let Some(marked) = mark_unknown(ctx, key, &node).await? else { return Ok(Requeue::No) };
                 node = marked;
             }
             self.taint(ctx, key, &node).await?;
             if condition(&node, "Ready").is_none_or(|ready| ready.status != "True") {
                 unready_pods(ctx, &key.name).await?;
             }
-            Ok(if lost { Again::No } else { again })
+            Ok(if lost { Requeue::No } else { again })
         })
     }
 }
 
 impl Lifecycle {
-    /// How long a lease was not renewed; none where there is no lease.
+    /// Time since the last renewal of a lease; `None` without a lease.
     fn silent(&self, now: Timestamp, name: &str, lease: Option<&Lease>) -> Option<Duration> {
         let version = lease?.metadata.resource_version.clone();
         let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ impl Lifecycle {
         if taints == known {
             return Ok(());
         }
-        // The list is replaced as a whole: on the version that was read, so that nobody's taint is lost.
+        // The list is replaced as a whole, with the version that was read, so that no taint of others is lost.
         let patch = json!({
             "metadata": { "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version },
             "spec": { "taints": taints },
@@ -135,14 +135,14 @@ fn condition<'a>(node: &'a Node, name: &str) -> Option<&'a NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name)
 }
 
-/// Key and effect of the taints that a node's conditions stand for.
+/// Key and effect of the taints for a node's conditions.
 fn wanted(node: &Node) -> Vec<(&'static str, &'static str)> {
     let mut wanted = Vec::new();
     match condition(node, "Ready").map(|ready| ready.status.as_str()) {
         Some("True") => {}
         Some("Unknown") => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
         Some(_) => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
-        // Nobody has spoken for the node yet: as admission left it.
+        // The node has no Ready condition yet: it keeps the taint of admission.
         None => wanted.push((NOT_READY, "NoSchedule")),
     }
     let pressed = |name: &str| condition(node, name).is_some_and(|condition| condition.status == "True");
@@ -166,7 +166,7 @@ async fn mark_unknown(ctx: &Ctx, key: &Key, node: &Node) -> Result<Option<Arc<No
     gone_is_ok(ctx.patch_status::<Node>(key, &patch).await)
 }
 
-/// Pods of a node that is not ready are not ready.
+/// Sets the pods of a NotReady node to not ready.
 async fn unready_pods(ctx: &Ctx, node: &str) -> Result<(), CallError> {
     let pods = ctx.cache.tables().pods_on(node);
     for pod in pods {

@@ -1,5 +1,5 @@
-//! What the node controllers of kube-controller-manager do: taints by condition, silence noticed, pods evicted from
-//! nodes that they do not tolerate, and pods of lost nodes collected.
+//! The node controllers of kube-controller-manager: taints by condition, missed lease renewals, taint eviction, and garbage collection of
+//! pods.
 
 mod collect;
 mod evict;

@@ -1,5 +1,4 @@
-//! What the attach-detach controller does: a VolumeAttachment for each CSI volume that a pod of a node uses, as long as
-//! one does. Attaching and detaching take no time.
+//! The attach-detach controller: a VolumeAttachment for each CSI volume that a pod of a node uses. Attaching and detaching take no time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +13,7 @@ use k8s_openapi::api::{
 use serde_json::json;
 
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     binder::claims,
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
@@ -48,7 +47,7 @@ impl Actor for Attachments {
         nodes.into_iter().map(|node| Key::new("", &node)).collect()
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let (wanted, present) = {
                 let tables = ctx.cache.tables();
@@ -67,7 +66,7 @@ impl Actor for Attachments {
                     ctx.delete(found.as_ref(), None).await?;
                 }
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }
@@ -76,7 +75,7 @@ fn node_of(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone().filter(|name| !name.is_empty())
 }
 
-/// The CSI volumes that pods of a node use, each with its driver.
+/// The CSI volumes of a node's pods, each with its driver.
 fn wanted(tables: &Tables, node: &str) -> BTreeMap<String, String> {
     let mut wanted = BTreeMap::new();
     for pod in tables.pods_on(node) {
@@ -106,7 +105,7 @@ async fn attach(ctx: &Ctx, node: &str, volume: &str, driver: &str) -> Result<(),
     });
     let Ok(attachment) = serde_json::from_value::<VolumeAttachment>(attachment) else { return Ok(()) };
     match ctx.create(&attachment).await {
-        // An earlier attempt got so far.
+        // An earlier attempt has created it.
         Err(error) if error.code() == 409 => {}
         created => drop(created?),
     }

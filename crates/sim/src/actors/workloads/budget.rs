@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be evicted now.
+//! PodDisruptionBudgets: the number of allowed evictions.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 use super::{count, has_ended, is_ready, portion};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables, controller_of},
     ctx::{CallError, Ctx, gone_is_ok},
     selector::matches,
 };
 
-/// How long an eviction that was granted may take to show.
+/// How long a granted eviction may take until the pod terminates.
 const EVICTION: Duration = Duration::from_secs(120);
 
 /// The actor.
@@ -39,7 +39,7 @@ impl Actor for Budgets {
         if matches!(change.new, Some(Object::PodDisruptionBudget(_))) {
             return vec![change.key.clone()];
         }
-        // What a workload wants to have counts as much as what it has.
+        // The desired size of a workload counts, as well as its pods.
         let any = change.sides().any(|object| {
             matches!(object, Object::Deployment(_) | Object::ReplicaSet(_) | Object::StatefulSet(_))
         });
@@ -58,7 +58,7 @@ impl Actor for Budgets {
             .collect()
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
             let found = {
                 let tables = ctx.cache.tables();
@@ -67,7 +67,7 @@ impl Actor for Budgets {
                     (budget, counted)
                 })
             };
-            let Some((budget, counted)) = found else { return Ok(Again::No) };
+            let Some((budget, counted)) = found else { return Ok(Requeue::No) };
             let again = counted.again;
             if let Some(patch) = patch(&budget, &counted, &ctx.time()) {
                 gone_is_ok(ctx.patch_status::<PodDisruptionBudget>(key, &patch).await)?;
@@ -78,16 +78,16 @@ impl Actor for Budgets {
 }
 
 /// The figures of a budget.
-struct Counted {
+struct BudgetCounts {
     expected: i32,
     desired: i32,
     healthy: i32,
-    /// Evictions that were granted and have not shown yet.
+    /// Granted evictions whose pods are not terminating yet.
     evicting: BTreeMap<String, Time>,
-    again: Again,
+    again: Requeue,
 }
 
-fn count_pods(tables: &Tables, budget: &PodDisruptionBudget, now: jiff::Timestamp) -> Counted {
+fn count_pods(tables: &Tables, budget: &PodDisruptionBudget, now: jiff::Timestamp) -> BudgetCounts {
     let namespace = budget.metadata.namespace.as_deref().unwrap_or_default();
     let spec = budget.spec.clone().unwrap_or_default();
     let selected = |pod: &&Arc<Pod>| {
@@ -106,7 +106,7 @@ fn count_pods(tables: &Tables, budget: &PodDisruptionBudget, now: jiff::Timestam
         }
     };
     let mut evicting = BTreeMap::new();
-    let mut again = Again::No;
+    let mut again = Requeue::No;
     let granted = budget.status.as_ref().and_then(|status| status.disrupted_pods.clone()).unwrap_or_default();
     for (name, since) in granted {
         let shows = pods
@@ -115,7 +115,7 @@ fn count_pods(tables: &Tables, budget: &PodDisruptionBudget, now: jiff::Timestam
             .is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
         let passed: Duration = now.duration_since(since.0).try_into().unwrap_or_default();
         if !shows && passed < EVICTION {
-            again = again.or(Again::After(EVICTION.saturating_sub(passed)));
+            again = again.or(Requeue::After(EVICTION.saturating_sub(passed)));
             evicting.insert(name, since);
         }
     }
@@ -124,10 +124,10 @@ fn count_pods(tables: &Tables, budget: &PodDisruptionBudget, now: jiff::Timestam
             && pod.metadata.deletion_timestamp.is_none()
             && !pod.metadata.name.as_ref().is_some_and(|name| evicting.contains_key(name))
     });
-    Counted { expected, desired, healthy: count(healthy.count()), evicting, again }
+    BudgetCounts { expected, desired, healthy: count(healthy.count()), evicting, again }
 }
 
-/// How many pods the controllers of these pods want to have; a pod without one counts for itself.
+/// The number of pods that the controllers of these pods desire; a pod without a controller counts as one.
 fn expected(tables: &Tables, pods: &[&Arc<Pod>]) -> i32 {
     let mut scales: BTreeMap<String, i32> = BTreeMap::new();
     for pod in pods {
@@ -142,7 +142,7 @@ fn expected(tables: &Tables, pods: &[&Arc<Pod>]) -> i32 {
     scales.values().fold(0, |sum, scale| sum.saturating_add(*scale))
 }
 
-/// UID and size of a controller, or of what controls it.
+/// UID and size of a controller, or of its own controller.
 fn scale(tables: &Tables, kind: &str, key: &Key) -> Option<(String, i32)> {
     match kind {
         "ReplicaSet" => {
@@ -162,8 +162,8 @@ fn scale(tables: &Tables, kind: &str, key: &Key) -> Option<(String, i32)> {
     }
 }
 
-/// The patch of the status, on the version that was read; none where nothing changed.
-fn patch(budget: &PodDisruptionBudget, counted: &Counted, now: &Time) -> Option<Value> {
+/// The status patch, with the version that was read; `None` if nothing changed.
+fn patch(budget: &PodDisruptionBudget, counted: &BudgetCounts, now: &Time) -> Option<Value> {
     let known = budget.status.clone().unwrap_or_default();
     let allowed =
         if counted.expected > 0 { counted.healthy.saturating_sub(counted.desired).max(0) } else { 0 };
@@ -181,7 +181,7 @@ fn patch(budget: &PodDisruptionBudget, counted: &Counted, now: &Time) -> Option<
     if same {
         return None;
     }
-    // A merge removes what is null.
+    // A merge patch removes null fields.
     let evicting: BTreeMap<&String, Option<&Time>> = granted
         .keys()
         .chain(counted.evicting.keys())

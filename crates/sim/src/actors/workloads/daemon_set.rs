@@ -1,4 +1,4 @@
-//! DaemonSets: one pod on every node that the template allows. The binder puts each on its node, by affinity.
+//! DaemonSets: one pod on every node that the template allows. The binder binds each to its node, by affinity.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{count, has_ended, is_active, is_ready, portion, template, uid, until_available};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     binder::{allowed, untolerated},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
@@ -47,33 +47,33 @@ impl Actor for DaemonSets {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
-            let Some(set) = View::read(ctx, key) else { return Ok(Again::No) };
+            let Some(set) = DaemonSetState::read(ctx, key) else { return Ok(Requeue::No) };
             if set.object.metadata.deletion_timestamp.is_none() {
                 place(ctx, &set).await?;
                 update(ctx, &set).await?;
             }
-            match View::read(ctx, key) {
+            match DaemonSetState::read(ctx, key) {
                 Some(set) => status(ctx, key, &set).await,
-                None => Ok(Again::No),
+                None => Ok(Requeue::No),
             }
         })
     }
 }
 
 /// A DaemonSet, the nodes, and its pods by node.
-struct View {
+struct DaemonSetState {
     object: Arc<DaemonSet>,
     spec: DaemonSetSpec,
-    /// What its pods look like to a node.
+    /// The spec of its pods, to match nodes.
     pod: PodSpec,
     revision: String,
     nodes: Vec<Arc<Node>>,
     pods: BTreeMap<String, Vec<Arc<Pod>>>,
 }
 
-impl View {
+impl DaemonSetState {
     fn read(ctx: &Ctx, key: &Key) -> Option<Self> {
         let tables = ctx.cache.tables();
         let object = tables.get::<DaemonSet>(key)?;
@@ -90,7 +90,7 @@ impl View {
         Some(Self { object, spec, pod, revision, nodes: tables.nodes.values().cloned().collect(), pods })
     }
 
-    /// Whether a pod should be started on a node, and whether one that runs there may stay.
+    /// Whether a pod should be started on a node, and whether a running one may stay.
     fn wants(&self, node: &Node) -> (bool, bool) {
         let none = Labels::new();
         let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -113,7 +113,7 @@ impl View {
     }
 }
 
-/// The node that a pod is on, or is made for.
+/// The node that a pod runs on, or was created for.
 fn target(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     if let Some(node) = spec.node_name.clone().filter(|name| !name.is_empty()) {
@@ -126,7 +126,7 @@ fn target(pod: &Pod) -> Option<String> {
     named.next()?.values.as_ref()?.first().cloned()
 }
 
-/// The tolerations that every daemon has.
+/// The tolerations of every DaemonSet pod.
 fn tolerate(spec: &mut PodSpec) {
     let mut wanted = vec![
         ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -153,7 +153,7 @@ fn tolerate(spec: &mut PodSpec) {
     }
 }
 
-/// Ties a pod to a node: other required node affinity has been checked and is replaced.
+/// Binds a pod to a node: required node affinity has been checked and is replaced.
 fn pin(spec: &mut PodSpec, node: &str) {
     let term = NodeSelectorTerm {
         match_fields: Some(vec![NodeSelectorRequirement {
@@ -169,7 +169,7 @@ fn pin(spec: &mut PodSpec, node: &str) {
         Some(NodeSelector { node_selector_terms: vec![term] });
 }
 
-async fn place(ctx: &Ctx, set: &View) -> Result<(), CallError> {
+async fn place(ctx: &Ctx, set: &DaemonSetState) -> Result<(), CallError> {
     for node in &set.nodes {
         let (starts, stays) = set.wants(node);
         let pods = set.on(node);
@@ -186,12 +186,12 @@ async fn place(ctx: &Ctx, set: &View) -> Result<(), CallError> {
         for pod in active.iter().skip(1) {
             ctx.delete(pod.as_ref(), None).await?;
         }
-        // A pod that is on its way out is replaced when it is gone.
+        // A terminating pod is replaced once it is gone.
         if starts && pods.iter().all(|pod| has_ended(pod) && pod.metadata.deletion_timestamp.is_none()) {
             create(ctx, set, node).await?;
         }
     }
-    // Made for a node that went before the pod was bound to it; bound ones go with their node.
+    // Its node was deleted before the pod was bound; bound pods are deleted with their node.
     let is_there = |name: &str| set.nodes.iter().any(|node| node.metadata.name.as_deref() == Some(name));
     let left = set.pods.iter().filter(|(node, _)| !is_there(node)).flat_map(|(_, pods)| pods);
     let unbound = |pod: &&Arc<Pod>| pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none());
@@ -201,7 +201,7 @@ async fn place(ctx: &Ctx, set: &View) -> Result<(), CallError> {
     Ok(())
 }
 
-async fn create(ctx: &Ctx, set: &View, node: &Node) -> Result<(), CallError> {
+async fn create(ctx: &Ctx, set: &DaemonSetState, node: &Node) -> Result<(), CallError> {
     let mut pod = template::pod(set.object.as_ref(), &set.spec.template);
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(REVISION.to_owned(), set.revision.clone());
@@ -215,9 +215,8 @@ async fn create(ctx: &Ctx, set: &View, node: &Node) -> Result<(), CallError> {
     ctx.create(&pod).await.map(drop)
 }
 
-/// Deletes pods of earlier templates, as many at a time as may be unavailable. What is not available anyway goes
-/// first and counts.
-async fn update(ctx: &Ctx, set: &View) -> Result<(), CallError> {
+/// Deletes outdated pods, within `maxUnavailable`. Unavailable pods are deleted first and count.
+async fn update(ctx: &Ctx, set: &DaemonSetState) -> Result<(), CallError> {
     let strategy = set.spec.update_strategy.as_ref();
     if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
         return Ok(());
@@ -246,9 +245,9 @@ async fn update(ctx: &Ctx, set: &View) -> Result<(), CallError> {
     Ok(())
 }
 
-async fn status(ctx: &Ctx, key: &Key, set: &View) -> Result<Again, CallError> {
+async fn status(ctx: &Ctx, key: &Key, set: &DaemonSetState) -> Result<Requeue, CallError> {
     let now = ctx.clock.now();
-    let mut again = Again::No;
+    let mut again = Requeue::No;
     let [mut desired, mut current, mut misplaced, mut ready, mut available, mut updated] = [0_i32; 6];
     for node in &set.nodes {
         let (starts, _) = set.wants(node);
@@ -264,7 +263,7 @@ async fn status(ctx: &Ctx, key: &Key, set: &View) -> Result<Again, CallError> {
         updated = updated.saturating_add(i32::from(set.is_updated(pod)));
         match until_available(pod, set.spec.min_ready_seconds, now) {
             Some(left) if left.is_zero() => available = available.saturating_add(1),
-            Some(left) => again = again.or(Again::After(left)),
+            Some(left) => again = again.or(Requeue::After(left)),
             None => {}
         }
     }

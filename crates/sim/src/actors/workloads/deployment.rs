@@ -1,7 +1,6 @@
-//! Deployments: a ReplicaSet per template, and the way from one to the next.
+//! Deployments: a ReplicaSet per template, and rolling updates.
 //!
-//! A change of scale during a rollout goes to the newest ReplicaSet first; the bounds of `maxSurge` and
-//! `maxUnavailable` hold throughout.
+//! A change of scale during a rollout is applied to the newest ReplicaSet first; `maxSurge` and `maxUnavailable` hold throughout.
 
 use std::sync::Arc;
 
@@ -17,34 +16,34 @@ use serde_json::json;
 
 use super::{rollout, template, uid};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables, controller_of},
     ctx::{CallError, Ctx, gone_is_ok},
 };
 
-/// The label that tells the ReplicaSets of a Deployment apart.
+/// The label that distinguishes the ReplicaSets of a Deployment.
 pub(super) const HASH: &str = "pod-template-hash";
-/// Number of the rollout, on the Deployment and its ReplicaSets.
+/// Revision of the rollout, on the Deployment and its ReplicaSets.
 const REVISION: &str = "deployment.kubernetes.io/revision";
-/// ReplicaSets of old templates that are kept, where nothing is said.
+/// Default number of old ReplicaSets that are kept.
 const HISTORY: i32 = 10;
 
 /// The actor.
 pub(super) struct Deployments;
 
 /// A Deployment with its ReplicaSets.
-pub(super) struct Family {
+pub(super) struct DeploymentState {
     /// The Deployment.
     pub(super) deployment: Arc<Deployment>,
     /// Its specification.
     pub(super) spec: DeploymentSpec,
-    /// The ReplicaSet of the present template.
+    /// The ReplicaSet of the current template.
     pub(super) new: Option<Arc<ReplicaSet>>,
     /// The others, oldest first.
     pub(super) old: Vec<Arc<ReplicaSet>>,
 }
 
-impl Family {
+impl DeploymentState {
     fn read(ctx: &Ctx, key: &Key) -> Option<Self> {
         let tables = ctx.cache.tables();
         let deployment = tables.get::<Deployment>(key)?;
@@ -83,11 +82,11 @@ impl Actor for Deployments {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
-            let Some(mut family) = Family::read(ctx, key) else { return Ok(Again::No) };
+            let Some(mut family) = DeploymentState::read(ctx, key) else { return Ok(Requeue::No) };
             if family.deployment.metadata.deletion_timestamp.is_some() {
-                return Ok(Again::No);
+                return Ok(Requeue::No);
             }
             if family.spec.paused != Some(true) {
                 advance(ctx, &mut family).await?;
@@ -95,18 +94,18 @@ impl Actor for Deployments {
             } else if let Some(set) = family.new.clone() {
                 scale_to(ctx, &set, rollout::wanted(&family)).await?;
             }
-            let Some(family) = Family::read(ctx, key) else { return Ok(Again::No) };
+            let Some(family) = DeploymentState::read(ctx, key) else { return Ok(Requeue::No) };
             let status = rollout::status(&family, ctx.time());
             if rollout::differs(&family.deployment, &status) {
                 gone_is_ok(ctx.patch_status::<Deployment>(key, &json!({ "status": status })).await)?;
             }
-            Ok(Again::No)
+            Ok(Requeue::No)
         })
     }
 }
 
-/// The next step of the rollout: the new ReplicaSet exists, and sizes move as far as the bounds allow.
-async fn advance(ctx: &Ctx, family: &mut Family) -> Result<(), CallError> {
+/// The next step of the rollout: creates the new ReplicaSet, and scales within the bounds.
+async fn advance(ctx: &Ctx, family: &mut DeploymentState) -> Result<(), CallError> {
     let recreate =
         family.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate");
     if recreate && !family.old.is_empty() {
@@ -149,7 +148,7 @@ fn same_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
     own.is_some_and(|own| plain(own) == plain(template))
 }
 
-async fn create(ctx: &Ctx, family: &Family) -> Result<Arc<ReplicaSet>, CallError> {
+async fn create(ctx: &Ctx, family: &DeploymentState) -> Result<Arc<ReplicaSet>, CallError> {
     let deployment = family.deployment.as_ref();
     let hash = template::hash(&family.spec.template, 0);
     let mut template = family.spec.template.clone();
@@ -174,7 +173,7 @@ async fn create(ctx: &Ctx, family: &Family) -> Result<Arc<ReplicaSet>, CallError
             ..ObjectMeta::default()
         },
         spec: Some(ReplicaSetSpec {
-            replicas: Some(rollout::size_at_birth(family)),
+            replicas: Some(rollout::initial_size(family)),
             min_ready_seconds: family.spec.min_ready_seconds,
             selector,
             template: Some(template),
@@ -204,8 +203,8 @@ async fn scale_to_changed(ctx: &Ctx, set: &ReplicaSet, size: i32) -> Result<bool
     Ok(true)
 }
 
-/// Deletes old ReplicaSets beyond the history, oldest first, once they are empty.
-async fn clean_up(ctx: &Ctx, family: &Family) -> Result<(), CallError> {
+/// Deletes old empty ReplicaSets beyond the history limit, oldest first.
+async fn clean_up(ctx: &Ctx, family: &DeploymentState) -> Result<(), CallError> {
     let keep = usize::try_from(family.spec.revision_history_limit.unwrap_or(HISTORY)).unwrap_or(0);
     let empty = |set: &&Arc<ReplicaSet>| {
         set.spec.as_ref().and_then(|spec| spec.replicas) == Some(0)

@@ -1,7 +1,7 @@
-//! Jobs: pods that run to their end, so many times.
+//! Jobs: pods that run to completion.
 //!
-//! As in Kubernetes a pod is counted while its tracking finalizer keeps it, so that none is counted twice or lost:
-//! first it is named in `status.uncountedTerminatedPods`, then the finalizer goes, then the counter rises.
+//! As in Kubernetes, a tracking finalizer keeps a pod until it is counted, so that none is counted twice or lost: 1 the pod is listed in
+//! `status.uncountedTerminatedPods`, 2 the finalizer is removed, 3 the counter is increased.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{count, has_ended, is_active, is_ready, phase, template, uid};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
 };
@@ -44,11 +44,11 @@ impl Actor for Jobs {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
-            let Some(view) = View::read(ctx, key) else { return Ok(Again::No) };
+            let Some(view) = JobState::read(ctx, key) else { return Ok(Requeue::No) };
             if view.job.metadata.deletion_timestamp.is_some() {
-                return release(ctx, &view.pods).await.map(|()| Again::No);
+                return release(ctx, &view.pods).await.map(|()| Requeue::No);
             }
             if let Some(finished) = view.finished() {
                 release(ctx, &view.pods).await?;
@@ -56,10 +56,10 @@ impl Actor for Jobs {
             }
             if let Some(patch) = view.start(ctx) {
                 gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
-                return Ok(Again::After(Duration::ZERO));
+                return Ok(Requeue::After(Duration::ZERO));
             }
             if account(ctx, key, &view).await? {
-                return Ok(Again::After(Duration::ZERO));
+                return Ok(Requeue::After(Duration::ZERO));
             }
             advance(ctx, key, &view).await
         })
@@ -67,14 +67,14 @@ impl Actor for Jobs {
 }
 
 /// A Job with its pods.
-struct View {
+struct JobState {
     job: Arc<Job>,
     spec: JobSpec,
     status: JobStatus,
     pods: Vec<Arc<Pod>>,
 }
 
-impl View {
+impl JobState {
     fn read(ctx: &Ctx, key: &Key) -> Option<Self> {
         let tables = ctx.cache.tables();
         let job = tables.get::<Job>(key)?;
@@ -120,7 +120,7 @@ impl View {
         self.pods.iter().filter(|pod| is_active(pod)).collect()
     }
 
-    /// How many pods should run now.
+    /// The desired number of running pods.
     fn wanted(&self) -> i32 {
         if self.is_suspended() {
             return 0;
@@ -128,7 +128,7 @@ impl View {
         let parallel = self.spec.parallelism.unwrap_or(1).max(0);
         match self.spec.completions {
             Some(completions) => parallel.min(completions.saturating_sub(self.succeeded())),
-            // A queue of work: once one pod has found it empty, no new ones start.
+            // A work queue: once one pod has succeeded, no new ones start.
             None if self.succeeded() > 0 => count(self.active().len()),
             None => parallel,
         }
@@ -141,7 +141,7 @@ impl View {
         }
     }
 
-    /// Indexes that are done.
+    /// Completed indexes.
     fn done(&self) -> BTreeSet<i32> {
         let text = self.status.completed_indexes.as_deref().unwrap_or_default();
         let mut done = BTreeSet::new();
@@ -163,7 +163,7 @@ fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
 }
 
-/// A pod that is being deleted has failed, unless it ended well.
+/// A terminating pod counts as failed, unless it succeeded.
 fn is_over(pod: &Pod) -> bool {
     has_ended(pod) || pod.metadata.deletion_timestamp.is_some()
 }
@@ -177,7 +177,7 @@ async fn untrack(ctx: &Ctx, pod: &Pod) -> Result<(), CallError> {
     gone_is_ok(ctx.patch::<Pod>(&Key::of(&pod.metadata), &patch).await).map(drop)
 }
 
-/// Lets go of all pods of a Job that has ended.
+/// Removes the finalizers of a finished Job's pods.
 async fn release(ctx: &Ctx, pods: &[Arc<Pod>]) -> Result<(), CallError> {
     for pod in pods {
         if is_tracked(pod) {
@@ -190,18 +190,18 @@ async fn release(ctx: &Ctx, pods: &[Arc<Pod>]) -> Result<(), CallError> {
     Ok(())
 }
 
-async fn expire(ctx: &Ctx, view: &View, finished: Timestamp) -> Result<Again, CallError> {
-    let Some(keep) = view.spec.ttl_seconds_after_finished else { return Ok(Again::No) };
+async fn expire(ctx: &Ctx, view: &JobState, finished: Timestamp) -> Result<Requeue, CallError> {
+    let Some(keep) = view.spec.ttl_seconds_after_finished else { return Ok(Requeue::No) };
     let passed = ctx.clock.now().as_second().saturating_sub(finished.as_second());
     let left = u64::try_from(i64::from(keep).saturating_sub(passed)).unwrap_or(0);
     if left > 0 {
-        return Ok(Again::After(Duration::from_secs(left)));
+        return Ok(Requeue::After(Duration::from_secs(left)));
     }
-    ctx.delete(view.job.as_ref(), None).await.map(|()| Again::No)
+    ctx.delete(view.job.as_ref(), None).await.map(|()| Requeue::No)
 }
 
-/// Counts pods that are over. Returns whether the status changed.
-async fn account(ctx: &Ctx, key: &Key, view: &View) -> Result<bool, CallError> {
+/// Counts finished pods. Returns whether the status changed.
+async fn account(ctx: &Ctx, key: &Key, view: &JobState) -> Result<bool, CallError> {
     let noted = view.status.uncounted_terminated_pods.clone().unwrap_or_default();
     let (mut good, mut bad) = (noted.succeeded.unwrap_or_default(), noted.failed.unwrap_or_default());
     let is_noted = |good: &[String], bad: &[String], pod: &Pod| {
@@ -261,9 +261,9 @@ fn ranges(indexes: &BTreeSet<i32>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-async fn advance(ctx: &Ctx, key: &Key, view: &View) -> Result<Again, CallError> {
+async fn advance(ctx: &Ctx, key: &Key, view: &JobState) -> Result<Requeue, CallError> {
     let now = ctx.clock.now();
-    let mut again = Again::No;
+    let mut again = Requeue::No;
     if view.failed() > view.spec.backoff_limit.unwrap_or(6) {
         return finish(
             ctx,
@@ -284,7 +284,7 @@ async fn advance(ctx: &Ctx, key: &Key, view: &View) -> Result<Again, CallError> 
             let why = ("DeadlineExceeded", "Job was active longer than specified deadline");
             return finish(ctx, key, view, false, why).await;
         }
-        again = Again::After(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
+        again = Requeue::After(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
     }
     let (active, wanted) = (view.active(), view.wanted());
     let surplus = active.len().saturating_sub(usize::try_from(wanted).unwrap_or(0));
@@ -295,15 +295,15 @@ async fn advance(ctx: &Ctx, key: &Key, view: &View) -> Result<Again, CallError> 
     if missing > 0 {
         match backoff(view, now) {
             left if left.is_zero() => create(ctx, view, missing).await?,
-            left => again = again.or(Again::After(left)),
+            left => again = again.or(Requeue::After(left)),
         }
     }
     figures(ctx, key).await?;
     Ok(again)
 }
 
-/// How long to wait since the last pod failed.
-fn backoff(view: &View, now: Timestamp) -> Duration {
+/// The remaining backoff since the last failed pod.
+fn backoff(view: &JobState, now: Timestamp) -> Duration {
     let failed = u32::try_from(view.failed()).unwrap_or(0);
     let ends = view.pods.iter().filter(|pod| phase(pod) == "Failed").filter_map(|pod| {
         let conditions = pod.status.as_ref()?.conditions.as_ref()?;
@@ -315,7 +315,7 @@ fn backoff(view: &View, now: Timestamp) -> Duration {
     delay.saturating_sub(passed)
 }
 
-async fn create(ctx: &Ctx, view: &View, missing: i32) -> Result<(), CallError> {
+async fn create(ctx: &Ctx, view: &JobState, missing: i32) -> Result<(), CallError> {
     let mut taken = view.done();
     taken.extend(view.active().iter().filter_map(|pod| index_of(pod)));
     let indexes = (0..view.spec.completions.unwrap_or(0)).filter(|index| !taken.contains(index));
@@ -341,7 +341,7 @@ async fn create(ctx: &Ctx, view: &View, missing: i32) -> Result<(), CallError> {
 }
 
 async fn figures(ctx: &Ctx, key: &Key) -> Result<(), CallError> {
-    let Some(view) = View::read(ctx, key) else { return Ok(()) };
+    let Some(view) = JobState::read(ctx, key) else { return Ok(()) };
     let active = view.active();
     let ready = count(active.iter().filter(|pod| is_ready(pod)).count());
     let leaving = view.pods.iter().filter(|pod| !has_ended(pod) && pod.metadata.deletion_timestamp.is_some());
@@ -357,14 +357,14 @@ async fn figures(ctx: &Ctx, key: &Key) -> Result<(), CallError> {
     gone_is_ok(ctx.patch_status::<Job>(key, &patch).await).map(drop)
 }
 
-/// Ends the Job: the criterion first, then, once its pods are gone, the end itself.
+/// Finishes the Job: sets the criterion first, and the final condition once its pods are gone.
 async fn finish(
     ctx: &Ctx,
     key: &Key,
-    view: &View,
+    view: &JobState,
     well: bool,
     (reason, message): (&str, &str),
-) -> Result<Again, CallError> {
+) -> Result<Requeue, CallError> {
     release(ctx, &view.pods).await?;
     let now = ctx.time();
     let condition = |name: &str| {
@@ -381,5 +381,5 @@ async fn finish(
         "active": 0, "ready": 0,
     } });
     gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
-    Ok(view.spec.ttl_seconds_after_finished.map_or(Again::No, |_| Again::After(Duration::ZERO)))
+    Ok(view.spec.ttl_seconds_after_finished.map_or(Requeue::No, |_| Requeue::After(Duration::ZERO)))
 }

@@ -1,4 +1,4 @@
-//! What the workload controllers of kube-controller-manager do, as far as manifests of daily use need it.
+//! The workload controllers of kube-controller-manager, as far as common manifests need them.
 
 mod budget;
 mod daemon_set;
@@ -39,7 +39,7 @@ pub(crate) fn fnv(text: &str) -> u32 {
     fnv1a_32(text.bytes())
 }
 
-/// The keys of the controllers of this kind that a changed object has or had.
+/// The keys of controllers of this kind that a changed object has or had.
 fn controllers(change: &Change, kind: &str) -> Vec<Key> {
     let owners = change.sides().filter_map(|object| controller_of(object.meta()));
     let mut keys: Vec<Key> = owners
@@ -50,7 +50,7 @@ fn controllers(change: &Change, kind: &str) -> Vec<Key> {
     keys
 }
 
-/// Whether a pod has ended.
+/// Whether a pod has finished.
 fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -59,7 +59,7 @@ fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-/// Whether a pod is neither ended nor being deleted.
+/// Whether a pod is neither finished nor terminating.
 fn is_active(pod: &Pod) -> bool {
     !has_ended(pod) && pod.metadata.deletion_timestamp.is_none()
 }
@@ -77,7 +77,7 @@ fn ready_since(pod: &Pod) -> Option<jiff::Timestamp> {
     Some(ready.last_transition_time.as_ref().map_or(jiff::Timestamp::MIN, |time| time.0))
 }
 
-/// How long until a pod has been ready for `seconds`: zero where it has, none where it is not ready.
+/// Time until a pod has been ready for `seconds`: zero if it has, `None` if it is not ready.
 fn until_available(pod: &Pod, seconds: Option<i32>, now: jiff::Timestamp) -> Option<std::time::Duration> {
     let since = ready_since(pod)?;
     let wanted = i64::from(seconds.unwrap_or(0).max(0));
@@ -85,7 +85,7 @@ fn until_available(pod: &Pod, seconds: Option<i32>, now: jiff::Timestamp) -> Opt
     Some(std::time::Duration::from_secs(u64::try_from(wanted.saturating_sub(passed)).unwrap_or(0)))
 }
 
-/// A number, or a share of `whole` in percent.
+/// A number, or a percentage of `whole`.
 fn portion(value: Option<&IntOrString>, whole: i32, up: bool, default: i32) -> i32 {
     match value {
         None => default,
@@ -99,7 +99,7 @@ fn portion(value: Option<&IntOrString>, whole: i32, up: bool, default: i32) -> i
     }
 }
 
-/// As many as Kubernetes can count.
+/// A count as Kubernetes' integer type.
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

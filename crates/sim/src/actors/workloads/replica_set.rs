@@ -1,4 +1,4 @@
-//! ReplicaSets: so many pods of a template.
+//! ReplicaSets: a number of pods from a template.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,15 +11,15 @@ use serde_json::json;
 
 use super::{count, is_active, is_ready, phase, ready_since, template, uid, until_available};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
     selector::matches,
 };
 
-/// Most pods that one look creates or deletes; the rest follows at the next.
+/// Most pods that one reconciliation creates or deletes; the rest follows in the next.
 const BURST: usize = 500;
-/// What a pod costs to delete, as its owner sees it.
+/// A pod's deletion cost, set by its owner.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The actor.
@@ -37,18 +37,18 @@ impl Actor for ReplicaSets {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
-            let Some(set) = ctx.cache.tables().get::<ReplicaSet>(key) else { return Ok(Again::No) };
+            let Some(set) = ctx.cache.tables().get::<ReplicaSet>(key) else { return Ok(Requeue::No) };
             let left =
                 if set.metadata.deletion_timestamp.is_none() { scale(ctx, &set).await? } else { false };
             let again = status(ctx, key, &set).await?;
-            Ok(if left { again.or(Again::After(Duration::ZERO)) } else { again })
+            Ok(if left { again.or(Requeue::After(Duration::ZERO)) } else { again })
         })
     }
 }
 
-/// Creates or deletes pods. Returns whether more are to follow.
+/// Creates or deletes pods. Returns whether more must follow.
 async fn scale(ctx: &Ctx, set: &ReplicaSet) -> Result<bool, CallError> {
     let active = active(ctx, set);
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
@@ -73,8 +73,8 @@ fn active(ctx: &Ctx, set: &ReplicaSet) -> Vec<std::sync::Arc<Pod>> {
     pods
 }
 
-/// Pods in the order in which they are given up: without a node, pending, not ready, cheap by annotation, crowded,
-/// young. The last tie is broken by UID, as Kubernetes does.
+/// Pods in deletion order: without a node, pending, not ready, low deletion cost, many siblings on the node, young. Ties are broken by
+/// UID, as in Kubernetes.
 fn worst_first(ctx: &Ctx, mut pods: Vec<std::sync::Arc<Pod>>) -> Vec<std::sync::Arc<Pod>> {
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
     let mut crowd: BTreeMap<String, usize> = BTreeMap::new();
@@ -83,7 +83,7 @@ fn worst_first(ctx: &Ctx, mut pods: Vec<std::sync::Arc<Pod>>) -> Vec<std::sync::
         *there = there.saturating_add(1);
     }
     let now = ctx.clock.now();
-    // Ages are compared by their order of magnitude, so that the youngest does not always lose.
+    // Ages are compared by order of magnitude, so that the youngest pod is not always deleted.
     let magnitude = |since: Option<jiff::Timestamp>| {
         since.map(|since| now.duration_since(since).as_secs().max(1).unsigned_abs().ilog2())
     };
@@ -108,7 +108,7 @@ fn worst_first(ctx: &Ctx, mut pods: Vec<std::sync::Arc<Pod>>) -> Vec<std::sync::
     pods
 }
 
-async fn status(ctx: &Ctx, key: &Key, set: &ReplicaSet) -> Result<Again, CallError> {
+async fn status(ctx: &Ctx, key: &Key, set: &ReplicaSet) -> Result<Requeue, CallError> {
     let pods = active(ctx, set);
     let spec = set.spec.clone().unwrap_or_default();
     let labels = spec
@@ -123,12 +123,12 @@ async fn status(ctx: &Ctx, key: &Key, set: &ReplicaSet) -> Result<Again, CallErr
             && template_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
     let now = ctx.clock.now();
-    let mut again = Again::No;
+    let mut again = Requeue::No;
     let mut available = 0_usize;
     for pod in &pods {
         match until_available(pod, spec.min_ready_seconds, now) {
             Some(left) if left.is_zero() => available = available.saturating_add(1),
-            Some(left) => again = again.or(Again::After(left)),
+            Some(left) => again = again.or(Requeue::After(left)),
             None => {}
         }
     }

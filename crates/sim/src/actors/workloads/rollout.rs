@@ -7,10 +7,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{deployment::Family, portion};
+use super::{deployment::DeploymentState, portion};
 
-/// How many pods are wanted.
-pub(super) fn wanted(family: &Family) -> i32 {
+/// The desired number of pods.
+pub(super) fn wanted(family: &DeploymentState) -> i32 {
     family.spec.replicas.unwrap_or(1).max(0)
 }
 
@@ -22,8 +22,8 @@ fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// `maxSurge` and `maxUnavailable` as numbers; where both come to zero, one may be unavailable.
-fn bounds(family: &Family) -> (i32, i32) {
+/// `maxSurge` and `maxUnavailable` as numbers; if both are zero, one pod may be unavailable.
+fn bounds(family: &DeploymentState) -> (i32, i32) {
     let rolling = family.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let wanted = wanted(family);
     let quarter = |up: bool| portion(Some(&quarter_text()), wanted, up, 0);
@@ -38,19 +38,19 @@ fn quarter_text() -> k8s_openapi::apimachinery::pkg::util::intstr::IntOrString {
     k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String("25%".to_owned())
 }
 
-fn total(family: &Family) -> i32 {
+fn total(family: &DeploymentState) -> i32 {
     family.all().map(|set| size(set)).fold(0, i32::saturating_add)
 }
 
-/// How large the new ReplicaSet is born.
-pub(super) fn size_at_birth(family: &Family) -> i32 {
+/// The initial size of the new ReplicaSet.
+pub(super) fn initial_size(family: &DeploymentState) -> i32 {
     let recreate =
         family.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate");
     if recreate { wanted(family) } else { size_of_new(family) }
 }
 
-/// How large the new ReplicaSet may be now.
-pub(super) fn size_of_new(family: &Family) -> i32 {
+/// The target size of the new ReplicaSet.
+pub(super) fn size_of_new(family: &DeploymentState) -> i32 {
     let wanted = wanted(family);
     let own = family.new.as_ref().map_or(0, |set| size(set));
     if own >= wanted {
@@ -61,9 +61,8 @@ pub(super) fn size_of_new(family: &Family) -> i32 {
     own.saturating_add(room.min(wanted.saturating_sub(own)))
 }
 
-/// How large the old ReplicaSets should be now: first those pods go that are not available, then so many others that
-/// enough stay available.
-pub(super) fn sizes_of_old(family: &Family) -> Vec<(Arc<ReplicaSet>, i32)> {
+/// The target sizes of the old ReplicaSets: unavailable pods are removed first, then others as far as enough stay available.
+pub(super) fn sizes_of_old(family: &DeploymentState) -> Vec<(Arc<ReplicaSet>, i32)> {
     let (_, unavailable) = bounds(family);
     let least = wanted(family).saturating_sub(unavailable);
     let missing = family.new.as_ref().map_or(0, |set| size(set).saturating_sub(available(set)));
@@ -87,7 +86,7 @@ pub(super) fn sizes_of_old(family: &Family) -> Vec<(Arc<ReplicaSet>, i32)> {
 }
 
 /// The status of a Deployment.
-pub(super) fn status(family: &Family, now: Time) -> DeploymentStatus {
+pub(super) fn status(family: &DeploymentState, now: Time) -> DeploymentStatus {
     let sum = |of: &dyn Fn(&ReplicaSet) -> i32| family.all().map(|set| of(set)).fold(0, i32::saturating_add);
     let replicas = sum(&|set| set.status.as_ref().map_or(0, |status| status.replicas));
     let ready = sum(&|set| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0));
@@ -128,7 +127,7 @@ pub(super) fn status(family: &Family, now: Time) -> DeploymentStatus {
     }
 }
 
-/// A condition that keeps its times where nothing changed.
+/// A condition that keeps its times if nothing changed.
 fn condition(
     before: &[DeploymentCondition],
     (name, holds, reason, message): (&str, bool, &str, String),
@@ -149,7 +148,7 @@ fn condition(
     }
 }
 
-/// Whether a status is news. Zero and absent are the same.
+/// Whether a status has changed. Zero equals absent.
 pub(super) fn differs(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let known = deployment.status.clone().unwrap_or_default();
     let number = |value: Option<i32>| value.unwrap_or(0);
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     /// Sizes and available pods of the ReplicaSets, the new one last.
-    fn family(wanted: i32, surge: &str, unavailable: &str, sets: &[(i32, i32)]) -> Family {
+    fn family(wanted: i32, surge: &str, unavailable: &str, sets: &[(i32, i32)]) -> DeploymentState {
         let deployment: Deployment = serde_json::from_value(json!({
             "metadata": { "name": "d" },
             "spec": {
@@ -191,7 +190,7 @@ mod tests {
         let mut old: Vec<Arc<ReplicaSet>> = sets.iter().enumerate().map(set).collect();
         let new = old.pop();
         let spec = deployment.spec.clone().unwrap();
-        Family { deployment: Arc::new(deployment), spec, new, old }
+        DeploymentState { deployment: Arc::new(deployment), spec, new, old }
     }
 
     #[rstest]

@@ -1,7 +1,6 @@
-//! StatefulSets: pods with ordinals, names and volumes of their own.
+//! StatefulSets: pods with ordinals, stable names and own volumes.
 //!
-//! Templates of earlier revisions are not kept: a pod below `partition` that has to be made again gets the present
-//! template.
+//! Templates of earlier revisions are not kept: a recreated pod below `partition` gets the current template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +16,7 @@ use serde_json::json;
 
 use super::{count, has_ended, is_ready, phase, template, uid, until_available};
 use crate::actors::{
-    actor::{Actor, Again},
+    actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx, gone_is_ok},
 };
@@ -40,22 +39,22 @@ impl Actor for StatefulSets {
         }
     }
 
-    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Again, CallError>> {
+    fn reconcile<'a>(&'a self, ctx: &'a Ctx, key: &'a Key) -> BoxFuture<'a, Result<Requeue, CallError>> {
         Box::pin(async move {
-            let Some(set) = View::read(ctx, key) else { return Ok(Again::No) };
+            let Some(set) = StatefulSetState::read(ctx, key) else { return Ok(Requeue::No) };
             if set.object.metadata.deletion_timestamp.is_none() {
                 step(ctx, &set).await?;
             }
-            match View::read(ctx, key) {
+            match StatefulSetState::read(ctx, key) {
                 Some(set) => status(ctx, key, &set).await,
-                None => Ok(Again::No),
+                None => Ok(Requeue::No),
             }
         })
     }
 }
 
 /// A StatefulSet with its pods by ordinal.
-struct View {
+struct StatefulSetState {
     object: Arc<StatefulSet>,
     spec: StatefulSetSpec,
     revision: String,
@@ -63,7 +62,7 @@ struct View {
     pods: BTreeMap<i32, Arc<Pod>>,
 }
 
-impl View {
+impl StatefulSetState {
     fn read(ctx: &Ctx, key: &Key) -> Option<Self> {
         let tables = ctx.cache.tables();
         let object = tables.get::<StatefulSet>(key)?;
@@ -77,7 +76,7 @@ impl View {
         Some(Self { object, spec, revision, first, pods })
     }
 
-    /// The ordinals that are wanted.
+    /// The desired ordinals.
     fn ordinals(&self) -> std::ops::Range<i32> {
         let size = self.spec.replicas.unwrap_or(1).max(0);
         self.first..self.first.saturating_add(size)
@@ -100,9 +99,9 @@ fn is_healthy(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && phase(pod) == "Running" && is_ready(pod)
 }
 
-/// One step: replace what ended, create what is missing, delete what is too many, then update; in order, and one at a
-/// time unless the policy is `Parallel`.
-async fn step(ctx: &Ctx, set: &View) -> Result<(), CallError> {
+/// One step: replaces finished pods, creates missing ones, deletes excess ones, then updates; in order, and one at a time unless the
+/// policy is `Parallel`.
+async fn step(ctx: &Ctx, set: &StatefulSetState) -> Result<(), CallError> {
     for ordinal in set.ordinals() {
         match set.pods.get(&ordinal) {
             None => {
@@ -134,8 +133,8 @@ async fn step(ctx: &Ctx, set: &View) -> Result<(), CallError> {
     update(ctx, set).await
 }
 
-/// Deletes one pod of an earlier revision, the highest ordinal first, while all others are healthy.
-async fn update(ctx: &Ctx, set: &View) -> Result<(), CallError> {
+/// Deletes one outdated pod, the highest ordinal first, while all others are healthy.
+async fn update(ctx: &Ctx, set: &StatefulSetState) -> Result<(), CallError> {
     let strategy = set.spec.update_strategy.as_ref();
     if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
         return Ok(());
@@ -155,7 +154,7 @@ async fn update(ctx: &Ctx, set: &View) -> Result<(), CallError> {
     Ok(())
 }
 
-async fn create(ctx: &Ctx, set: &View, ordinal: i32) -> Result<(), CallError> {
+async fn create(ctx: &Ctx, set: &StatefulSetState, ordinal: i32) -> Result<(), CallError> {
     let name = format!("{}-{ordinal}", set.name());
     let mut pod = template::pod(set.object.as_ref(), &set.spec.template);
     pod.metadata.generate_name = None;
@@ -180,7 +179,7 @@ async fn create(ctx: &Ctx, set: &View, ordinal: i32) -> Result<(), CallError> {
         });
     }
     match ctx.create(&pod).await {
-        // The one that was is not gone yet, or the watch lags: its events bring us back.
+        // The previous pod is not gone yet, or the watch lags: its events trigger a retry.
         Err(error) if error.code() == 409 => Ok(()),
         created => created.map(drop),
     }
@@ -188,7 +187,7 @@ async fn create(ctx: &Ctx, set: &View, ordinal: i32) -> Result<(), CallError> {
 
 async fn ensure_claim(
     ctx: &Ctx,
-    set: &View,
+    set: &StatefulSetState,
     template: &PersistentVolumeClaim,
     name: &str,
 ) -> Result<(), CallError> {
@@ -216,15 +215,15 @@ async fn ensure_claim(
     }
 }
 
-async fn status(ctx: &Ctx, key: &Key, set: &View) -> Result<Again, CallError> {
+async fn status(ctx: &Ctx, key: &Key, set: &StatefulSetState) -> Result<Requeue, CallError> {
     let now = ctx.clock.now();
-    let mut again = Again::No;
+    let mut again = Requeue::No;
     let mut available = 0_usize;
     let living: Vec<&Arc<Pod>> = set.pods.values().filter(|pod| !has_ended(pod)).collect();
     for pod in living.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
         match until_available(pod, set.spec.min_ready_seconds, now) {
             Some(left) if left.is_zero() => available = available.saturating_add(1),
-            Some(left) => again = again.or(Again::After(left)),
+            Some(left) => again = again.or(Requeue::After(left)),
             None => {}
         }
     }
@@ -264,7 +263,7 @@ async fn status(ctx: &Ctx, key: &Key, set: &View) -> Result<Again, CallError> {
         )
     };
     if plain(&known) != plain(&status) {
-        // Absent numbers are written as zero: a merge would keep what was there.
+        // Absent numbers are written as zero: a merge patch would keep the old values.
         let patch = json!({ "status": {
             "observedGeneration": status.observed_generation, "replicas": status.replicas,
             "readyReplicas": ready, "availableReplicas": available, "currentReplicas": on_current,

@@ -8,7 +8,7 @@ use kube::Resource;
 
 use super::fnv;
 
-/// The reference by which an object controls another.
+/// The owner reference of a controller.
 pub(super) fn controller<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
@@ -20,7 +20,7 @@ pub(super) fn controller<K: Resource<DynamicType = ()>>(owner: &K) -> OwnerRefer
     }
 }
 
-/// A pod of a template, named by the server after its owner.
+/// A pod from a template, with a generated name.
 pub(super) fn pod<K: Resource<DynamicType = ()>>(owner: &K, template: &PodTemplateSpec) -> Pod {
     let given = template.metadata.clone().unwrap_or_default();
     let name = owner.meta().name.clone().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn pod<K: Resource<DynamicType = ()>>(owner: &K, template: &PodTempla
     }
 }
 
-/// The hash of a template, in the letters that Kubernetes uses in names.
+/// The hash of a template, with the characters that Kubernetes uses in names.
 pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_string(template).unwrap_or_default();

@@ -15,7 +15,7 @@ enum Step {
     DeleteNode { name: u8 },
 }
 
-/// News of it, as a watch tells.
+/// Watch events of it.
 #[derive(Clone, Debug)]
 enum News {
     Pod(KubePod),
@@ -74,7 +74,7 @@ fn history(steps: &[Step]) -> Vec<News> {
             }
             Step::Node { name, registered } => {
                 let mut node = node(&format!("n{name}"), version);
-                // A registered node goes by the name of its node.
+                // A registered node has the name of its Node.
                 let on_it = node.metadata.labels.get_or_insert_default();
                 on_it.insert(labels::REGISTERED.to_owned(), registered.to_string());
                 News::Node(node)
@@ -100,18 +100,18 @@ proptest! {
         order in any::<proptest::sample::Index>().prop_perturb(|_, rng| rng),
         looks in any::<u64>(),
     ) {
-        let told = history(&steps);
+        let events = history(&steps);
         let mut straight = index();
         straight.set_catalog(&"default".into(), Some(catalog()));
-        for news in &told {
+        for news in &events {
             news.clone().reach(&mut straight);
         }
 
         // The last news of each object arrives; earlier ones may be lost; any may come twice, in any order.
         let mut rng = order;
         let mut crooked: Vec<News> = Vec::new();
-        for (at, news) in told.iter().enumerate() {
-            let is_last = told[at + 1..].iter().all(|later| later.key() != news.key());
+        for (at, news) in events.iter().enumerate() {
+            let is_last = events[at + 1..].iter().all(|later| later.key() != news.key());
             if is_last || rng.random_bool(0.6) {
                 crooked.push(news.clone());
             }

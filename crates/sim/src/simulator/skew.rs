@@ -1,4 +1,4 @@
-//! A clock on one instance: it may be wrong by any amount, and jump, while time passes as fast as everywhere.
+//! The clock of one operator: it may be wrong by any amount and jump, while time passes at the normal rate.
 
 use std::{
     future::Future,
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::clock::TokioClock;
 
-/// A world's clock, wrong by so many milliseconds. Cloning shares the error.
+/// A simulator's clock with an error in milliseconds. Clones share the error.
 #[derive(Clone, Debug)]
 pub(super) struct SkewedClock {
     right: TokioClock,

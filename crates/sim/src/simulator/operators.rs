@@ -1,7 +1,7 @@
-//! The operators of a world: each is a process that can be killed, cut off from the API server, and told a wrong time.
+//! The operators of a simulator: each is a process that can be killed, cut off from the API server, and given a wrong clock.
 //!
-//! One operator runs unopposed, several elect a leader as they do in production. An operator that ends by itself, because
-//! it lost the lease, is started again, as its Deployment would.
+//! One operator runs without leader election, several elect a leader as in production. An operator that exits because it lost the lease
+//! is restarted, as by its Deployment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 use tokio::task::AbortHandle;
 
 use super::{
-    World, WorldError,
+    Simulator, SimulatorError,
     link::{Cut, Link},
     skew::SkewedClock,
 };
@@ -26,7 +26,7 @@ use crate::clock::TokioClock;
 const LEASE: &str = "karpenter-leader-election";
 /// Where it is.
 const NAMESPACE: &str = "kube-system";
-/// How long the Deployment takes to start an operator again that ended by itself.
+/// How long the Deployment takes to restart an operator that exited.
 const RESTART: Duration = Duration::from_secs(3);
 
 /// One operator: its instance, and the process on it.
@@ -34,16 +34,16 @@ pub(super) struct Operator {
     number: usize,
     clock: SkewedClock,
     cut: Cut,
-    /// When the process is to be started.
+    /// When the process is started next.
     due: Option<Duration>,
     process: Option<Process>,
-    /// Why it ends as soon as it starts: the cloud's cluster is another one.
+    /// Why it exits at startup: the cloud belongs to another cluster.
     refused: Option<String>,
 }
 
 struct Process {
     ctx: Ctx,
-    /// Tells the controllers to end when it is dropped.
+    /// Stops the controllers when dropped.
     _trigger: Trigger,
     task: AbortHandle,
 }
@@ -60,18 +60,18 @@ impl Operator {
         }
     }
 
-    /// What its controllers share, while they run.
+    /// The shared state of its controllers, while they run.
     pub(super) fn ctx(&self) -> Option<&Ctx> {
         self.process.as_ref().map(|process| &process.ctx)
     }
 }
 
-impl World {
-    /// Starts every operator that is due, and makes those due that ended by themselves.
+impl Simulator {
+    /// Starts every operator that is due, and schedules the restart of those that exited.
     ///
     /// # Errors
-    /// Where the cloud cannot be used.
-    pub async fn tend(&mut self) -> Result<(), WorldError> {
+    /// If the cloud cannot be used.
+    pub async fn start_due(&mut self) -> Result<(), SimulatorError> {
         let now = self.elapsed();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Kills an operator where it stands, whatever it is waiting for; [`World::tend`] starts it again `after` a while.
+    /// Kills an operator at whatever point it waits; [`Simulator::start_due`] restarts it `after` a while.
     pub fn kill(&mut self, operator: usize, after: Duration) {
         let due = self.elapsed().saturating_add(after);
         let Some(operator) = self.operators.get_mut(operator) else { return };
@@ -96,35 +96,34 @@ impl World {
         operator.due = Some(due);
     }
 
-    /// Cuts an operator off from the API server: what it asks fails when the time is over, and until then it hears
-    /// nothing.
+    /// Cuts an operator off from the API server: its requests fail at the end, and until then it receives nothing.
     pub fn cut_off(&self, operator: usize, duration: Duration) {
         if let Some(operator) = self.operators.get(operator) {
             operator.cut.cut(duration);
         }
     }
 
-    /// Makes the clock of an operator's instance wrong by this much.
+    /// Makes the clock of an operator wrong by this amount.
     pub fn skew(&self, operator: usize, off: SignedDuration) {
         if let Some(operator) = self.operators.get(operator) {
             operator.clock.set(off);
         }
     }
 
-    /// Why an operator does not get beyond its start; `None` where it does.
+    /// Why an operator exits at startup; `None` if it runs.
     #[must_use]
     pub fn refused(&self) -> Option<&str> {
         self.operators.iter().find_map(|operator| operator.refused.as_deref())
     }
 
-    /// How many operators there are.
+    /// The number of operators.
     #[must_use]
     pub fn replicas(&self) -> usize {
         self.operators.len()
     }
 
-    async fn start(&mut self, at: usize) -> Result<(), WorldError> {
-        // Another process has other names.
+    async fn start(&mut self, at: usize) -> Result<(), SimulatorError> {
+        // Another process generates other names.
         let seed = self.config.seed.wrapping_add(self.starts.wrapping_mul(0x9e37_79b9));
         self.starts = self.starts.saturating_add(1);
         let operator = &self.operators[at];
@@ -169,7 +168,7 @@ impl World {
             tokio::select! {
                 biased;
                 _ = controllers => {}
-                // Another one may act already: this process ends without another word.
+                // Another replica may be active already: this process exits at once.
                 _ = election.campaign(client, clock, &leadership, resign) => {}
             }
         });
@@ -179,17 +178,17 @@ impl World {
         Ok(())
     }
 
-    /// What an operator is made of, or why it ends at once: the cloud's cluster is not the API server's.
+    /// The parts of an operator, or why it exits at startup: the cloud belongs to another cluster.
     async fn parts(
         &self,
         client: kube::Client,
         clock: SharedClock,
         seed: u64,
-    ) -> Result<Result<Parts, String>, WorldError> {
+    ) -> Result<Result<Parts, String>, SimulatorError> {
         let system = self.server.get("v1", "Namespace", "", "kube-system");
         let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
         let cluster_uid = uid.unwrap_or_default().to_owned();
-        let unusable = |error: &dyn std::fmt::Display| WorldError::Cloud(error.to_string());
+        let unusable = |error: &dyn std::fmt::Display| SimulatorError::Cloud(error.to_string());
         let provider: Arc<dyn CloudProvider> = match &self.config.cloud_setup {
             Some(setup) => setup.provider(clock.clone()).await.map_err(|error| unusable(&error))?,
             None => {

@@ -17,7 +17,7 @@ const DISK: i64 = 20 << 30;
 
 /// An instance as a node.
 #[derive(Clone, Debug)]
-pub struct Guest {
+pub struct BootedInstance {
     /// The instance.
     pub instance: InstanceInfo,
     /// Address of the API server that it joins.
@@ -36,7 +36,7 @@ pub struct Guest {
 
 /// The configuration that a bootstrap program reads from user data.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct BootConfig {
     endpoint: String,
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
@@ -51,9 +51,9 @@ pub(super) fn boot(
     instance_type: &InstanceTypeDescription,
     image: &Image,
     memory_percent: i64,
-) -> Option<Guest> {
+) -> Option<BootedInstance> {
     let text = String::from_utf8(STANDARD.decode(user_data).ok()?).ok()?;
-    let told = if image.name.starts_with("bottlerocket-") { settings(&text)? } else { node_config(&text)? };
+    let config = if image.name.starts_with("bottlerocket-") { settings(&text)? } else { node_config(&text)? };
     // A kernel of another architecture does not boot.
     let architecture = if image.architecture == "arm64" { "arm64" } else { "amd64" };
     if !instance_type.architectures.contains(&image.architecture) {
@@ -62,25 +62,25 @@ pub(super) fn boot(
     let memory = instance_type.memory_mib.saturating_mul(MIB) / 100 * memory_percent;
     let mut capacity = Resources::of(instance_type.vcpus.saturating_mul(1000), memory)
         .with("ephemeral-storage", DISK)
-        .with("pods", told.pods);
+        .with("pods", config.pods);
     // Drivers are part of the image.
     if image.name.contains("nvidia") {
         let gpus =
             instance_type.gpus.iter().filter(|gpu| gpu.manufacturer == "NVIDIA").map(|gpu| gpu.count).sum();
         capacity = capacity.with("nvidia.com/gpu", gpus);
     }
-    let reserved = |name: &str| told.reserved.get(name).and_then(|text| text.parse::<Quantity>().ok());
+    let reserved = |name: &str| config.reserved.get(name).and_then(|text| text.parse::<Quantity>().ok());
     let cpu = reserved("cpu").map_or_else(|| default_cpu(instance_type.vcpus), Quantity::milli_ceil);
-    let kubelet = reserved("memory").map_or((11 * told.pods + 255) * MIB, Quantity::units_ceil);
+    let kubelet = reserved("memory").map_or((11 * config.pods + 255) * MIB, Quantity::units_ceil);
     let mut allocatable = capacity.clone();
     allocatable.set(&"cpu".into(), capacity.cpu() - cpu);
     allocatable.set(&"memory".into(), memory - kubelet - 100 * MIB);
     allocatable.set(&"ephemeral-storage".into(), DISK / 10 * 9 - 1024 * MIB);
-    Some(Guest {
+    Some(BootedInstance {
         instance: instance.clone(),
-        endpoint: told.endpoint,
-        labels: told.labels,
-        taints: told.taints,
+        endpoint: config.endpoint,
+        labels: config.labels,
+        taints: config.taints,
         architecture,
         capacity,
         allocatable,
@@ -99,7 +99,7 @@ fn texts(table: Option<&toml::Value>) -> BTreeMap<String, String> {
 }
 
 /// Bottlerocket's `settings.kubernetes`.
-fn settings(text: &str) -> Option<Told> {
+fn settings(text: &str) -> Option<BootConfig> {
     let root: toml::Table = text.parse().ok()?;
     let kubernetes = root.get("settings")?.get("kubernetes")?;
     let mut taints = Vec::new();
@@ -109,7 +109,7 @@ fn settings(text: &str) -> Option<Told> {
             taints.push(Taint::new(key.as_str(), value, TaintEffect::parse(effect)?));
         }
     }
-    Some(Told {
+    Some(BootConfig {
         endpoint: kubernetes.get("api-server")?.as_str()?.to_owned(),
         labels: texts(kubernetes.get("node-labels")),
         taints,
@@ -119,7 +119,7 @@ fn settings(text: &str) -> Option<Told> {
 }
 
 /// The last NodeConfig of a MIME archive: in nodeadm, later ones take precedence.
-fn node_config(text: &str) -> Option<Told> {
+fn node_config(text: &str) -> Option<BootConfig> {
     let boundary = text.split_once("boundary=\"")?.1.split('"').next()?;
     let delimiter = format!("--{boundary}\n");
     let parts = text.split(delimiter.as_str()).filter_map(|part| part.split_once("\n\n"));
@@ -139,7 +139,7 @@ fn node_config(text: &str) -> Option<Told> {
         flags.filter_map(|flag| flag.as_str()?.strip_prefix("--node-labels=")).next().unwrap_or_default();
     let pairs = labels.trim_matches('"').split(',').filter_map(|pair| pair.split_once('='));
     let reserved = kubelet.pointer("/config/kubeReserved").and_then(Value::as_object).into_iter().flatten();
-    Some(Told {
+    Some(BootConfig {
         endpoint: config.pointer("/spec/cluster/apiServerEndpoint")?.as_str()?.to_owned(),
         labels: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         taints: taints.into_iter().flatten().map(of).collect::<Option<_>>()?,
@@ -159,11 +159,11 @@ mod tests {
     fn both_families_are_understood() {
         let nodeadm = node_config(include_str!("../userdata/golden/al2023-yaml.txt")).unwrap();
         let bottlerocket = settings(include_str!("../userdata/golden/bottlerocket-toml.txt")).unwrap();
-        for told in [&nodeadm, &bottlerocket] {
-            assert_eq!((told.endpoint.as_str(), told.pods), ("https://test-cluster", 110));
-            assert_eq!(told.labels["karpenter.sh/capacity-type"], "on-demand");
+        for config in [&nodeadm, &bottlerocket] {
+            assert_eq!((config.endpoint.as_str(), config.pods), ("https://test-cluster", 110));
+            assert_eq!(config.labels["karpenter.sh/capacity-type"], "on-demand");
             let unregistered = Taint::new("karpenter.sh/unregistered", "", TaintEffect::NoExecute);
-            assert!(told.taints.contains(&unregistered), "{told:?}");
+            assert!(config.taints.contains(&unregistered), "{config:?}");
         }
         assert_eq!(bottlerocket.labels["custom-node-label"], "custom");
         assert_eq!(node_config("#!/bin/sh"), None);

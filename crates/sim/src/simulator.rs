@@ -1,14 +1,14 @@
-//! A whole world in one process, assembled from a seed: API server, cloud, kubelets, actors, controllers.
+//! A simulator in one process, assembled from a seed: API server, cloud, kubelets, actors, controllers.
 //!
-//! A world belongs to the tokio runtime that it was made in. Under [`virtual_runtime`] its time is virtual: hours pass
-//! in seconds, and two worlds of one seed do the same things in the same order.
+//! A simulator belongs to the tokio runtime that it was created in. Under [`virtual_runtime`] its time is virtual: hours pass in seconds,
+//! and two simulators with one seed do the same things in the same order.
 
 mod activity;
 mod classes;
 mod config;
 mod link;
-mod look;
 mod operators;
+mod read_overview;
 mod removals;
 mod setup;
 mod skew;
@@ -33,8 +33,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-pub use config::{WorldConfig, WorldError, Wrap};
-pub use link::Distort;
+pub use config::{SimulatorConfig, SimulatorError, Wrap};
+pub use link::Distortion;
 pub use setup::CloudSetup;
 
 use crate::{
@@ -46,13 +46,13 @@ use activity::Activity;
 use operators::Operator;
 use removals::Removals;
 
-/// What passes after the last change, beyond the longest `consolidateAfter`, before a world counts as settled: the
-/// validation delay of disruption (15 s), its polling (10 s), a batch of pods (10 s), and as much again.
+/// Time after the last change, beyond the longest `consolidateAfter`, until a simulator counts as stable: the validation delay of
+/// disruption (15 s), its polling (10 s), a batch of pods (10 s), and a margin of the same size.
 const QUIET: Duration = Duration::from_secs(70);
-/// How often [`World::run_until_settled`] looks.
+/// How often [`Simulator::run_until_stable`] checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Kinds that [`World::delete_object`] knows, with their versions.
+/// Kinds that [`Simulator::delete_object`] supports, with their API versions.
 const KINDS: [(&str, &str); 17] = [
     ("Pod", "v1"),
     ("Node", "v1"),
@@ -73,43 +73,43 @@ const KINDS: [(&str, &str); 17] = [
     ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];
 
-/// A running world. Dropping it ends everything in it.
-pub struct World {
+/// A running simulator. Dropping it stops all of it.
+pub struct Simulator {
     server: Server,
     clock: TokioClock,
     cloud: Arc<Cloud>,
     activity: Arc<Activity>,
     removals: Arc<Removals>,
-    config: WorldConfig,
+    config: SimulatorConfig,
     classes: NodeClasses,
     operators: Vec<Operator>,
-    /// How often an operator was started.
+    /// The number of operator starts.
     starts: u64,
-    /// Ends what runs when it is dropped.
+    /// Its tasks, aborted when dropped.
     tasks: JoinSet<()>,
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for Simulator {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("World").field("clock", &self.clock).finish_non_exhaustive()
+        formatter.debug_struct("Simulator").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
-/// How [`World::run_until_settled`] ended.
+/// The result of [`Simulator::run_until_stable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// Nothing is left to do, since this moment.
+pub enum Stability {
+    /// Nothing has been left to do since this time.
     Since(Timestamp),
-    /// Time ran out first.
+    /// The time limit was reached.
     OutOfTime,
 }
 
-impl World {
-    /// Makes a world and sets it going.
+impl Simulator {
+    /// Creates and starts a simulator.
     ///
     /// # Errors
-    /// Where the configuration cannot be.
-    pub async fn new(config: WorldConfig) -> Result<Self, WorldError> {
+    /// If the configuration is invalid.
+    pub async fn new(config: SimulatorConfig) -> Result<Self, SimulatorError> {
         let clock = TokioClock::new(config.origin, config.speed)?;
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
@@ -148,10 +148,10 @@ impl World {
         ));
         let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
         let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
-        let mut world =
+        let mut simulator =
             Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
-        world.tend().await?;
-        Ok(world)
+        simulator.start_due().await?;
+        Ok(simulator)
     }
 
     /// A client of its API server.
@@ -172,13 +172,13 @@ impl World {
         &self.cloud
     }
 
-    /// What the controllers of its first operator share: metrics, index. None where they do not run.
+    /// The shared state of the controllers of its first operator: metrics, index. `None` without controllers.
     #[must_use]
     pub fn controllers(&self) -> Option<&Ctx> {
         self.operators.iter().find_map(Operator::ctx)
     }
 
-    /// Its time.
+    /// Its clock.
     #[must_use]
     pub fn clock(&self) -> SharedClock {
         Arc::new(self.clock)
@@ -190,79 +190,79 @@ impl World {
         self.clock.elapsed()
     }
 
-    /// Creates or replaces the objects of a YAML text, in order, and names them (`Deployment default/web`).
+    /// Creates or replaces the objects of a YAML text, in order, and returns their names (`Deployment default/web`).
     ///
     /// # Errors
-    /// At the first document that is not an object, or that the API server refuses; those before it are applied.
-    pub fn apply(&self, yaml: &str) -> Result<Vec<String>, WorldError> {
+    /// At the first document that is not an object, or that the API server rejects; those before it are applied.
+    pub fn apply(&self, yaml: &str) -> Result<Vec<String>, SimulatorError> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(yaml)
-            .map_err(|error| WorldError::Document { index: 1, why: error.to_string() })?;
+            .map_err(|error| SimulatorError::Document { index: 1, why: error.to_string() })?;
         let mut applied = Vec::new();
         for (at, document) in documents.into_iter().enumerate().filter(|(_, document)| !document.is_null()) {
             if !document.is_object() {
                 let why = "an object with apiVersion and kind is expected".to_owned();
-                return Err(WorldError::Document { index: at.saturating_add(1), why });
+                return Err(SimulatorError::Document { index: at.saturating_add(1), why });
             }
             applied.push(self.apply_object(document)?);
         }
         Ok(applied)
     }
 
-    /// Creates or replaces an object, and names it.
+    /// Creates or replaces an object, and returns its name.
     ///
     /// # Errors
-    /// Where the API server refuses it.
-    pub fn apply_object(&self, object: Value) -> Result<String, WorldError> {
+    /// If the API server rejects it.
+    pub fn apply_object(&self, object: Value) -> Result<String, SimulatorError> {
         self.activity.note(self.clock.now());
         let what = named(&object);
         apply(&self.server, object, what).map(|object| named(&object))
     }
 
-    /// Deletes the object of this name (`Pod default/web-1`, `NodePool default`); absence is fine.
+    /// Deletes the object with this name (`Pod default/web-1`, `NodePool default`); a missing object is no error.
     ///
     /// # Errors
-    /// Where the kind is none that scenarios delete, or the API server refuses.
-    pub fn delete_object(&self, name: &str) -> Result<(), WorldError> {
+    /// If the kind is unknown, or the API server rejects it.
+    pub fn delete_object(&self, name: &str) -> Result<(), SimulatorError> {
         self.activity.note(self.clock.now());
         let unknown =
-            || WorldError::Document { index: 1, why: format!("delete {name:?}: not a kind and a name") };
+            || SimulatorError::Document { index: 1, why: format!("delete {name:?}: not a kind and a name") };
         let (kind, rest) = name.split_once(' ').ok_or_else(unknown)?;
         let version = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, version)| *version);
         let (namespace, object) = rest.split_once('/').unwrap_or(("", rest));
         let deleted = self.server.delete(version.ok_or_else(unknown)?, kind, namespace, object);
-        deleted.map_err(|source| WorldError::Refused { what: name.to_owned(), source: Box::new(source) })
+        deleted.map_err(|source| SimulatorError::Refused { what: name.to_owned(), source: Box::new(source) })
     }
 
-    /// Lets virtual time pass.
+    /// Advances virtual time.
     pub async fn run_for(&self, duration: Duration) {
         self.clock.sleep(duration).await;
     }
 
-    /// Lets virtual time pass until nothing is left to do, `limit` at most.
-    pub async fn run_until_settled(&self, limit: Duration) -> Settled {
+    /// Advances virtual time until nothing is left to do, at most by `limit`.
+    pub async fn run_until_stable(&self, limit: Duration) -> Stability {
         let end = self.elapsed().saturating_add(limit);
         loop {
-            if self.is_settled() {
-                return Settled::Since(self.activity.last());
+            if self.is_stable() {
+                return Stability::Since(self.activity.last());
             }
             let left = end.saturating_sub(self.elapsed());
             if left.is_zero() {
-                return Settled::OutOfTime;
+                return Stability::OutOfTime;
             }
             self.clock.sleep(LOOK.min(left)).await;
         }
     }
 
-    /// Whether nothing is left to do: every pod is where it should be, no NodeClaim is on its way in or out, no node
-    /// is marked for disruption, and nothing has changed for longer than consolidation waits.
+    /// Whether nothing is left to do: every pod is on its final node, no NodeClaim is in flight or terminating, no node is tainted for
+    /// disruption, and nothing has changed for longer than consolidation waits.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_stable(&self) -> bool {
         let quiet = self.clock.now().duration_since(self.activity.last());
         let patience = SignedDuration::try_from(QUIET.saturating_add(self.consolidate_after()));
         if quiet < patience.unwrap_or(SignedDuration::MAX) {
             return false;
         }
-        let seen = look::look(&self.server, &self.cloud, self.clock.now());
+        let seen = read_overview::read_overview(&self.server, &self.cloud, self.clock.now());
         let (claims, pods) = (seen.claims, seen.pods);
         let in_transit = claims.launching + claims.registering + claims.initializing + claims.deleting;
         in_transit == 0
@@ -279,33 +279,36 @@ impl World {
         longest.unwrap_or_default().try_into().unwrap_or_default()
     }
 
-    /// The fleet and its load now.
+    /// The current nodes and pods.
     #[must_use]
     pub fn observe(&self) -> Overview {
         let (claims_created, removed) = self.removals.counts();
-        Overview { claims_created, removed, ..look::look(&self.server, &self.cloud, self.clock.now()) }
+        Overview {
+            claims_created,
+            removed,
+            ..read_overview::read_overview(&self.server, &self.cloud, self.clock.now())
+        }
     }
 
-    /// Serves the API on a port, for kubectl; port 0 takes a free one. Needs a runtime with I/O and time that is not
-    /// paused.
+    /// Serves the API on a port, for kubectl; port 0 selects a free one. Needs a runtime with I/O and unpaused time.
     ///
     /// # Errors
-    /// Where the address cannot be bound.
+    /// If the address cannot be bound.
     pub async fn listen(&self, address: SocketAddr) -> std::io::Result<Listening> {
         self.server.listen(address).await
     }
 }
 
-/// A runtime of one thread whose time is virtual.
+/// A single-threaded runtime with virtual time.
 ///
 /// # Errors
-/// Where the operating system refuses.
+/// If the operating system refuses.
 pub fn virtual_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 
 fn serving(
-    config: &WorldConfig,
+    config: &SimulatorConfig,
     clock: TokioClock,
     activity: &Arc<Activity>,
 ) -> fleetwright_fake_kube::Config {
@@ -315,7 +318,7 @@ fn serving(
     serving.faults.clone_from(&config.faults);
     let (activity, audit) = (activity.clone(), config.audit.clone());
     serving.audit = Some(Arc::new(move |request, code| {
-        activity.judge(request, code, clock.now());
+        activity.observe(request, code, clock.now());
         if let Some(audit) = &audit {
             audit(request, code);
         }
@@ -323,21 +326,21 @@ fn serving(
     serving
 }
 
-/// The custom resource definitions of the world's cloud.
-fn definitions(config: &WorldConfig) -> &'static [Value] {
+/// The custom resource definitions of the simulator's cloud.
+fn definitions(config: &SimulatorConfig) -> &'static [Value] {
     static FAKE: OnceLock<Vec<Value>> = OnceLock::new();
     if let Some(setup) = &config.cloud_setup {
         return setup.definitions();
     }
     FAKE.get_or_init(|| {
         let all = fleetwright_api::crd::kwok();
-        // What is generated from types always serialises.
+        // Generated types always serialize.
         all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
     })
 }
 
-fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, WorldError> {
-    server.apply(document).map_err(|source| WorldError::Refused { what, source: Box::new(source) })
+fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, SimulatorError> {
+    server.apply(document).map_err(|source| SimulatorError::Refused { what, source: Box::new(source) })
 }
 
 fn named(object: &Value) -> String {

@@ -1,17 +1,17 @@
-//! What a check sees: the raw objects of the API server, the instances of the cloud, what operators asked, what people did.
+//! The input of a check: the objects of the API server, the instances of the cloud, the operators' requests, the users' changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_fake::api::{CloudInstance, Lifecycle};
 use fleetwright_fake_kube::{Request, Server};
-use fleetwright_sim::world::World;
+use fleetwright_sim::simulator::Simulator;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::seeds::{log::Entry, script::Ledger};
+use crate::seeds::{log::Entry, script::Interventions};
 
-/// The present.
-pub(in crate::seeds) struct Look<'a> {
+/// The current state.
+pub(in crate::seeds) struct Observation<'a> {
     /// Virtual time since the start.
     pub(super) at: Duration,
     /// The time of the API server.
@@ -20,31 +20,31 @@ pub(in crate::seeds) struct Look<'a> {
     pub(super) nodes: Vec<Arc<Value>>,
     pub(super) pods: Vec<Arc<Value>>,
     pub(super) pools: Vec<Arc<Value>>,
-    /// For what is rarely asked; none in tests of a check.
+    /// For rare queries; `None` in unit tests of a check.
     pub(super) server: Option<&'a Server>,
     pub(super) instances: Vec<Arc<CloudInstance>>,
-    /// Who leads, where that is elected.
+    /// The leader, if one is elected.
     pub(super) leader: Option<String>,
     pub(super) log: &'a [Entry],
-    pub(super) ledger: &'a Ledger,
+    pub(super) interventions: &'a Interventions,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(world: &'a World, ledger: &'a Ledger, log: &'a [Entry]) -> Self {
-        let server = world.server();
+impl<'a> Observation<'a> {
+    pub(super) fn new(simulator: &'a Simulator, interventions: &'a Interventions, log: &'a [Entry]) -> Self {
+        let server = simulator.server();
         let lease = server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
         Self {
-            at: world.elapsed(),
-            now: world.clock().now(),
+            at: simulator.elapsed(),
+            now: simulator.clock().now(),
             claims: server.list("karpenter.sh/v1", "NodeClaim", ""),
             nodes: server.list("v1", "Node", ""),
             pods: server.list("v1", "Pod", ""),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
             server: Some(server),
-            instances: world.cloud().instances(),
+            instances: simulator.cloud().instances(),
             leader: lease.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()),
             log,
-            ledger,
+            interventions,
         }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Look<'a> {
         self.claims.iter().map(|claim| (name(claim), claim)).collect()
     }
 
-    /// Changes that operators asked for.
+    /// Changes that operators requested.
     pub(super) fn asked(&self) -> impl Iterator<Item = &'a Request> {
         self.log.iter().filter_map(|entry| match entry {
             Entry::Asked(request) => Some(request),
@@ -61,19 +61,19 @@ impl<'a> Look<'a> {
         })
     }
 
-    /// What people were told: far more than there is of anything else.
+    /// Events: far more numerous than other objects.
     pub(super) fn events(&self) -> Vec<Arc<Value>> {
         self.server.map(|server| server.list("v1", "Event", "")).unwrap_or_default()
     }
 
-    /// How long ago somebody last did something by hand.
-    pub(super) fn since_hands(&self) -> Duration {
-        self.at.saturating_sub(self.ledger.last)
+    /// The time since the last change by a user.
+    pub(super) fn since_user_change(&self) -> Duration {
+        self.at.saturating_sub(self.interventions.last)
     }
 }
 
-/// What is at a path such as `/spec/taints`. Names of fields are as they stand: nothing is escaped in them. Checks ask it of
-/// every object at every step, hence the split by bytes.
+/// The value at a path such as `/spec/taints`. Field names are not escaped. Checks call it for every object at every step, hence the
+/// split by bytes.
 pub(super) fn field<'a>(object: &'a Value, at: &str) -> Option<&'a Value> {
     let mut rest = at.strip_prefix('/')?;
     let mut value = object;
@@ -89,7 +89,7 @@ pub(super) fn field<'a>(object: &'a Value, at: &str) -> Option<&'a Value> {
     }
 }
 
-/// A text within an object, empty where it is not.
+/// A text within an object, empty if absent.
 pub(super) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
     field(object, at).and_then(Value::as_str).unwrap_or_default()
 }
@@ -116,7 +116,7 @@ pub(super) fn pool(object: &Value) -> &str {
     label(object, "karpenter.sh/nodepool")
 }
 
-/// Whether a condition is true.
+/// Whether a condition is True.
 pub(super) fn is(object: &Value, condition: &str) -> bool {
     let all = field(object, "/status/conditions").and_then(Value::as_array);
     all.is_some_and(|all| all.iter().any(|c| c["type"] == condition && c["status"] == "True"))
@@ -127,13 +127,13 @@ pub(super) fn is_deleting(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
-/// Whether an object carries the finalizer of a termination.
+/// Whether an object has the termination finalizer.
 pub(super) fn is_held(object: &Value) -> bool {
     let all = field(object, "/metadata/finalizers").and_then(Value::as_array);
     all.is_some_and(|all| all.iter().any(|held| held == "karpenter.sh/termination"))
 }
 
-/// Whether an instance is there and nobody has ended it.
+/// Whether an instance exists and is not terminating.
 pub(super) fn lives(instance: &CloudInstance) -> bool {
     matches!(instance.state, Lifecycle::Pending | Lifecycle::Running)
 }

@@ -1,4 +1,4 @@
-//! The line between one operator and the API server: it carries the operator's name, can be cut, and can be made to lie.
+//! The connection between an operator and the API server: it carries the operator's user agent, can be cut, and can be distorted.
 
 use std::{
     future::Future,
@@ -19,40 +19,40 @@ use tokio::time::{Instant, Sleep};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Changes what an operator says to the API server and what it hears: bugs are planted here.
-pub trait Distort: Send + Sync {
-    /// A request on its way out: its method, the plural of its resource, its subresource, its body (null without one).
-    fn said(&self, _method: &Method, _resource: &str, _subresource: &str, _body: &mut Value) {}
+/// Modifies an operator's requests and the answers: bugs are planted here.
+pub trait Distortion: Send + Sync {
+    /// A request: its method, the plural of its resource, its subresource, its body (null without one).
+    fn request(&self, _method: &Method, _resource: &str, _subresource: &str, _body: &mut Value) {}
 
-    /// An object of this resource on its way in: an answer, an item of a list, or what a watch tells.
-    fn heard(&self, _resource: &str, _object: &mut Value) {}
+    /// A received object of this resource: an answer, an item of a list, or a watch event.
+    fn received(&self, _resource: &str, _object: &mut Value) {}
 }
 
-/// Until when the line is cut. Cloning shares it.
+/// The end of a cut. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cut(Arc<Mutex<Option<Instant>>>);
 
 impl Cut {
-    /// Cuts the line for so long.
+    /// Cuts the connection for this duration.
     pub(super) fn cut(&self, duration: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(duration);
     }
 
-    /// The end of the cut, while there is one.
+    /// The end of the current cut, if any.
     fn until(&self) -> Option<Instant> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         until.filter(|until| Instant::now() < *until)
     }
 }
 
-/// A service under a `kube::Client`, in front of the API server's own.
+/// A service under a `kube::Client`, in front of the API server's.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) server: Server,
-    /// The name under which the API server knows the operator.
+    /// The user agent of the operator.
     pub(super) agent: HeaderValue,
     pub(super) cut: Cut,
-    pub(super) distort: Option<Arc<dyn Distort>>,
+    pub(super) distort: Option<Arc<dyn Distortion>>,
 }
 
 impl tower::Service<Request<Body>> for Link {
@@ -72,7 +72,7 @@ impl tower::Service<Request<Body>> for Link {
 
 impl Link {
     async fn carry(self, mut request: Request<Body>) -> Result<Response<LinkBody>, BoxError> {
-        // What is said into a cut line is never heard, and that is noticed when it is mended.
+        // A request during a cut is lost, which is noticed at its end.
         if let Some(until) = self.cut.until() {
             tokio::time::sleep_until(until).await;
             return Err("the line to the API server was cut".into());
@@ -81,10 +81,10 @@ impl Link {
         let (resource, subresource) = resource_of(request.uri().path());
         let (resource, subresource) = (resource.to_owned(), subresource.to_owned());
         if let Some(distort) = &self.distort {
-            request = said(&**distort, request, &resource, &subresource).await?;
+            request = distort_request(&**distort, request, &resource, &subresource).await?;
         }
         let answer = tower::Service::call(&mut self.server.service(), request).await?;
-        // An answer that comes while the line is cut is lost.
+        // An answer during a cut is lost.
         if let Some(until) = self.cut.until() {
             tokio::time::sleep_until(until).await;
             return Err("the line to the API server was cut".into());
@@ -95,8 +95,8 @@ impl Link {
     }
 }
 
-async fn said(
-    distort: &dyn Distort,
+async fn distort_request(
+    distort: &dyn Distortion,
     request: Request<Body>,
     resource: &str,
     subresource: &str,
@@ -105,7 +105,7 @@ async fn said(
     let bytes = body.collect_bytes().await?;
     let mut value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let before = value.clone();
-    distort.said(&head.method, resource, subresource, &mut value);
+    distort.request(&head.method, resource, subresource, &mut value);
     let bytes = if value == before { bytes } else { serde_json::to_vec(&value)?.into() };
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
@@ -126,12 +126,12 @@ fn resource_of(path: &str) -> (&str, &str) {
     }
 }
 
-/// Body of an answer over the line: nothing comes through while it is cut.
+/// The body of an answer: it stalls during a cut.
 pub(super) struct LinkBody {
     inner: ReplyBody,
     cut: Cut,
     wait: Option<Pin<Box<Sleep>>>,
-    distort: Option<Arc<dyn Distort>>,
+    distort: Option<Arc<dyn Distortion>>,
     resource: String,
 }
 
@@ -151,8 +151,9 @@ impl http_body::Body for LinkBody {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         let Some(distort) = self.distort.clone() else { return Poll::Ready(frame) };
         let resource = &self.resource;
-        let heard = |frame: Frame<Bytes>| frame.map_data(|data| heard(&*distort, resource, &data));
-        Poll::Ready(frame.map(|frame| frame.map(heard)))
+        let received =
+            |frame: Frame<Bytes>| frame.map_data(|data| distort_received(&*distort, resource, &data));
+        Poll::Ready(frame.map(|frame| frame.map(received)))
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -165,7 +166,7 @@ impl http_body::Body for LinkBody {
 }
 
 /// The server sends whole documents: one answer, or lines of a watch.
-fn heard(distort: &dyn Distort, resource: &str, data: &Bytes) -> Bytes {
+fn distort_received(distort: &dyn Distortion, resource: &str, data: &Bytes) -> Bytes {
     let mut out = Vec::with_capacity(data.len());
     for line in data.split_inclusive(|byte| *byte == b'\n') {
         let Ok(mut value) = serde_json::from_slice::<Value>(line) else {
@@ -173,13 +174,13 @@ fn heard(distort: &dyn Distort, resource: &str, data: &Bytes) -> Bytes {
             continue;
         };
         if let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) {
-            items.iter_mut().for_each(|item| distort.heard(resource, item));
+            items.iter_mut().for_each(|item| distort.received(resource, item));
         } else if value.get("type").is_some() && value.get("object").is_some() {
-            distort.heard(resource, &mut value["object"]);
+            distort.received(resource, &mut value["object"]);
         } else {
-            distort.heard(resource, &mut value);
+            distort.received(resource, &mut value);
         }
-        // A value of maps with text keys always serialises.
+        // A map with text keys always serializes.
         serde_json::to_writer(&mut out, &value).unwrap_or_default();
         if line.ends_with(b"\n") {
             out.push(b'\n');
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_resource_and_subresource() {
+    fn a_path_has_resource_and_subresource() {
         for (path, expected) in [
             ("/api/v1/nodes", ("nodes", "")),
             ("/api/v1/nodes/a/status", ("nodes", "status")),

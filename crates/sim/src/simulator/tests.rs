@@ -1,4 +1,4 @@
-//! Whole worlds, small: load comes, nodes come; load goes, nodes go; and the same again, byte by byte.
+//! Small simulators: nodes follow the load, and two runs are byte-identical.
 
 use std::sync::Mutex;
 
@@ -8,19 +8,19 @@ const NODEPOOL: &str = include_str!("../../../../examples/nodepool.yaml");
 const DAEMON: &str = include_str!("../../../../examples/daemonset.yaml");
 const WEB: &str = include_str!("../../../../examples/web.yaml");
 
-fn config(seed: u64) -> WorldConfig {
-    WorldConfig::new(seed, "2026-01-01T00:00:00Z".parse().unwrap())
+fn config(seed: u64) -> SimulatorConfig {
+    SimulatorConfig::new(seed, "2026-01-01T00:00:00Z".parse().unwrap())
 }
 
 #[test]
-fn load_brings_nodes_and_its_end_takes_them_away() {
+fn nodes_follow_the_load() {
     virtual_runtime().unwrap().block_on(async {
-        let world = World::new(config(1)).await.unwrap();
+        let simulator = Simulator::new(config(1)).await.unwrap();
         for yaml in [NODEPOOL, DAEMON, WEB] {
-            world.apply(yaml).unwrap();
+            simulator.apply(yaml).unwrap();
         }
-        world.run_for(Duration::from_secs(600)).await;
-        let seen = world.observe();
+        simulator.run_for(Duration::from_secs(600)).await;
+        let seen = simulator.observe();
         assert_eq!(seen.pods.pending, 0, "{seen:#?}");
         assert!(seen.pods.running >= 6 && !seen.nodes.is_empty(), "{seen:#?}");
         assert!(seen.hourly > fleetwright_core::model::Price::ZERO);
@@ -28,15 +28,15 @@ fn load_brings_nodes_and_its_end_takes_them_away() {
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": "web", "namespace": "default" }, "spec": { "replicas": 0 },
         });
-        world.apply_object(none).unwrap();
-        assert!(matches!(world.run_until_settled(Duration::from_secs(3600)).await, Settled::Since(_)));
-        let seen = world.observe();
+        simulator.apply_object(none).unwrap();
+        assert!(matches!(simulator.run_until_stable(Duration::from_secs(3600)).await, Stability::Since(_)));
+        let seen = simulator.observe();
         assert!(seen.nodes.is_empty(), "{seen:#?}");
     });
 }
 
 #[test]
-fn one_seed_is_one_history() {
+fn runs_with_one_seed_are_identical() {
     let run = || {
         let log = Arc::new(Mutex::new(Vec::new()));
         let written = log.clone();
@@ -47,11 +47,11 @@ fn one_seed_is_one_history() {
                     written.lock().unwrap().push(format!("{code} {request:?}"));
                 }
             }));
-            let world = World::new(config).await.unwrap();
+            let simulator = Simulator::new(config).await.unwrap();
             for yaml in [NODEPOOL, DAEMON, WEB] {
-                world.apply(yaml).unwrap();
+                simulator.apply(yaml).unwrap();
             }
-            world.run_for(Duration::from_secs(300)).await;
+            simulator.run_for(Duration::from_secs(300)).await;
         });
         Arc::into_inner(log).unwrap().into_inner().unwrap()
     };

@@ -1,4 +1,4 @@
-//! How the operators of a world reach a cloud of another kind than the fake cloud.
+//! Replaces the fake cloud of a simulator by another cloud.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
 
-/// A cloud with a provider of its own. The world's fake cloud has a copy of each instance, whose kubelet it runs.
+/// A cloud with its own provider. The simulator's fake cloud has a copy of each instance and runs its kubelet.
 #[async_trait]
 pub trait CloudSetup: Send + Sync {
     /// The custom resource definitions of a cluster on this cloud.
     fn definitions(&self) -> &'static [Value];
 
-    /// Loops that run for as long as the world: they copy instances into `cloud`, and follow NodeClasses.
+    /// Loops for the simulator's lifetime: they copy instances into `cloud`, and watch NodeClasses.
     fn tasks(&self, client: Client, cloud: Arc<Cloud>, clock: SharedClock) -> Vec<BoxFuture<'static, ()>>;
 
     /// The provider of one operator.
     ///
     /// # Errors
-    /// The cloud cannot be used.
+    /// If the cloud cannot be used.
     async fn provider(&self, clock: SharedClock) -> Result<Arc<dyn CloudProvider>, CloudError>;
 }

@@ -1,4 +1,4 @@
-//! What objects and events tell people: conditions of ours that say that something is wrong, and what a scenario expects.
+//! Conditions and events: conditions of Fleetwright that report a problem, and a scenario's expectations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Expect;
 
-/// Conditions that are shown in a report wherever they are not True.
+/// Conditions that are in the report while they are not True.
 const SHOWN: [(&str, &str, &str); 7] = [
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "Ready"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass", "ClusterIdentityProven"),
@@ -17,7 +17,7 @@ const SHOWN: [(&str, &str, &str); 7] = [
     ("karpenter.sh/v1", "NodeClaim", "PodsFit"),
     ("karpenter.sh/v1", "NodeClaim", "InitializedInTime"),
 ];
-/// Kinds whose conditions a scenario may name.
+/// Kinds whose conditions a scenario may expect.
 const KINDS: [(&str, &str); 7] = [
     ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass"),
@@ -36,7 +36,7 @@ fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// One line for each condition of ours that says that something is wrong.
+/// One line for each condition of Fleetwright that reports a problem.
 pub(super) fn troubles(server: &Server) -> Vec<String> {
     let mut lines = Vec::new();
     for (version, kind, condition) in SHOWN {
@@ -56,22 +56,22 @@ pub(super) fn troubles(server: &Server) -> Vec<String> {
     lines
 }
 
-/// What is expected of events and conditions, and is not so.
+/// Expectations about events and conditions that are not met.
 pub(super) fn missing(server: &Server, expect: &Expect) -> Vec<String> {
     let events = server.list("v1", "Event", "");
-    let told = |wanted: &str| {
+    let is_published = |wanted: &str| {
         let (reason, words) = wanted.split_once(": ").unwrap_or((wanted, ""));
         events.iter().any(|event| event["reason"] == reason && text(event, "/message").contains(words))
     };
     let mut missing = Vec::new();
-    for wanted in expect.events.iter().filter(|wanted| !told(wanted)) {
-        missing.push(format!("events: nobody told {wanted:?}"));
+    for wanted in expect.events.iter().filter(|wanted| !is_published(wanted)) {
+        missing.push(format!("events: {wanted:?} was not published"));
     }
-    for unwanted in expect.no_events.iter().filter(|unwanted| told(unwanted)) {
-        missing.push(format!("events: {unwanted:?} was told"));
+    for unwanted in expect.no_events.iter().filter(|unwanted| is_published(unwanted)) {
+        missing.push(format!("events: {unwanted:?} was published"));
     }
     for wanted in expect.conditions.iter().filter(|wanted| !has(server, wanted)) {
-        missing.push(format!("conditions: no object has {wanted:?}; there are {:?}", all(server, wanted)));
+        missing.push(format!("conditions: no object has {wanted:?}; found {:?}", all(server, wanted)));
     }
     missing
 }
@@ -82,7 +82,7 @@ fn has(server: &Server, wanted: &str) -> bool {
         .any(|found| found == wanted || found.split_once('/').is_some_and(|(status, _)| status == wanted))
 }
 
-/// All values of the condition that `wanted` names.
+/// All values of the condition in `wanted`.
 fn all(server: &Server, wanted: &str) -> Vec<String> {
     let Some((kind, rest)) = wanted.split_once(' ') else { return Vec::new() };
     let name = rest.split_once('=').map_or(rest, |(name, _)| name);

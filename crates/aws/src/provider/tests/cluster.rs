@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-pub(super) struct World {
+pub(super) struct TestCluster {
     pub(super) aws: Aws,
     pub(super) outlook: Outlook,
     pub(super) steps: Vec<Arc<dyn ProviderStep>>,
@@ -24,7 +24,7 @@ pub(super) fn fresh(name: &str) -> Ec2NodeClass {
     class
 }
 
-impl World {
+impl TestCluster {
     pub(super) async fn new(settings: Settings, class: Ec2NodeClass) -> Self {
         let aws = Aws::new(settings).await;
         aws.classes.remove("default");

@@ -1,5 +1,4 @@
-//! Everything that kubelets know, and the queue of what is due. No client: calls are handed out and their outcomes taken
-//! back.
+//! The state of all kubelets and the queue of due work. It has no client: it returns calls and takes their results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,57 +10,58 @@ use jiff::Timestamp;
 
 use super::{
     KubeletConfig,
-    decide::{self, Host, Next, NodeAct, NodeMemory, PodAct, PodMemory, later},
+    decide::{self, NextAction, NodeAct, NodeMemory, PodAct, PodMemory, PodNode},
     view::{NodeView, PodView},
 };
 use crate::api::{CloudInstance, Lifecycle};
+use crate::time::later;
 
-/// What is looked after: a node by name, or a pod by namespace and name.
+/// A node by name, or a pod by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Node(String),
     Pod(String, String),
 }
 
-/// A call to make.
+/// A call to the API server.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Node { act: NodeAct, instance: Arc<CloudInstance>, node: Option<NodeView> },
     Pod { act: PodAct, pod: PodView, host_ip: String },
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// As it should, or what it was for is no more.
+    /// It succeeded, or its object no longer exists.
     Done,
-    /// The object is there already.
+    /// The object already exists.
     Exists,
-    /// Not: try again.
+    /// It failed and is retried.
     Failed,
 }
 
-/// How long the longest pause after failures is.
+/// The maximum backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// The state of all kubelets.
-pub(super) struct Fleet {
+pub(super) struct KubeletQueue {
     config: KubeletConfig,
     instances: BTreeMap<String, Arc<CloudInstance>>,
     nodes: BTreeMap<String, NodeView>,
     node_memory: BTreeMap<String, NodeMemory>,
     pods: BTreeMap<Key, (PodView, PodMemory)>,
     pods_of: BTreeMap<String, BTreeSet<Key>>,
-    /// What is to be looked at, by time; each key at most once.
+    /// Due work by time; each key at most once.
     queue: BTreeSet<(Timestamp, Key)>,
     queued: BTreeMap<Key, Timestamp>,
     in_flight: BTreeSet<Key>,
     failures: BTreeMap<Key, u32>,
-    /// Nodes are complete, so that an absent one is known to be absent.
+    /// Whether all Nodes have been listed, so that a missing one is known to be absent.
     nodes_listed: bool,
 }
 
-impl Fleet {
+impl KubeletQueue {
     pub(super) fn new(config: KubeletConfig) -> Self {
         Self {
             config,
@@ -92,7 +92,7 @@ impl Fleet {
         if newer {
             self.instances.insert(name.clone(), instance);
         }
-        self.look_at_node(&name, now);
+        self.enqueue_node(&name, now);
     }
 
     pub(super) fn on_node(&mut self, name: &str, node: Option<NodeView>, now: Timestamp) {
@@ -108,10 +108,10 @@ impl Fleet {
                 }
             }
         }
-        self.look_at_node(name, now);
+        self.enqueue_node(name, now);
     }
 
-    /// All Nodes were listed: those that are not in `names` are gone.
+    /// All Nodes were listed: those not in `names` are gone.
     pub(super) fn nodes_complete(&mut self, names: &BTreeSet<String>, now: Timestamp) {
         self.nodes_listed = true;
         let gone: Vec<String> = self.nodes.keys().filter(|name| !names.contains(*name)).cloned().collect();
@@ -120,7 +120,7 @@ impl Fleet {
         }
         let all: Vec<String> = self.instances.keys().cloned().collect();
         for name in all {
-            self.look_at_node(&name, now);
+            self.enqueue_node(&name, now);
         }
     }
 
@@ -152,7 +152,7 @@ impl Fleet {
         self.enqueue(key, now);
     }
 
-    /// All Pods were listed: those that are not in `keys` are gone.
+    /// All Pods were listed: those not in `keys` are gone.
     pub(super) fn pods_complete(&mut self, keys: &BTreeSet<Key>, now: Timestamp) {
         let gone: Vec<Key> = self.pods.keys().filter(|key| !keys.contains(*key)).cloned().collect();
         for key in gone {
@@ -160,7 +160,7 @@ impl Fleet {
         }
     }
 
-    fn look_at_node(&mut self, name: &str, now: Timestamp) {
+    fn enqueue_node(&mut self, name: &str, now: Timestamp) {
         self.enqueue(Key::Node(name.to_owned()), now);
         let pods: Vec<Key> = self.pods_of.get(name).into_iter().flatten().cloned().collect();
         for key in pods {
@@ -171,7 +171,7 @@ impl Fleet {
     // === the queue ===
 
     fn enqueue(&mut self, key: Key, at: Timestamp) {
-        // Whoever failed waits until its pause is over, whatever happens meanwhile.
+        // A failed key waits for its backoff, whatever events arrive.
         if self.failures.contains_key(&key) && self.queued.contains_key(&key) {
             return;
         }
@@ -196,7 +196,7 @@ impl Fleet {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// How many calls are under way.
+    /// The number of calls in flight.
     pub(super) fn calls(&self) -> usize {
         self.in_flight.len()
     }
@@ -209,18 +209,18 @@ impl Fleet {
             }
             self.unqueue(&key);
             if self.in_flight.contains(&key) {
-                continue; // It is looked at again when its call has ended.
+                continue; // It is processed again when its call has completed.
             }
             match self.decide(&key, now) {
-                Next::Act(call) => {
+                NextAction::Act(call) => {
                     self.in_flight.insert(key.clone());
                     return Some((key, call));
                 }
-                Next::At(later) => {
+                NextAction::At(later) => {
                     self.failures.remove(&key);
                     self.enqueue(key, later);
                 }
-                Next::Rest => {
+                NextAction::Rest => {
                     self.failures.remove(&key);
                     if let Key::Node(name) = &key {
                         self.forget(name);
@@ -231,7 +231,7 @@ impl Fleet {
         None
     }
 
-    /// Forgets an instance of which nothing is left: no Node, no Pod.
+    /// Forgets an instance without a Node and Pods.
     fn forget(&mut self, name: &str) {
         let gone = self.instances.get(name).is_some_and(|instance| instance.state == Lifecycle::Gone);
         if gone && self.nodes_listed && !self.nodes.contains_key(name) && !self.pods_of.contains_key(name) {
@@ -242,56 +242,58 @@ impl Fleet {
         }
     }
 
-    fn decide(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
+    fn decide(&mut self, key: &Key, now: Timestamp) -> NextAction<Call> {
         match key {
             Key::Node(name) => self.decide_node(name, now),
             Key::Pod(..) => self.decide_pod(key, now),
         }
     }
 
-    fn decide_node(&self, name: &str, now: Timestamp) -> Next<Call> {
+    fn decide_node(&self, name: &str, now: Timestamp) -> NextAction<Call> {
         let Some(instance) = self.instances.get(name).filter(|_| self.nodes_listed) else {
-            return Next::Rest;
+            return NextAction::Rest;
         };
-        // A Node of that name that belongs to another instance is none of ours.
+        // A Node of that name that belongs to another instance is ignored.
         let node = self.nodes.get(name);
         if node.is_some_and(|node| node.provider_id != instance.id) {
-            return Next::Rest;
+            return NextAction::Rest;
         }
         let fallback = NodeMemory::default();
         let memory = self.node_memory.get(name).unwrap_or(&fallback);
         match decide::node(&self.config, instance, node, memory, now) {
-            Next::Act(act) => Next::Act(Call::Node { act, instance: instance.clone(), node: node.cloned() }),
-            Next::At(at) => Next::At(at),
-            Next::Rest => Next::Rest,
+            NextAction::Act(act) => {
+                NextAction::Act(Call::Node { act, instance: instance.clone(), node: node.cloned() })
+            }
+            NextAction::At(at) => NextAction::At(at),
+            NextAction::Rest => NextAction::Rest,
         }
     }
 
-    fn decide_pod(&mut self, key: &Key, now: Timestamp) -> Next<Call> {
-        let Some((pod, memory)) = self.pods.get_mut(key) else { return Next::Rest };
+    fn decide_pod(&mut self, key: &Key, now: Timestamp) -> NextAction<Call> {
+        let Some((pod, memory)) = self.pods.get_mut(key) else { return NextAction::Rest };
         let Some(instance) = self.instances.get(&pod.node).filter(|_| self.nodes_listed) else {
-            return Next::Rest;
+            return NextAction::Rest;
         };
         let node = self.nodes.get(&pod.node);
         let host = match node {
-            _ if instance.state == Lifecycle::Gone => Host::Gone,
-            None if instance.joined => Host::Gone,
-            Some(node) if node.is_ready() && instance.state < Lifecycle::Gone => Host::Ready,
-            _ => Host::NotReady,
+            _ if instance.state == Lifecycle::Gone => PodNode::Gone,
+            None if instance.joined => PodNode::Gone,
+            Some(node) if node.is_ready() && instance.state < Lifecycle::Gone => PodNode::Ready,
+            _ => PodNode::NotReady,
         };
-        if host == Host::Gone {
+        if host == PodNode::Gone {
             memory.orphaned_at.get_or_insert(now);
         }
         match decide::pod(&self.config, pod, host, memory, now) {
-            Next::Act(act) => {
-                Next::Act(Call::Pod { act, pod: pod.clone(), host_ip: instance.address.clone() })
+            NextAction::Act(act) => {
+                NextAction::Act(Call::Pod { act, pod: pod.clone(), host_ip: instance.address.clone() })
             }
-            Next::At(at) => Next::At(at),
-            Next::Rest => Next::Rest,
+            NextAction::At(at) => NextAction::At(at),
+            NextAction::Rest => NextAction::Rest,
         }
     }
 
-    /// Takes note of how a call ended. Tells the instance whose node has joined by it.
+    /// Records the result of a call. Returns the instance whose node has joined.
     pub(super) fn on_outcome(
         &mut self,
         key: &Key,
@@ -330,7 +332,7 @@ impl Fleet {
             }
             _ => {}
         }
-        // What the call changed arrives by watch; until then, look again after a pause rather than at once.
+        // The change arrives by watch; until then, retry after a pause.
         self.enqueue(key.clone(), later(now, self.config.backoff));
         joined
     }

@@ -1,4 +1,4 @@
-//! How a world is made, and why it cannot be.
+//! Configuration of a simulator, and its errors.
 
 use std::sync::Arc;
 
@@ -8,59 +8,59 @@ use fleetwright_fake::{Catalogue, Cloud, CloudConfig, catalogue::realistic, kube
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
 
-use super::{link::Distort, setup::CloudSetup};
+use super::{link::Distortion, setup::CloudSetup};
 
-/// Seed of the realistic catalogue's spot prices: everybody sees the same market.
+/// Seed of the realistic catalogue's spot prices: equal for all simulators.
 const MARKET: u64 = 1;
-/// Rounds of improvement per plan: reproducible, and enough for the fleets of a demo.
+/// Improvement rounds per plan: reproducible, and enough for the clusters of a demo.
 const ROUNDS: u32 = 200;
 
-/// Puts something between the controllers and their cloud; the cloud itself is at hand too.
+/// Wraps the provider of the controllers; also gets the cloud itself.
 pub type Wrap = Arc<dyn Fn(Arc<dyn CloudProvider>, &Arc<Cloud>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
-/// How a world is made.
+/// Configuration of a simulator.
 #[derive(Clone)]
-pub struct WorldConfig {
-    /// Everything that is left to chance follows from it.
+pub struct SimulatorConfig {
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The virtual moment of the start.
+    /// The virtual start time.
     pub origin: Timestamp,
-    /// Virtual seconds per second of tokio's time. 1 under paused time.
+    /// Virtual seconds per second of tokio's time; 1 with paused time.
     pub speed: f64,
-    /// What the cloud sells.
+    /// The instance types of the cloud.
     pub catalogue: Catalogue,
-    /// How the cloud behaves: latencies, capacity, interruptions.
+    /// Behavior of the cloud: latencies, capacity, interruptions.
     pub cloud: CloudConfig,
     /// The cloud that the operators use instead of the fake cloud.
     pub cloud_setup: Option<Arc<dyn CloudSetup>>,
-    /// How kubelets behave.
+    /// Behavior of kubelets.
     pub kubelets: KubeletConfig,
-    /// What the controllers are told.
+    /// Settings of the controllers.
     pub settings: Settings,
-    /// Whether the controllers run in this world; without them others can be set upon its API server.
+    /// Whether the controllers run; without them, others can use the API server.
     pub controllers: bool,
-    /// How many operators there are; several elect a leader.
+    /// The number of operators; several elect a leader.
     pub replicas: usize,
-    /// Whether the API server notes who wrote which field; nothing in a world reads it.
+    /// Whether the API server tracks managed fields; nothing in a simulator reads them.
     pub track_updates: bool,
-    /// Whether [`super::World::observe`] tells how many NodeClaims came and went.
+    /// Whether [`super::Simulator::observe`] counts created and deleted NodeClaims.
     pub count_removals: bool,
     /// Faults of the API server.
     pub faults: Option<Arc<dyn Faults>>,
-    /// Sees every request to the API server with its answer's code.
+    /// Receives every request to the API server with the status of its answer.
     pub audit: Option<Audit>,
-    /// What stands between the controllers and their cloud.
+    /// A wrapper between the controllers and their cloud.
     pub wrap: Option<Wrap>,
-    /// What stands between the operators and their API server.
-    pub distort: Option<Arc<dyn Distort>>,
-    /// Token that clients of [`super::World::listen`] must show.
+    /// A wrapper between the operators and their API server.
+    pub distort: Option<Arc<dyn Distortion>>,
+    /// Bearer token for clients of [`super::Simulator::listen`].
     pub token: Option<String>,
 }
 
-impl std::fmt::Debug for WorldConfig {
+impl std::fmt::Debug for SimulatorConfig {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("WorldConfig")
+            .debug_struct("SimulatorConfig")
             .field("seed", &self.seed)
             .field("origin", &self.origin)
             .field("speed", &self.speed)
@@ -68,9 +68,8 @@ impl std::fmt::Debug for WorldConfig {
     }
 }
 
-impl WorldConfig {
-    /// A world of `seed` that starts at `origin`, in tokio's own time, with the realistic catalogue and a cloud on a
-    /// good day.
+impl SimulatorConfig {
+    /// A simulator with `seed` that starts at `origin`, in tokio's own time, with the realistic catalogue and a cloud without faults.
     #[must_use]
     pub fn new(seed: u64, origin: Timestamp) -> Self {
         Self::selling(seed, origin, realistic(MARKET))
@@ -101,8 +100,8 @@ impl WorldConfig {
     }
 }
 
-impl WorldConfig {
-    /// The zones in which the cloud sells anything, sorted.
+impl SimulatorConfig {
+    /// The zones with offerings, sorted.
     #[must_use]
     pub fn zones(&self) -> Vec<String> {
         let types = self.catalogue.types.instance_types.iter();
@@ -112,9 +111,9 @@ impl WorldConfig {
     }
 }
 
-/// Why a world cannot be made, or refuses a document.
+/// Why a simulator cannot be created, or rejects a document.
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum SimulatorError {
     /// The speed is out of range.
     #[error(transparent)]
     Speed(#[from] crate::clock::BadSpeed),
@@ -124,12 +123,12 @@ pub enum WorldError {
     /// A document is not YAML, or not an object.
     #[error("document {index}: {why}")]
     Document {
-        /// Its place in the text, from 1.
+        /// Its number in the text, from 1.
         index: usize,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// The API server refused an object.
+    /// The API server rejected an object.
     #[error("{what}: {source}")]
     Refused {
         /// Kind and name.

@@ -1,5 +1,4 @@
-//! The state behind the server: stores, the global revision, indexes for garbage collection, and the
-//! few primitive changes that everything else is made of.
+//! The state of the server: stores, the global revision, indexes for garbage collection, and the primitive changes that all verbs use.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::seeded::Seeded;
 use crate::status::ApiError;
 use crate::store::{Change, Key, Store};
 
-/// An object's place: store and key.
+/// The place of an object: store and key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// Store.
@@ -23,7 +22,7 @@ pub(crate) struct Place {
     pub(crate) key: Key,
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The resource.
@@ -62,12 +61,12 @@ impl Target {
     }
 }
 
-/// Which part of an object a write may change.
+/// The part of an object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Everything but the status.
+    /// Everything except the status.
     Main,
-    /// The status alone.
+    /// The status only.
     Status,
     /// Everything: writes of the server itself, such as a binding or a scale.
     Whole,
@@ -76,17 +75,17 @@ pub(crate) enum Part {
 /// Options of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// Compute and validate, but store nothing.
+    /// Compute and validate only.
     pub(crate) dry_run: bool,
     /// Field manager.
     pub(crate) manager: String,
-    /// Refuse unknown fields.
+    /// Reject unknown fields.
     pub(crate) strict: bool,
-    /// Server-side apply takes fields over from other managers.
+    /// Server-side apply takes the ownership of fields from other managers.
     pub(crate) force: bool,
     /// Part that is written.
     pub(crate) part: Part,
-    /// The managers that server-side apply has worked out.
+    /// The managers computed by server-side apply.
     pub(crate) applied: Option<Vec<Manager>>,
 }
 
@@ -127,28 +126,28 @@ pub(crate) enum Chore {
 }
 
 /// All state of the server.
-pub(crate) struct World {
+pub(crate) struct ClusterState {
     /// Configuration.
     pub(crate) config: Config,
     /// Served resources.
     pub(crate) registry: Registry,
     /// Names and UIDs.
     pub(crate) seeded: Seeded,
-    /// Last revision given out.
+    /// The last revision.
     pub(crate) revision: u64,
-    /// Work that changes have left for the end of the request.
+    /// Chores of changes, completed at the end of the request.
     pub(crate) chores: VecDeque<Chore>,
     stores: BTreeMap<Arc<str>, Store>,
     living: BTreeMap<String, Place>,
     owned: BTreeMap<String, BTreeSet<Place>>,
 }
 
-impl World {
-    /// An empty world with the built-in resources.
+impl ClusterState {
+    /// An empty state with the built-in resources.
     pub(crate) fn new(config: Config) -> Self {
         let registry = Registry::builtin();
         let seeded = Seeded::new(config.seed);
-        let mut world = Self {
+        let mut cluster = Self {
             config,
             registry,
             seeded,
@@ -158,30 +157,30 @@ impl World {
             living: BTreeMap::new(),
             owned: BTreeMap::new(),
         };
-        let storages: Vec<Arc<str>> = world.registry.all().map(|entry| entry.storage.clone()).collect();
+        let storages: Vec<Arc<str>> = cluster.registry.all().map(|entry| entry.storage.clone()).collect();
         for storage in storages {
-            world.open(&storage);
+            cluster.open(&storage);
         }
-        world
+        cluster
     }
 
-    /// The present, truncated to seconds as object metadata has it.
+    /// The current time in whole seconds, as in object metadata.
     pub(crate) fn now(&self) -> String {
         object::time((self.config.now)())
     }
 
-    /// Makes sure that a store exists.
+    /// The store of a resource, created if absent.
     pub(crate) fn open(&mut self, storage: &Arc<str>) -> &mut Store {
         let (bound, revision) = (self.config.history, self.revision);
         self.stores.entry(storage.clone()).or_insert_with(|| Store::new(bound, revision))
     }
 
-    /// The store of a resource, if it has been opened.
+    /// The store of a resource, if it exists.
     pub(crate) fn store(&self, storage: &str) -> Option<&Store> {
         self.stores.get(storage)
     }
 
-    /// Forgets all histories.
+    /// Drops all histories.
     pub(crate) fn compact(&mut self) {
         self.stores.values_mut().for_each(Store::compact);
     }
@@ -217,17 +216,17 @@ impl World {
             .map(|(_, value)| value)
     }
 
-    /// Whether an object with this UID lives, and where.
+    /// The place of the object with this UID, if it exists.
     pub(crate) fn place_of(&self, uid: &str) -> Option<&Place> {
         self.living.get(uid)
     }
 
-    /// Objects that name this UID as an owner.
+    /// Objects with an owner reference to this UID.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Place> {
         self.owned.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Stores of objects that are namespaced, for the deletion of a namespace.
+    /// Namespaced objects of a namespace, for its deletion.
     pub(crate) fn contents(&self, namespace: &str) -> Vec<Place> {
         let mut places = Vec::new();
         for (storage, store) in &self.stores {
@@ -238,7 +237,7 @@ impl World {
         places
     }
 
-    /// Stores a new object or a new form of one, under a new revision.
+    /// Stores a new object or version with a new revision.
     pub(crate) fn put(&mut self, place: &Place, mut value: Value) -> Arc<Value> {
         self.revision += 1;
         object::put(&mut value, &["metadata", "resourceVersion"], self.revision.to_string());
@@ -252,7 +251,7 @@ impl World {
         after
     }
 
-    /// Removes an object under a new revision; its last form, which watchers see, is returned.
+    /// Removes an object with a new revision; returns its last version for watches.
     pub(crate) fn erase(&mut self, place: &Place) -> Option<Arc<Value>> {
         let before = self.get(place).cloned()?;
         self.revision += 1;

@@ -1,4 +1,4 @@
-//! A cloud whose prices stop being told: for a while they are as old as more than a day.
+//! A cloud whose prices are not updated for a while: they are then older than a day.
 
 use std::sync::{
     Arc,
@@ -8,31 +8,31 @@ use std::sync::{
 use fleetwright_core::cloud::{CloudLayer, CloudProvider};
 use jiff::{SignedDuration, Timestamp};
 
-use fleetwright_sim::world::Wrap;
+use fleetwright_sim::simulator::Wrap;
 
-/// How old prices are before a run begins, where they are not told: no wrong clock makes that less than a day.
+/// The age of prices at the start of a run without updates: more than a day with any clock error.
 const AGE: SignedDuration = SignedDuration::from_hours(25);
 
-/// Whether prices are told.
+/// Whether prices are updated.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct PriceFeed {
     silent: AtomicBool,
-    /// When they were told last, where they are not.
-    told: Timestamp,
+    /// When they were last updated, if they are not.
+    updated_at: Timestamp,
 }
 
-impl Feed {
-    /// Of a run that begins at `origin`.
+impl PriceFeed {
+    /// For a run that starts at `origin`.
     pub(super) fn new(origin: Timestamp) -> Self {
-        Self { silent: AtomicBool::new(false), told: origin.checked_sub(AGE).unwrap_or(Timestamp::MIN) }
+        Self { silent: AtomicBool::new(false), updated_at: origin.checked_sub(AGE).unwrap_or(Timestamp::MIN) }
     }
 
-    /// Prices are told no more, or again. Returns whether that is another thing than before.
-    pub(super) fn silence(&self, silent: bool) -> bool {
+    /// Stops or resumes the updates. Returns whether this is a change.
+    pub(super) fn set_silent(&self, silent: bool) -> bool {
         self.silent.swap(silent, Ordering::Relaxed) != silent
     }
 
-    /// What stands between controllers and cloud.
+    /// The wrapper between controllers and cloud.
     pub(super) fn wrap(self: &Arc<Self>) -> Wrap {
         let feed = Arc::clone(self);
         Arc::new(move |inner, _| Arc::new(Dated { inner, feed: Arc::clone(&feed) }))
@@ -42,7 +42,7 @@ impl Feed {
 /// A provider whose prices have an age.
 struct Dated {
     inner: Arc<dyn CloudProvider>,
-    feed: Arc<Feed>,
+    feed: Arc<PriceFeed>,
 }
 
 impl CloudLayer for Dated {
@@ -51,6 +51,6 @@ impl CloudLayer for Dated {
     }
 
     fn prices_as_of(&self) -> Option<Timestamp> {
-        self.feed.silent.load(Ordering::Relaxed).then_some(self.feed.told)
+        self.feed.silent.load(Ordering::Relaxed).then_some(self.feed.updated_at)
     }
 }

@@ -1,44 +1,44 @@
-//! When something last happened that matters: what "settled" is judged by.
+//! The time of the last relevant change, from which stability is judged.
 
 use std::sync::{Mutex, PoisonError};
 
 use fleetwright_fake_kube::Request;
 use jiff::Timestamp;
 
-/// Kinds that are written to although nothing happens.
-const CHATTER: [&str; 2] = ["leases", "events"];
+/// Kinds that are written periodically.
+const PERIODIC: [&str; 2] = ["leases", "events"];
 
-/// The moment of the last change that matters.
+/// The time of the last relevant change.
 #[derive(Debug)]
 pub(super) struct Activity(Mutex<Timestamp>);
 
 impl Activity {
-    /// Nothing has happened since `now`.
+    /// No change since `now`.
     pub(super) fn new(now: Timestamp) -> Self {
         Self(Mutex::new(now))
     }
 
-    /// Something happened.
+    /// Records a change.
     pub(super) fn note(&self, now: Timestamp) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// Takes note of a request, if it is a write that was accepted and matters.
-    pub(super) fn judge(&self, request: &Request, code: u16, now: Timestamp) {
+    /// Records a request, if it is a successful and relevant write.
+    pub(super) fn observe(&self, request: &Request, code: u16, now: Timestamp) {
         let writes = !matches!(request.verb.as_str(), "get" | "list" | "watch");
-        // Kubelets and controllers confirm the state of nodes and pools now and then.
+        // Kubelets and controllers confirm the status of nodes and NodePools periodically.
         let report = request.subresource == "status"
             && matches!(
                 request.resource.as_str(),
                 "nodes" | "nodepools" | "kwoknodeclasses" | "ec2nodeclasses"
             );
-        let chatter = CHATTER.contains(&request.resource.as_str()) || report;
+        let chatter = PERIODIC.contains(&request.resource.as_str()) || report;
         if writes && !chatter && (200..300).contains(&code) {
             self.note(now);
         }
     }
 
-    /// When something last happened.
+    /// The time of the last change.
     pub(super) fn last(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The state of a fake cloud, and how it moves by itself.
+//! The state of a fake cloud and its events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use fleetwright_core::model::Offering;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{
     birth::{self, Adopted},
@@ -18,60 +18,61 @@ use super::{
 };
 use crate::{
     api::{
-        ApiError, CloudInstance, Launch, LaunchItem, LaunchOutcome, LaunchReply, Lifecycle, TagClaim, Tags,
-        TakeBack, Terminate,
+        ApiError, CloudInstance, InterruptionNotice, Launch, LaunchItem, LaunchOutcome, LaunchReply,
+        Lifecycle, TagClaim, Tags, Terminate,
     },
     catalogue::{Catalogue, OfferingKey},
     dice,
     dice::below,
+    time::later,
 };
 
-/// For how long an ended instance and its token are remembered.
+/// How long a gone instance and its token are remembered.
 const MEMORY: Duration = Duration::from_secs(3600);
 
-/// Something that an instance does by itself.
+/// An event of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    /// Begins to run.
+enum InstanceEvent {
+    /// It begins to run.
     Run,
-    /// Is announced to be taken back.
+    /// Its interruption is announced.
     Interrupt,
-    /// Is taken back.
+    /// It is interrupted.
     End,
-    /// Is gone.
+    /// It is gone.
     Vanish,
-    /// Is forgotten.
+    /// It is forgotten.
     Forget,
 }
 
-/// An instance and what only the cloud knows of it.
+/// An instance with internal data of the cloud.
 struct Entry {
     instance: Arc<CloudInstance>,
     visible_at: Timestamp,
     version: u64,
 }
 
-/// Names a launch: cluster, batch, attempt and claim. Another cluster's launch is never ours, whatever it is called.
+/// Identifies a launch: cluster, batch, attempt and claim. Launches of another cluster never match.
 type Token = (String, String, u32, String);
 
-/// The launch that an instance with these tags came of.
+/// The token of the launch of an instance with these tags.
 fn token_of(tags: &Tags) -> Option<Token> {
     Some((tags.cluster_uid.clone()?, tags.batch.clone()?, tags.attempt, tags.claim.clone()?))
 }
 
-/// Names a launch whose instances name no claim: cluster, batch and attempt.
+/// Identifies a launch whose instances carry no claim: cluster, batch and attempt.
 type FleetToken = (String, String, u32);
 
-/// A fleet that was launched: its instances by id, and why others are missing.
+/// A launched fleet: its instances by id, and the failures of the others.
 type Fleet = (BTreeSet<String>, Vec<LaunchOutcome>);
 
-/// Everything there is.
-pub(super) struct World {
+/// The state of the cloud.
+pub(super) struct CloudState {
     instances: BTreeMap<String, Entry>,
     by_version: BTreeMap<u64, String>,
     tokens: BTreeMap<Token, String>,
     fleets: BTreeMap<FleetToken, Fleet>,
-    timers: BTreeSet<(Timestamp, String, Step)>,
+    timers: BTreeSet<(Timestamp, String, InstanceEvent)>,
     used: BTreeMap<OfferingKey, u32>,
     node_names: BTreeSet<String>,
     pub(super) faults: Faults,
@@ -81,12 +82,7 @@ pub(super) struct World {
     calls: u64,
 }
 
-pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
-    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
-    at.checked_add(by).unwrap_or(Timestamp::MAX)
-}
-
-impl World {
+impl CloudState {
     pub(super) fn new(config: &CloudConfig, now: Timestamp) -> Self {
         Self {
             instances: BTreeMap::new(),
@@ -139,13 +135,13 @@ impl World {
         ours.map(|instance| (**instance).clone()).collect()
     }
 
-    /// What is announced of an owner's instances, by id.
-    pub(super) fn notices(&self, cluster_uid: &str) -> Vec<TakeBack> {
+    /// The interruption notices of an owner's instances, by id.
+    pub(super) fn notices(&self, cluster_uid: &str) -> Vec<InterruptionNotice> {
         let running = self.instances().filter(|instance| instance.state <= Lifecycle::Running);
         let ours = running.filter(|instance| instance.tags.cluster_uid.as_deref() == Some(cluster_uid));
         let announced = ours.filter_map(|instance| {
             let at = instance.interrupted_at?;
-            Some(TakeBack { id: instance.id.clone(), offering: instance.offering.clone(), at })
+            Some(InterruptionNotice { id: instance.id.clone(), offering: instance.offering.clone(), at })
         });
         announced.collect()
     }
@@ -176,14 +172,14 @@ impl World {
     ) -> Result<LaunchReply, ApiError> {
         for (field, value) in [("clusterUid", &call.cluster_uid), ("batch", &call.batch)] {
             if value.is_empty() {
-                let message = "is empty: every instance carries it from birth".to_owned();
+                let message = "is empty: every instance carries it from its launch".to_owned();
                 return Err(ApiError::Invalid { field: field.to_owned(), message });
             }
         }
         if !config.names_claims {
             return self.launch_fleet(catalogue, config, call, now);
         }
-        // Instances are dealt to claims in the order of their names, whatever the order of the call.
+        // Instances are assigned to claims by name, in any order of the call.
         let mut order: Vec<usize> = (0..call.items.len()).collect();
         order.sort_by(|a, b| call.items[*a].claim.cmp(&call.items[*b].claim));
         let mut exhausted = BTreeSet::new();
@@ -196,7 +192,7 @@ impl World {
         Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: false })
     }
 
-    /// Launches a fleet by the first item of the call. A fleet that launched nothing is not remembered.
+    /// Launches a fleet by the first item of the call. A fleet without instances is not remembered.
     fn launch_fleet(
         &mut self,
         catalogue: &Catalogue,
@@ -235,7 +231,7 @@ impl World {
         Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: true })
     }
 
-    /// Names the claim of an instance that carries none.
+    /// Tags an instance that carries no claim.
     pub(super) fn tag(&mut self, call: &TagClaim) -> Result<(), ApiError> {
         let owner = self.instances.get(&call.id).and_then(|entry| entry.instance.tags.cluster_uid.as_ref());
         if owner != Some(&call.cluster_uid) {
@@ -275,19 +271,21 @@ impl World {
         now: Timestamp,
     ) -> LaunchOutcome {
         if self.instances.len() >= config.max_instances {
-            let message =
-                format!("{} instances exist: raise the cloud's limit, or end some", config.max_instances);
+            let message = format!(
+                "{} instances exist: raise the cloud's limit, or terminate some",
+                config.max_instances
+            );
             return LaunchOutcome::Refused("InstanceLimitExceeded".to_owned(), message);
         }
         let mut found = None;
         for choice in &item.choices {
             let Some((instance_type, offering)) = catalogue.find(choice) else {
-                let message = format!("{choice} is not sold here: choose from the catalogue");
+                let message = format!("{choice} is not offered: choose from the catalogue");
                 return LaunchOutcome::Refused("InvalidOffering".to_owned(), message);
             };
             if offering.available
-                && !self.faults.is_dry(choice, now)
-                && self.has_room(config, choice, offering)
+                && !self.faults.is_exhausted(choice, now)
+                && self.has_capacity(config, choice, offering)
             {
                 found = Some((choice, instance_type, offering));
                 break;
@@ -302,25 +300,25 @@ impl World {
         let market = Market { seed: config.seed, step_ms: config.spot_step_ms };
         let price = market.price(catalogue, instance_type, offering, now);
         let offering = &Offering { price, ..offering.clone() };
-        let order = birth::Order { call, item, choice, instance_type, offering, defects, joins };
-        let born = match birth::instance(catalogue, config, order, now, |name| self.node_names.contains(name))
-        {
-            Ok(born) => born,
-            Err((reason, message)) => return LaunchOutcome::Refused(reason, message),
-        };
+        let order = birth::InstanceOrder { call, item, choice, instance_type, offering, defects, joins };
+        let new_instance =
+            match birth::instance(catalogue, config, order, now, |name| self.node_names.contains(name)) {
+                Ok(new_instance) => new_instance,
+                Err((reason, message)) => return LaunchOutcome::Refused(reason, message),
+            };
         *self.used.entry(choice.clone()).or_insert(0) += 1;
-        let instance = Arc::new(born.instance);
+        let instance = Arc::new(new_instance.instance);
         let reply = LaunchOutcome::Launched(Box::new((*instance).clone()));
-        self.timers.insert((born.runs_at, instance.id.clone(), Step::Run));
-        if let Some(at) = born.interrupted_at {
-            self.timers.insert((at, instance.id.clone(), Step::Interrupt));
+        self.timers.insert((new_instance.runs_at, instance.id.clone(), InstanceEvent::Run));
+        if let Some(at) = new_instance.interrupted_at {
+            self.timers.insert((at, instance.id.clone(), InstanceEvent::Interrupt));
         }
-        self.insert(instance, born.visible_at);
+        self.insert(instance, new_instance.visible_at);
         reply
     }
 
-    /// Whether a pool has room for one more instance.
-    fn has_room(&self, config: &CloudConfig, key: &OfferingKey, offering: &Offering) -> bool {
+    /// Whether a pool has capacity for another instance.
+    fn has_capacity(&self, config: &CloudConfig, key: &OfferingKey, offering: &Offering) -> bool {
         let used = self.used.get(key).copied().unwrap_or(0);
         let range = match (offering.reservation_capacity, &*key.capacity_type) {
             (Some(capacity), _) => Some((capacity, capacity)),
@@ -356,7 +354,7 @@ impl World {
             );
             return Err(ApiError::NotOwned { id: call.id.clone(), why });
         }
-        self.end(config, &call.id, now);
+        self.terminate_now(config, &call.id, now);
         Ok(self.instances.get(&call.id).map_or(Lifecycle::Gone, |entry| entry.instance.state))
     }
 
@@ -368,7 +366,7 @@ impl World {
             return false;
         }
         let ends = later(now, Duration::from_millis(config.interruption_notice_ms));
-        self.timers.insert((ends, id.to_owned(), Step::End));
+        self.timers.insert((ends, id.to_owned(), InstanceEvent::End));
         self.change(id, |instance| instance.interrupted_at = Some(ends));
         true
     }
@@ -418,7 +416,7 @@ impl World {
         self.by_version.insert(self.version, id.to_owned());
     }
 
-    fn end(&mut self, config: &CloudConfig, id: &str, now: Timestamp) {
+    fn terminate_now(&mut self, config: &CloudConfig, id: &str, now: Timestamp) {
         let running = self.instances.get(id).is_some_and(|entry| entry.instance.state <= Lifecycle::Running);
         if !running {
             return;
@@ -428,7 +426,7 @@ impl World {
             instance.state = Lifecycle::Terminating;
             instance.ending_since = Some(now);
         });
-        self.timers.insert((later(now, takes), id.to_owned(), Step::Vanish));
+        self.timers.insert((later(now, takes), id.to_owned(), InstanceEvent::Vanish));
     }
 
     fn vanish(&mut self, id: &str, now: Timestamp) {
@@ -443,7 +441,7 @@ impl World {
             instance.state = Lifecycle::Gone;
             instance.ending_since.get_or_insert(now);
         });
-        self.timers.insert((later(now, MEMORY), id.to_owned(), Step::Forget));
+        self.timers.insert((later(now, MEMORY), id.to_owned(), InstanceEvent::Forget));
     }
 
     fn forget(&mut self, id: &str) {
@@ -460,7 +458,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen that is due, in order.
+    /// Processes all due events, in order.
     pub(super) fn advance(&mut self, config: &CloudConfig, now: Timestamp) {
         while let Some((at, _, _)) = self.timers.first() {
             if *at > now {
@@ -468,18 +466,18 @@ impl World {
             }
             let Some((at, id, step)) = self.timers.pop_first() else { return };
             match step {
-                Step::Run => {
+                InstanceEvent::Run => {
                     let pending = self.instances.get(&id).map(|entry| entry.instance.state);
                     if pending == Some(Lifecycle::Pending) {
                         self.change(&id, |instance| instance.state = Lifecycle::Running);
                     }
                 }
-                Step::Interrupt => {
+                InstanceEvent::Interrupt => {
                     self.interrupt(config, &id, at);
                 }
-                Step::End => self.end(config, &id, at),
-                Step::Vanish => self.vanish(&id, at),
-                Step::Forget => self.forget(&id),
+                InstanceEvent::End => self.terminate_now(config, &id, at),
+                InstanceEvent::Vanish => self.vanish(&id, at),
+                InstanceEvent::Forget => self.forget(&id),
             }
         }
     }

@@ -1,5 +1,4 @@
-//! Makes KWOKNodeClasses ready, as the provider's class controller of Karpenter does: there is nothing to check. One that somebody
-//! has judged stays as it was judged.
+//! Makes KWOKNodeClasses ready, as Karpenter's class controller does: there is nothing to check. An existing condition is not changed.
 
 use std::{pin::pin, time::Duration};
 
@@ -15,7 +14,7 @@ use serde_json::json;
 /// Delay after a failed call.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Makes every class ready, for ever.
+/// Makes every class ready, forever.
 pub(super) async fn run(client: Client, clock: SharedClock) {
     let kind = GroupVersionKind::gvk("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass");
     let api: Api<DynamicObject> =

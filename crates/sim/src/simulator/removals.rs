@@ -1,4 +1,4 @@
-//! Counts NodeClaims as they come and go, by the reason of their end.
+//! Counts created and deleted NodeClaims, the latter by reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use serde_json::Value;
 /// Delay after a broken watch.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Default)]
 pub(super) struct Removals(Mutex<Counts>);
 
@@ -37,7 +37,7 @@ impl Removals {
         (counts.created, counts.removed.clone())
     }
 
-    /// Counts for ever.
+    /// Counts forever.
     pub(super) async fn run(&self, client: Client, clock: SharedClock) {
         let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
         let api: Api<DynamicObject> =
@@ -84,7 +84,7 @@ impl Removals {
     }
 }
 
-/// Why a NodeClaim went away: what disruption gave as reason, else how far it had come.
+/// Why a NodeClaim was deleted: the disruption reason, else its last condition.
 fn reason(claim: &DynamicObject) -> String {
     let conditions = claim.data.pointer("/status/conditions").and_then(Value::as_array);
     let find = |name: &str| conditions.into_iter().flatten().find(|condition| condition["type"] == name);

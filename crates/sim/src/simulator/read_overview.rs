@@ -1,4 +1,4 @@
-//! Reads an [`Overview`] off the API server and the cloud.
+//! Reads an [`Overview`] from the API server and the cloud.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,8 +16,8 @@ use crate::{
     overview::{ClaimCounts, NodeOverview, NodePhase, Overview, PodCounts},
 };
 
-/// Looks.
-pub(super) fn look(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
+/// Reads the overview.
+pub(super) fn read_overview(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
     let instances = cloud.instances();
     let mut by_node: BTreeMap<String, (Resources, usize)> = BTreeMap::new();
     let mut pods = PodCounts::default();
@@ -86,7 +86,7 @@ fn count(pod: &Value, node: &str, pods: &mut PodCounts) {
     *of = of.saturating_add(1);
 }
 
-/// A node; its provider id stands where the NodeClaim's name will be.
+/// A node; its provider id is a placeholder for the NodeClaim's name.
 fn read_node(
     node: &Value,
     by_node: &BTreeMap<String, (Resources, usize)>,

@@ -22,7 +22,7 @@ impl Inner {
     }
 
     /// How many instances of an override can be launched, or EC2's code and message if none.
-    pub(super) fn room(
+    pub(super) fn available_capacity(
         &self,
         kind: FleetKind,
         way: &Override,
@@ -37,7 +37,7 @@ impl Inner {
         if self.launchable == Some(0) {
             return Err(("RequestLimitExceeded", "Request limit exceeded."));
         }
-        let mut room = self.launchable.unwrap_or(usize::MAX);
+        let mut available = self.launchable.unwrap_or(usize::MAX);
         let data = self.template_data.get(&way.template);
         if data.is_some_and(|data| data.spot) != (kind == FleetKind::Spot) {
             return Err(("InvalidParameterValue", "spot requests have tags, and only they"));
@@ -47,8 +47,8 @@ impl Inner {
                 known.id == *id && known.instance_type == way.instance_type && known.zone == way.zone
             };
             let left = self.reservations.iter().find(own).map_or(0, |known| known.available);
-            room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
-            if room == 0 {
+            available = available.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if available == 0 {
                 return Err(("ReservationCapacityExceeded", NONE));
             }
         }
@@ -64,8 +64,8 @@ impl Inner {
                 let message = "You have reached the limit of instances in this spread placement group";
                 return Err(("InsufficientInstanceCapacity", message));
             }
-            room = room.min(left);
+            available = available.min(left);
         }
-        Ok(room)
+        Ok(available)
     }
 }

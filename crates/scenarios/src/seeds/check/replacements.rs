@@ -1,4 +1,4 @@
-//! S13: what came in place of others is not consolidated soon, while its pods stay.
+//! S13: a replacement is not consolidated during its stabilization period while its pods stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,68 +8,74 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Check, Findings, Look, look::*};
+use super::{Check, Findings, Observation, observation::*};
 
-/// For so long it stays.
+/// The stabilization period.
 const STAYS: Duration = Duration::from_secs(600);
-/// Moments are written in seconds, and an answer may be late.
+/// Times are written in seconds, and an answer may be late.
 const SLACK: Duration = Duration::from_secs(10);
-/// What was decided before pods came is carried out so much later at most.
+/// The maximum delay between a decision and its execution.
 const DECIDED: Duration = Duration::from_secs(40);
 /// The annotation whose field `replaced` names what a NodeClaim replaced.
 const LINEAGE: &str = "fleetwright.dev/lineage";
 
 /// S13.
 #[derive(Default)]
-pub(super) struct Chains {
-    known: BTreeMap<String, Known>,
+pub(super) struct Replacements {
+    known: BTreeMap<String, ReplacementState>,
 }
 
-/// What was seen of an instance that came in place of others.
-struct Known {
-    /// When it was a node.
+/// What is known of a replacement.
+struct ReplacementState {
+    /// When it became a node.
     since: Duration,
-    /// Since when its pods ask for all that it was made for.
+    /// Since when its pods request everything that it was launched for.
     whole: Option<Duration>,
     pods: BTreeSet<String>,
-    /// Whether a pod left it.
+    /// Whether a pod has left it.
     left: bool,
     taken: bool,
 }
 
-impl Check for Chains {
-    fn step(&mut self, look: &Look<'_>, found: &mut Findings) {
-        // Under wrong clocks nobody can tell when ten minutes are over.
-        if look.ledger.skewed {
+impl Check for Replacements {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        // With wrong clocks the end of the period is unknown.
+        if observation.interventions.skewed {
             return;
         }
         let mut known = BTreeMap::new();
-        let came = |claim: &&std::sync::Arc<Value>| is_replacement(claim) && is(claim, "Initialized");
-        for claim in look.claims.iter().filter(came) {
+        let is_initialized_replacement =
+            |claim: &&std::sync::Arc<Value>| is_replacement(claim) && is(claim, "Initialized");
+        for claim in observation.claims.iter().filter(is_initialized_replacement) {
             let uid = text(claim, "/metadata/uid");
             let on = |pod: &&std::sync::Arc<Value>| {
                 text(pod, "/spec/nodeName") == text(claim, "/status/nodeName")
                     && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
             };
-            let pods: Vec<&Value> = look.pods.iter().filter(on).map(|pod| &**pod).collect();
+            let pods: Vec<&Value> = observation.pods.iter().filter(on).map(|pod| &**pod).collect();
             let uids = pods.iter().map(|pod| text(pod, "/metadata/uid").to_owned()).collect();
-            let fresh =
-                Known { since: look.at, whole: None, pods: BTreeSet::new(), left: false, taken: false };
+            let fresh = ReplacementState {
+                since: observation.at,
+                whole: None,
+                pods: BTreeSet::new(),
+                left: false,
+                taken: false,
+            };
             let before = self.known.remove(uid).unwrap_or(fresh);
-            let now = Known {
+            let now = ReplacementState {
                 since: before.since,
-                whole: before.whole.or(Some(look.at)).filter(|_| is_whole(claim, &pods)),
+                whole: before.whole.or(Some(observation.at)).filter(|_| is_whole(claim, &pods)),
                 left: before.left || !before.pods.is_subset(&uids),
                 pods: uids,
                 taken: reason(claim) == "Underutilized",
             };
-            let young = look.at.saturating_sub(now.since) < STAYS.saturating_sub(SLACK);
-            let whole = now.whole.is_some_and(|since| look.at.saturating_sub(since) > DECIDED);
+            let young = observation.at.saturating_sub(now.since) < STAYS.saturating_sub(SLACK);
+            let whole = now.whole.is_some_and(|since| observation.at.saturating_sub(since) > DECIDED);
             if now.taken && !before.taken && young && whole && !now.left && !is_deleting(claim) {
                 let what = format!(
-                    "claim {} came in place of others {:?} ago, keeps its pods, and is consolidated",
+                    "claim {} became a replacement {:?} ago, keeps its pods, and is consolidated",
                     name(claim),
-                    look.at.saturating_sub(now.since)
+                    observation.at.saturating_sub(now.since)
                 );
                 found.add("S13", what, [&**claim]);
             }
@@ -79,7 +85,7 @@ impl Check for Chains {
     }
 }
 
-/// Whether an instance came in place of others, and was initialized after `from`.
+/// Whether an instance is a replacement that was initialized after `from`.
 pub(super) fn is_younger(claim: &Value, from: Timestamp) -> bool {
     let all = field(claim, "/status/conditions").and_then(Value::as_array);
     let condition = all.and_then(|all| all.iter().find(|one| one["type"] == "Initialized"));
@@ -87,20 +93,20 @@ pub(super) fn is_younger(claim: &Value, from: Timestamp) -> bool {
     is_replacement(claim) && since.is_some_and(|since| since > from)
 }
 
-/// Whether the lineage of a claim has a field `replaced` that is not empty.
+/// Whether the lineage of a claim has a non-empty field `replaced`.
 fn is_replacement(claim: &Value) -> bool {
     let mut fields = annotation(claim, LINEAGE).split(';');
     fields.any(|field| field.strip_prefix("replaced=").is_some_and(|text| !text.is_empty()))
 }
 
-/// Why a command has taken a claim; empty where none has.
+/// The reason of a claim's command; empty without one.
 pub(super) fn reason(claim: &Value) -> &str {
     let all = field(claim, "/status/conditions").and_then(Value::as_array);
     let taken = |condition: &&Value| condition["type"] == "DisruptionReason" && condition["status"] == "True";
     all.and_then(|all| all.iter().find(taken)).map(|taken| text(taken, "/reason")).unwrap_or_default()
 }
 
-/// Whether the pods ask for as much as the claim was made for.
+/// Whether the pods request as much as the claim.
 fn is_whole(claim: &Value, pods: &[&Value]) -> bool {
     let Some(wanted) = field(claim, "/spec/resources/requests").and_then(Value::as_object) else {
         return true;
@@ -119,7 +125,7 @@ fn is_whole(claim: &Value, pods: &[&Value]) -> bool {
     })
 }
 
-/// A quantity in thousandths; zero where it is none that runs have.
+/// A quantity in thousandths; zero for a format that runs do not use.
 fn milli(quantity: &Value) -> i128 {
     const UNITS: [(&str, i128); 7] = [
         ("Ki", 1000 << 10),
@@ -138,7 +144,7 @@ fn milli(quantity: &Value) -> i128 {
 
 #[cfg(test)]
 mod tests {
-    //! Quantities as objects have them.
+    //! Formats of quantities.
     use rstest::rstest;
     use serde_json::json;
 

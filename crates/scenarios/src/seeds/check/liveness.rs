@@ -1,0 +1,206 @@
+//! L1: after the faults, a pod soon gets a node or an event with the reason. L3: each instance is soon a node or terminated.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Check, Findings, Observation, observation::*};
+
+/// The maximum time from the call to the node of an instance in the fake cloud: the call, the launch, the boot, and the delay of the node
+/// class.
+const BOOT: Duration = Duration::from_secs(2 + 12 + 60 + 45);
+/// The additional time for a pod, and the time that it may be without an explanation. A NodeClaim may fail: its instance is lost, or
+/// other pods take its capacity. Operators reconcile every ten seconds and need a pass for a new one; schedulers see a new node shortly
+/// after.
+const EXPLAINED: Duration = Duration::from_secs(60);
+/// The maximum age of an event: it is repeated after five minutes, by the next pass.
+const EVENT_AGE_MAX: Duration = Duration::from_secs(6 * 60);
+/// The maximum time until an instance is a node.
+const JOINED: Duration = Duration::from_secs(20 * 60);
+/// The additional time with wrong clocks: an instance that was launched then may wait for a time that is wrong by this much.
+const SKEW: Duration = Duration::from_secs(10 * 60);
+/// The conditions of a claim, in order.
+const PROGRESS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+
+/// A pod without a node.
+#[derive(Clone, Copy)]
+struct WaitingPod {
+    /// Since when, at the earliest since the end of the faults.
+    since: Duration,
+    /// Until when it was explained.
+    explained_until: Duration,
+    /// Whether it was explained at the last step.
+    explained: bool,
+}
+
+/// L1 and L3.
+#[derive(Default)]
+pub(super) struct Liveness {
+    pods: BTreeMap<String, WaitingPod>,
+    /// Since when instances have not been nodes, likewise.
+    instances: BTreeMap<String, Duration>,
+}
+
+impl Check for Liveness {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        if !observation.interventions.calm {
+            return;
+        }
+        self.pods(observation, found);
+        self.instances(observation, found);
+    }
+}
+
+impl Liveness {
+    fn pods(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let mut waiting = BTreeMap::new();
+        for pod in observation.pods.iter().filter(|pod| waits(pod)) {
+            let uid = text(pod, "/metadata/uid");
+            let fresh =
+                WaitingPod { since: observation.at, explained_until: observation.at, explained: false };
+            let mut wait = self.pods.get(uid).copied().unwrap_or(fresh);
+            let answered = wait.since.saturating_add(BOOT);
+            let explained = observation.at > answered
+                && (is_explained(observation, uid) || is_blocked_by_spread(observation, pod));
+            // Without changes there are no checks: the last explanation was valid until now.
+            if explained || wait.explained {
+                wait.explained_until = observation.at;
+            }
+            wait.explained = explained;
+            if observation.at.saturating_sub(wait.explained_until.max(answered)) > EXPLAINED {
+                let what = format!("pod {} waits for a node without an explanation", name(pod));
+                found.add("L1", what, [&**pod]);
+            }
+            waiting.insert(uid.to_owned(), wait);
+        }
+        self.pods = waiting;
+    }
+
+    fn instances(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let joined: BTreeSet<&str> =
+            observation.nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
+        let within = if observation.interventions.skewed { JOINED.saturating_add(SKEW) } else { JOINED };
+        let mut apart = BTreeMap::new();
+        let ours = observation
+            .instances
+            .iter()
+            .filter(|instance| !observation.interventions.foreign.contains(&instance.id));
+        for instance in ours.filter(|instance| lives(instance) && !joined.contains(instance.id.as_str())) {
+            let since = self.instances.get(&instance.id).copied().unwrap_or(observation.at);
+            if observation.at.saturating_sub(since) > within {
+                found.add("L3", format!("instance {} is not a node and not terminated", instance.id), []);
+            }
+            apart.insert(instance.id.clone(), since);
+        }
+        self.instances = apart;
+    }
+}
+
+/// Whether a pod needs a node, other than a DaemonSet pod.
+fn waits(pod: &Value) -> bool {
+    let owners = field(pod, "/metadata/ownerReferences").and_then(Value::as_array);
+    let daemon = owners.into_iter().flatten().any(|owner| owner["kind"] == "DaemonSet");
+    text(pod, "/spec/nodeName").is_empty() && !is_deleting(pod) && !daemon
+}
+
+/// Whether the missing node of a pod is explained: by a warning about it, or by a NodeClaim in flight that is for it or nominated for it.
+fn is_explained(observation: &Observation<'_>, uid: &str) -> bool {
+    let answers = |claim: &&Arc<Value>| {
+        let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
+        pods.filter_map(|pod| pod.rsplit_once(':')).any(|(_, pod)| pod == uid)
+    };
+    if observation.claims.iter().filter(answers).any(|claim| has_reason(claim)) {
+        return true;
+    }
+    let events = observation.events();
+    let mut fresh = events.iter().filter(|event| {
+        text(event, "/involvedObject/uid") == uid
+            && is_current(event, observation.now, observation.interventions.skewed)
+    });
+    fresh.any(|event| {
+        let promised = text(event, "/message").split_once("nodeclaim/").map(|(_, rest)| rest);
+        let promised = promised.and_then(|rest| rest.split([',', ' ']).next());
+        let claim = promised.and_then(|wanted| observation.claims.iter().find(|claim| name(claim) == wanted));
+        text(event, "/type") == "Warning" || claim.is_some_and(|claim| has_reason(claim))
+    })
+}
+
+/// Whether topology spread prevents a pod from running on its nominated node. Schedulers count pods on terminating nodes until they are
+/// gone, operators do not: another node would be one too many, and the pod's condition has the reason.
+fn is_blocked_by_spread(observation: &Observation<'_>, pod: &Value) -> bool {
+    let all = field(pod, "/status/conditions").and_then(Value::as_array);
+    let spread = all.into_iter().flatten().any(|one| {
+        one["type"] == "PodScheduled" && text(one, "/message").contains("didn't match pod topology spread")
+    });
+    let leaves = |node: &Arc<Value>| {
+        let taints = field(node, "/spec/taints").and_then(Value::as_array);
+        taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted")
+    };
+    let promised = |event: &Arc<Value>| {
+        let node = text(event, "/message").split_once("node/").map(|(_, node)| node).unwrap_or_default();
+        text(event, "/involvedObject/uid") == text(pod, "/metadata/uid")
+            && is_current(event, observation.now, observation.interventions.skewed)
+            && observation.nodes.iter().any(|known| name(known) == node && !leaves(known))
+    };
+    spread && observation.nodes.iter().any(leaves) && observation.events().iter().any(promised)
+}
+
+/// Whether an event is recent and of an operator. With wrong clocks its age is unknown.
+fn is_current(event: &Value, now: Timestamp, skewed: bool) -> bool {
+    let last = text(event, "/lastTimestamp").parse::<Timestamp>();
+    let fresh = last.is_ok_and(|last| now.duration_since(last).unsigned_abs() <= EVENT_AGE_MAX);
+    text(event, "/source/component") == "karpenter" && (fresh || skewed)
+}
+
+/// Whether a NodeClaim in flight has a condition with a reason.
+fn has_reason(claim: &Value) -> bool {
+    let all = field(claim, "/status/conditions").and_then(Value::as_array);
+    let waits_for = PROGRESS.into_iter().find(|name| !is(claim, name));
+    let condition = waits_for.and_then(|name| all.and_then(|all| all.iter().find(|one| one["type"] == name)));
+    condition.is_some_and(|condition| {
+        !text(condition, "/message").is_empty() && text(condition, "/reason") != "AwaitingReconciliation"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which events and conditions count.
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::says_why(json!([{"type": "Launched", "status": "Unknown", "message": "no capacity"}]), true)]
+    #[case::says_nothing(json!([{"type": "Launched", "status": "Unknown", "message": ""}]), false)]
+    #[case::says_as_good_as_nothing(
+        json!([{"type": "Launched", "status": "Unknown", "reason": "AwaitingReconciliation", "message": "a"}]),
+        false
+    )]
+    #[case::is_there(there(), false)]
+    #[case::nothing_yet(json!([]), false)]
+    fn a_claim_that_is_no_node_has_to_say_why(#[case] conditions: Value, #[case] expected: bool) {
+        assert_eq!(has_reason(&json!({"status": {"conditions": conditions}})), expected);
+    }
+
+    fn there() -> Value {
+        PROGRESS
+            .into_iter()
+            .map(|kind| json!({"type": kind, "status": "True", "message": "is there"}))
+            .collect()
+    }
+
+    #[rstest]
+    #[case::lately(360, false, true)]
+    #[case::long_ago(361, false, false)]
+    #[case::an_unknown_age(900, true, true)]
+    fn an_event_stands_for_a_while(#[case] now: i64, #[case] skewed: bool, #[case] expected: bool) {
+        let event = json!({"lastTimestamp": "1970-01-01T00:00:00Z", "source": {"component": "karpenter"}});
+        assert_eq!(is_current(&event, Timestamp::from_second(now).unwrap(), skewed), expected);
+    }
+}
