@@ -26,7 +26,6 @@ const ASIDE: [&str; 6] = ["metrics", "observability", "testing.rs", "tests", "te
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("Expired", "the API server's reason for a watch that is too old"),
     ("Gone", "the same"),
-    ("Never", "a value of a duration"),
     ("TaintsExist", "how two reasons end"),
     ("NodeUnhealthy", "pods leave such a node before anybody looks: tests of core::nodeclaim::answer"),
     ("CapacityTaken", "a label of a metric; the event says it in words (life/releases-pods)"),

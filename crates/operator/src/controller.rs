@@ -32,8 +32,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// The cloud where `--cloud` names none: Karpenter's chart sets none.
 const DEFAULT_CLOUD: &str = "aws";
-/// How long loops may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long loops may take to end after SIGTERM: longer than the 10 s that they give their running reconciles.
+const GRACE: Duration = Duration::from_secs(12);
 
 /// Runs the controller until SIGTERM.
 ///

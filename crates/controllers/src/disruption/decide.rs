@@ -185,7 +185,10 @@ impl Disruption {
                 self.reporter.on_nodes(command, "ConsolidationCandidate", &command.to_string());
                 self.reporter.approved(command);
             }
-            self.clocks.sleep(self.settings.disruption.validation_delay).await;
+            self.gate.pause(self.settings.disruption.validation_delay).await;
+            if self.gate.may_act().is_err() {
+                return Ok(false);
+            }
             for command in &commands {
                 live::refresh(&self.client, &self.cluster, &command.candidates).await?;
             }

@@ -155,14 +155,7 @@ impl Reporter {
     /// Publishes that the policy `Balanced` approves a command: on the node, or on the NodePool of several nodes.
     pub(super) fn approved(&self, command: &Command) {
         for score in &command.scores {
-            let text = format!(
-                "{command}: saves ${}/h of ${}/h, and disrupts {:.1} of {:.1} (score {:.2}, threshold 0.50)",
-                score.savings,
-                score.pool_price,
-                score.moved.pods(),
-                score.pool_cost.pods(),
-                score.score()
-            );
+            let text = score.to_string();
             if let [one] = command.candidates.as_slice() {
                 for object in self.objects(&one.node) {
                     self.recorder.publish(Event::normal(object, "ConsolidationApproved", text.clone()));

@@ -158,6 +158,29 @@ async fn old_prices_move_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_validation_delay_and_begins_no_command() {
+    let world = World::new();
+    world.pool("default", json!({}));
+    node(&world, "old", "Consolidatable");
+    let mut controllers = super::controllers(&world.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
+    let (trigger, task) = world.run(controllers);
+    let found = || world.events().iter().any(|event| event.contains("ConsolidationCandidate"));
+    for _ in 0..60 {
+        if !found() {
+            world.pass(1).await;
+        }
+    }
+    assert!(found(), "{:?}", world.events());
+    let begun = tokio::time::Instant::now();
+    trigger.fire();
+    task.await.unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(world.ctx.gate.may_act(), Err(crate::runtime::Passive::Stopping));
+    assert!(!named(&claim(&world, "old")) && !tainted(&world, "old"), "nothing begins");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
     // Drift is acted on at once, consolidation after a second look: neither in the minute after the jump.
     let kinds = ["Drifted", "Consolidatable"];

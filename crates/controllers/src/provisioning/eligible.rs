@@ -10,7 +10,8 @@ use jiff::Timestamp;
 pub fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     let waiting = snapshot.pending.iter().filter(|pod| !opted_out(pod));
     let going = snapshot.nodes.iter().filter(|node| node.is_deleting());
-    let displaced = going.flat_map(|node| &node.pods).filter(|pod| is_displaced(pod, snapshot, now));
+    let displaced =
+        going.flat_map(|node| &node.pods).filter(|pod| snapshot.is_currently_reschedulable(pod, now));
     waiting.chain(displaced).cloned().collect()
 }
 
@@ -22,20 +23,6 @@ fn opted_out(pod: &Pod) -> bool {
     };
     let terms = &pod.spec.required_node_terms;
     !terms.is_empty() && terms.iter().all(refuses)
-}
-
-/// Whether a pod on a node that goes away will be evicted, so that it needs another place in time. One that is
-/// protected, or that no disruption budget will let go, stays until its node's deadline.
-fn is_displaced(pod: &Pod, snapshot: &Snapshot, now: Timestamp) -> bool {
-    if !pod.is_reschedulable() || pod.protected_until(now).is_some() {
-        return false;
-    }
-    let mut covering = snapshot.pdbs.iter().filter(|pdb| pdb.covers_pod(pod));
-    match (covering.next(), covering.next()) {
-        (None, _) => true,
-        (Some(only), None) => !only.blocks_always,
-        (Some(_), Some(_)) => false,
-    }
 }
 
 #[cfg(test)]

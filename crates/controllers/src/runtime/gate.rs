@@ -3,12 +3,17 @@
 //! Every kind must have been listed once, and its watch must have shown a sign of life within [`MAX_SILENCE`]. A standby is
 //! passive too.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fleetwright_state::{Index, Kind};
 use jiff::Timestamp;
 
-use super::{clocks::Clocks, cluster::Cluster, leader::Leadership};
+use super::{
+    clocks::Clocks,
+    cluster::Cluster,
+    leader::Leadership,
+    shutdown::{Shutdown, Stopping},
+};
 
 /// Maximum age of the last sign of life of a watch.
 pub const MAX_SILENCE: Duration = Duration::from_secs(120);
@@ -19,6 +24,9 @@ pub enum Passive {
     /// Another process is the leader.
     #[error("another replica holds the lease")]
     NotLeading,
+    /// This process is shutting down: what has begun ends, and nothing new begins.
+    #[error("this replica is shutting down")]
+    Stopping,
     /// This process is the leader and has not listed the NodeClaims since its election.
     #[error("NodeClaims have not been listed since this replica took the lease")]
     TakingOver,
@@ -52,11 +60,12 @@ pub struct Gate {
     leadership: Leadership,
     cluster: Cluster,
     clocks: Clocks,
+    stopping: Arc<Stopping>,
 }
 
 impl Gate {
     pub(super) fn new(leadership: Leadership, cluster: Cluster, clocks: Clocks) -> Self {
-        Self { leadership, cluster, clocks }
+        Self { leadership, cluster, clocks, stopping: Arc::default() }
     }
 
     /// The leadership of this process.
@@ -64,11 +73,24 @@ impl Gate {
         &self.leadership
     }
 
-    /// Whether controllers may act now: this process is the leader, and its watches are fresh.
+    /// Sets the shutdown that ends the controllers.
+    pub(super) fn stops_with(&self, stop: &Shutdown) {
+        self.stopping.set(stop);
+    }
+
+    /// Waits for `duration`, or until shutdown is requested: the caller then checks [`Self::may_act`].
+    pub async fn pause(&self, duration: Duration) {
+        self.stopping.unless_requested(self.clocks.sleep(duration)).await;
+    }
+
+    /// Whether controllers may act now: this process is the leader, its watches are fresh, and it is not shutting down.
     ///
     /// # Errors
     /// The reason why they may not.
     pub fn may_act(&self) -> Result<(), Passive> {
+        if self.stopping.is_requested() {
+            return Err(Passive::Stopping);
+        }
         if !self.leadership.holds() {
             return Err(Passive::NotLeading);
         }

@@ -62,6 +62,7 @@ pub async fn run(
     if !ctx.cluster.hub().open(routes.collect()) {
         return Err(RunError::AlreadyRunning);
     }
+    ctx.gate.stops_with(&stop);
     let commit = option_env!("FLEETWRIGHT_COMMIT").unwrap_or_default();
     ctx.metrics.set(&BUILD_INFO, &[env!("CARGO_PKG_VERSION"), "", architecture(), commit], 1.0);
     ctx.metrics.add(&CONVERSION_PANICS, &[], 0.0);

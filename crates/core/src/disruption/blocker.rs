@@ -260,9 +260,9 @@ pub enum Unconsolidatable {
     /// Some pods would be unschedulable: the first few, with reasons, and how many more.
     #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
     PodsWouldNotSchedule(Vec<String>, usize),
-    /// Pods would be placed on nodes that are not initialized.
-    #[error("would schedule against uninitialized {0}")]
-    LandsOnUninitialized(Str),
+    /// Pods would be placed on nodes that are not initialized: the first few, with the node, and how many more.
+    #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
+    LandsOnUninitialized(Vec<String>, usize),
     /// More than one node would have to be created.
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
@@ -395,7 +395,7 @@ impl Unconsolidatable {
             Self::PolicyWhenEmpty(_) => "ConsolidationPolicy",
             Self::HoldsBuffer(_) => "BufferPods",
             Self::PodsWouldNotSchedule(..) => "PodsWouldNotSchedule",
-            Self::LandsOnUninitialized(_) => "LandsOnUninitialized",
+            Self::LandsOnUninitialized(..) => "LandsOnUninitialized",
             Self::NeedsSeveral(_) => "NeedsSeveral",
             Self::NotCheaper { .. } => "NotCheaper",
             Self::MinValues(_) => "MinValues",

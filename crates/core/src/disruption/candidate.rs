@@ -30,8 +30,10 @@ pub struct Candidate {
     pub instance_type: Option<Arc<InstanceType>>,
     /// Its price; zero where that is not known.
     pub price: Price,
-    /// Pods that have to be rescheduled when it is removed.
+    /// Pods that have to be rescheduled when it is removed, at once or when its terminationGracePeriod ends.
     pub pods: Vec<Arc<Pod>>,
+    /// Those of `pods` that leave at once: a simulation moves them.
+    pub moved: Vec<Arc<Pod>>,
     /// The cost of disrupting them.
     pub cost: DisruptionCost,
 }
@@ -146,18 +148,28 @@ pub(super) fn guarded<'a>(
         return Err(blocker);
     }
     let pool = node.label(labels::NODEPOOL).unwrap_or_default();
-    known(snapshot, index).ok_or_else(|| Blocker::NoPool(pool.into()))
+    described(snapshot, guards, index, now).ok_or_else(|| Blocker::NoPool(pool.into()))
 }
 
 /// The node at `index` as a candidate, blocked or not; `None` where its pool is not known. Without the pool's instance
 /// types, its type and price are unknown.
 #[must_use]
-pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
+pub fn known(snapshot: &Snapshot, index: usize, now: Timestamp) -> Option<Candidate> {
+    described(snapshot, &Guards::of(snapshot), index, now)
+}
+
+fn described<'a>(
+    snapshot: &'a Snapshot,
+    guards: &Guards<'a>,
+    index: usize,
+    now: Timestamp,
+) -> Option<Candidate> {
     let node = snapshot.nodes.get(index)?;
     let pool_name = node.label(labels::NODEPOOL)?;
     let pool = snapshot.pool(pool_name)?;
     let type_name = node.label(labels::INSTANCE_TYPE).unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+    let moved = node.pods.iter().filter(|pod| guards.is_currently_reschedulable(pod, now)).cloned().collect();
     Some(Candidate {
         index,
         node: node.clone(),
@@ -165,6 +177,7 @@ pub fn known(snapshot: &Snapshot, index: usize) -> Option<Candidate> {
         instance_type: snapshot.catalog(pool_name).and_then(|catalog| catalog.get(type_name)).cloned(),
         price: price(snapshot, node).unwrap_or_default(),
         cost: cost::of_node(pods.iter().map(|pod| &**pod)),
+        moved,
         pods,
     })
 }

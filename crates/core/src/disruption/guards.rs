@@ -5,7 +5,9 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use crate::model::{Pod, PodDisruptionBudget, Snapshot, StateNode};
+use jiff::Timestamp;
+
+use crate::model::{Pod, PodDisruptionBudget, Snapshot, StateNode, pdb::is_currently_reschedulable};
 
 /// The budgets of a snapshot, by namespace, with what is known of labels that pods share.
 pub(super) struct Guards<'a> {
@@ -53,5 +55,10 @@ impl<'a> Guards<'a> {
             .entry(key)
             .or_insert_with(|| all.iter().copied().filter(|pdb| pdb.covers_pod(pod)).collect::<Vec<_>>());
         found.clone()
+    }
+
+    /// Whether `pod` needs another node as soon as its node drains.
+    pub(super) fn is_currently_reschedulable(&self, pod: &'a Pod, now: Timestamp) -> bool {
+        pod.is_reschedulable() && is_currently_reschedulable(pod, self.covering(pod), now)
     }
 }

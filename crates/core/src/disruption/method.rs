@@ -29,7 +29,7 @@ pub trait Method: Sync {
         candidates: &[&Candidate],
         planned: &[NewClaim],
     ) -> bool {
-        simulation::covers(context, solver, candidates, planned)
+        simulation::covers(context, solver, self.spec(), (candidates, planned))
     }
 
     /// The commands to start now, for `candidates`, which are cases of the method as arranged, within `budgets`.

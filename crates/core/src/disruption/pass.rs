@@ -273,7 +273,7 @@ impl Pass {
 /// Keeps the placements of a command that creates nothing, for the rest of the pass.
 fn keep(solver: &mut SimulationSolver<'_>, command: &Command) -> bool {
     let (moved, without) = removal(&command.candidates);
-    command.replacements.is_empty() && solver.keep(&moved, &without)
+    command.replacements.is_empty() && solver.keep(&moved, &without, command.method.purpose())
 }
 
 /// Counts the nodes of a command against the budgets, except those that count already.

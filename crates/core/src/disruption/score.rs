@@ -4,10 +4,12 @@
 //! Karpenter's score is `(savings / poolCost) / (moveCost / poolDisruption)` with threshold `1/k`, `k = 2`. Here it is
 //! compared crosswise in integers; the quotient is only shown.
 
+use std::fmt;
+
 use super::DisruptionCost;
 use crate::model::{PoolName, Price};
 
-/// The threshold's divisor.
+/// The divisor of the threshold.
 const K: i128 = 2;
 
 /// The score of a move for one of its pools.
@@ -27,7 +29,24 @@ pub struct BalancedScore {
     pub approved: bool,
 }
 
+/// Karpenter's text of the event `ConsolidationApproved`.
+impl fmt::Display for BalancedScore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.approved { ">=" } else { "<" };
+        let (savings, disruption) = (self.savings_percent(), self.disruption_percent());
+        write!(
+            f,
+            "score {:.2} {sign} threshold {:.2} (k: {K}, savings {savings:.1}%, disruption {disruption:.1}%)",
+            self.score(),
+            Self::THRESHOLD
+        )
+    }
+}
+
 impl BalancedScore {
+    /// The score from which a move is approved, `1/k`.
+    pub const THRESHOLD: f64 = 0.5;
+
     pub(super) fn new(
         pool: PoolName,
         savings: Price,
@@ -43,6 +62,18 @@ impl BalancedScore {
         Self { pool, savings, pool_price, moved, pool_cost, approved }
     }
 
+    /// The saving as a share of what the pool costs, in percent.
+    #[must_use]
+    pub fn savings_percent(&self) -> f64 {
+        percent(self.savings.dollars(), self.pool_price.dollars())
+    }
+
+    /// What the move disrupts as a share of the whole pool, in percent.
+    #[must_use]
+    pub fn disruption_percent(&self) -> f64 {
+        percent(self.moved.pods(), self.pool_cost.pods())
+    }
+
     /// Karpenter's score. The move is approved from 0.5.
     #[must_use]
     pub fn score(&self) -> f64 {
@@ -54,4 +85,8 @@ impl BalancedScore {
         }
         (self.savings.dollars() / self.pool_price.dollars()) / (self.moved.pods() / self.pool_cost.pods())
     }
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole * 100.0 } else { 0.0 }
 }

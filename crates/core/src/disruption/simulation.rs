@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Candidate, Context, SimulationSolver, Unconsolidatable};
+use super::{Candidate, Context, MethodSpec, SimulationSolver, Unconsolidatable};
 use crate::{
     model::{Pod, PodUid, Snapshot},
     scheduling::{NewClaim, Placement, Plan, Repack},
@@ -20,15 +20,17 @@ pub struct Simulation {
 /// How many pods a message names.
 const PODS_NAMED: usize = 5;
 
-/// Removes `candidates` and schedules their pods, pending pods, and pods of deleting nodes.
+/// Removes `candidates`, as the method of `spec` would, and schedules those of their pods that leave at once, pending pods,
+/// and pods of deleting nodes.
 #[must_use]
 pub fn simulate(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
+    spec: &MethodSpec,
     candidates: &[&Candidate],
 ) -> Simulation {
     let (moved, without) = removal(candidates.iter().copied());
-    let plan = solver.simulate(&moved, &without);
+    let plan = solver.simulate(&moved, &without, spec.purpose());
     checked(context, plan, &moved)
 }
 
@@ -44,13 +46,14 @@ pub(super) fn repack(
     Some(checked(context, plan, &moved))
 }
 
-/// The pods of `candidates`, and their indices.
+/// The pods that leave `candidates` at once, and the indices of `candidates`. The others stay until the terminationGracePeriod
+/// of their node ends, and have no place yet.
 pub(super) fn removal<'c>(
     candidates: impl IntoIterator<Item = &'c Candidate>,
 ) -> (Vec<Arc<Pod>>, Vec<usize>) {
     let (mut moved, mut without) = (Vec::new(), Vec::new());
     for candidate in candidates {
-        moved.extend(candidate.pods.iter().cloned());
+        moved.extend(candidate.moved.iter().cloned());
         without.push(candidate.index);
     }
     (moved, without)
@@ -80,23 +83,30 @@ fn uninitialized(plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
     let mut unready = plan.existing.iter().filter(|placement| !is_ready(placement)).peekable();
     unready.peek()?;
     let moved: BTreeSet<&PodUid> = moved.iter().map(|pod| &pod.uid).collect();
-    // Virtual pods of a buffer may wait.
-    let hit = unready
-        .find(|placement| placement.pods.iter().any(|pod| !pod.is_virtual && moved.contains(&pod.uid)))?;
-    let node = &hit.node;
-    let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
-    let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();
-    Some(Unconsolidatable::LandsOnUninitialized(format!("nodeclaim/{claim}{name}").into()))
+    let mut failed = Vec::new();
+    for placement in unready {
+        let node = &placement.node;
+        let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
+        let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();
+        // Virtual pods of a buffer may wait.
+        let running = placement.pods.iter().filter(|pod| !pod.is_virtual && moved.contains(&pod.uid));
+        failed.extend(running.map(|pod| {
+            format!("{} => would schedule against uninitialized nodeclaim/{claim}{name}", pod.id)
+        }));
+    }
+    let more = failed.len().saturating_sub(PODS_NAMED);
+    failed.truncate(PODS_NAMED);
+    (!failed.is_empty()).then_some(Unconsolidatable::LandsOnUninitialized(failed, more))
 }
 
 /// Whether a simulation without `candidates` still creates what is `planned`.
 pub(super) fn covers(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
-    candidates: &[&Candidate],
-    planned: &[NewClaim],
+    spec: &MethodSpec,
+    (candidates, planned): (&[&Candidate], &[NewClaim]),
 ) -> bool {
-    let simulation = simulate(context, solver, candidates);
+    let simulation = simulate(context, solver, spec, candidates);
     simulation.problem.is_none() && still_covers(planned, &simulation.plan.new_claims)
 }
 

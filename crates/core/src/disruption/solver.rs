@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Rules;
 use crate::{
     model::{Pod, Snapshot},
-    scheduling::{self, Plan, PreparedSnapshot, Removals, Repack},
+    scheduling::{self, Plan, PreparedSnapshot, Purpose, Removals, Repack},
 };
 
 /// A solver that the first simulation prepares. Each simulation leaves it as it was.
@@ -64,14 +64,14 @@ impl<'a> SimulationSolver<'a> {
 
     /// Keeps the result of a simulation that creates no node, so that later ones start from it. `false` where that is
     /// not possible.
-    pub(super) fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
-        self.removals().keep(moved, without)
+    pub(super) fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> bool {
+        self.removals().keep(moved, without, purpose)
     }
 
     /// Schedules `moved` on the cluster without some nodes.
-    pub(super) fn simulate(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+    pub(super) fn simulate(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> Plan {
         self.count();
-        self.removals().without(moved, without)
+        self.removals().without(moved, without, purpose)
     }
 
     /// [`Self::simulate`] with its new NodeClaims packed by price.

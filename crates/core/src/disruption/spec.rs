@@ -1,6 +1,6 @@
 //! Names and class of a disruption method.
 
-use crate::model::DisruptionReason;
+use crate::{model::DisruptionReason, scheduling::Purpose};
 
 /// Names and class of a method, all in one place.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,5 +31,15 @@ impl MethodSpec {
     #[must_use]
     pub fn is_eventual(&self) -> bool {
         self.class == DisruptionClass::Eventual
+    }
+
+    /// Why its simulations are asked. Only consolidation leaves nodes alone whose consolidateAfter is not over: what has to go
+    /// uses the room that exists.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        match self.reason {
+            DisruptionReason::Drifted => Purpose::Simulation,
+            DisruptionReason::Underutilized | DisruptionReason::Empty => Purpose::Consolidation,
+        }
     }
 }

@@ -216,7 +216,7 @@ pub fn resume(
     let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
     let ours = claims.filter(|claim| lineage::command(claim) == Some(&*record.id));
     let replacements: Vec<ClaimName> = ours.map(|claim| claim.name.clone()).collect();
-    let candidates: Vec<Candidate> = nodes.iter().filter_map(|index| known(snapshot, *index)).collect();
+    let candidates: Vec<Candidate> = nodes.iter().filter_map(|index| known(snapshot, *index, now)).collect();
     let is_deleting =
         |index: &usize| snapshot.nodes[*index].claim.as_ref().is_some_and(|claim| claim.deleting.is_some());
     // Replacements are created once every candidate has its record, and candidates are deleted once all replacements are

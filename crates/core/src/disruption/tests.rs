@@ -1,6 +1,7 @@
 //! Disruption on small clusters, each as one line: the candidates and their replacements.
 
 mod by_price;
+mod merges;
 mod moves;
 mod order;
 mod static_pools;

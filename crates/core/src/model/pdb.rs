@@ -1,5 +1,7 @@
 //! PodDisruptionBudgets.
 
+use jiff::Timestamp;
+
 use super::{
     ids::{NamespacedName, Str},
     labels::Labels,
@@ -33,5 +35,25 @@ impl PodDisruptionBudget {
     #[must_use]
     pub fn covers_pod(&self, pod: &Pod) -> bool {
         self.covers(&pod.id.namespace, &pod.labels)
+    }
+}
+
+/// Whether a pod that `covering` covers is evicted as soon as its node drains, so that it needs another node now: Karpenter's
+/// `IsCurrentlyReschedulable`. A pod that its annotation protects at `now`, that a budget which never allows a disruption
+/// covers, or that several budgets cover, stays until the terminationGracePeriod of its node ends.
+#[must_use]
+pub fn is_currently_reschedulable<'p>(
+    pod: &Pod,
+    covering: impl IntoIterator<Item = &'p PodDisruptionBudget>,
+    now: Timestamp,
+) -> bool {
+    if !pod.is_reschedulable() || pod.protected_until(now).is_some() {
+        return false;
+    }
+    let mut covering = covering.into_iter();
+    match (covering.next(), covering.next()) {
+        (None, _) => true,
+        (Some(only), None) => !only.blocks_always,
+        (Some(_), Some(_)) => false,
     }
 }

@@ -12,7 +12,7 @@ use super::{
     instance_type::Catalog,
     labels::{LabelSchema, Labels},
     node::StateNode,
-    pdb::PodDisruptionBudget,
+    pdb::{self, PodDisruptionBudget},
     pod::Pod,
     pool::NodePool,
     resource_claim::Devices,
@@ -119,6 +119,13 @@ impl Snapshot {
             }
         }
         sum
+    }
+
+    /// Whether `pod` needs another node as soon as its node drains ([`pdb::is_currently_reschedulable`]).
+    #[must_use]
+    pub fn is_currently_reschedulable(&self, pod: &Pod, now: Timestamp) -> bool {
+        let covering = self.pdbs.iter().map(|pdb| &**pdb).filter(|pdb| pdb.covers_pod(pod));
+        pdb::is_currently_reschedulable(pod, covering, now)
     }
 
     /// Names of the namespaces whose labels `selector` selects.

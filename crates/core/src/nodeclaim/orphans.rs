@@ -1,7 +1,8 @@
 //! Instances that carry our cluster's UID and that no NodeClaim accounts for: which of them are terminated.
 //!
 //! Two phases: an instance without a claim is marked; where lists at least [`APART`] later still show it so, and it is
-//! older than [`GRACE`], it is due. The controller reads instance and claims again before it terminates one, and
+//! older than [`GRACE`], it is due. An instance whose NodeClaim names another instance was launched by a call that was repeated:
+//! no record of it can follow, so that it is due as soon as in Karpenter. The controller reads instance and claims again before it terminates one, and
 //! [`crate::safety`] bounds what a wrong conclusion can cost.
 
 use std::{
@@ -22,6 +23,11 @@ use crate::{
 pub const APART: Duration = Duration::from_secs(2 * 60);
 /// Instances younger than this are skipped: their NodeClaim may not have the result of the launch yet.
 pub const GRACE: Duration = Duration::from_secs(5 * 60);
+/// [`APART`] for instances whose NodeClaim names another instance: Karpenter's first lists are 10 s apart.
+pub const SUPERSEDED_APART: Duration = Duration::from_secs(10);
+/// [`GRACE`] for instances whose NodeClaim names another instance, as in Karpenter.
+pub const SUPERSEDED_GRACE: Duration = Duration::from_secs(30);
+
 /// The instances that NodeClaims name: of all NodeClaims, including invalid ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
@@ -45,6 +51,13 @@ impl Claimed {
                 self.open.insert(batch);
             }
         }
+    }
+
+    /// Whether the NodeClaim that an instance was launched for exists and names another instance.
+    #[must_use]
+    pub fn supersedes(&self, instance: &Instance) -> bool {
+        let named = instance.claim.as_ref().and_then(|name| self.names.get(name)).and_then(Option::as_ref);
+        named.is_some_and(|other| *other != instance.provider_id)
     }
 
     /// Whether some claim accounts for an instance, or may once its launch is written down. A claim that names another
@@ -105,11 +118,16 @@ impl Orphans {
         for (id, instance) in orphans {
             let marked = *self.marked.entry(id.clone()).or_insert(steady);
             // Without a launch time from the cloud, it is as old as our first sight of it.
-            let young = match instance.created {
-                Some(created) => remaining(created, GRACE, now),
-                None => remaining(marked, GRACE, steady),
+            let (apart, grace) = if claimed.supersedes(instance) {
+                (SUPERSEDED_APART, SUPERSEDED_GRACE)
+            } else {
+                (APART, GRACE)
             };
-            match remaining(marked, APART, steady).max(young) {
+            let young = match instance.created {
+                Some(created) => remaining(created, grace, now),
+                None => remaining(marked, grace, steady),
+            };
+            match remaining(marked, apart, steady).max(young) {
                 Some(left) => findings.again = Some(findings.again.map_or(left, |again| again.min(left))),
                 None => due.push((marked, id)),
             }
@@ -230,6 +248,20 @@ mod tests {
         assert_eq!(orphans.survey(&all, &none, at(0), at(0)).again, Some(GRACE));
         assert!(orphans.survey(&all, &none, at(299), at(299)).due.is_empty());
         assert_eq!(orphans.survey(&all, &none, at(300), at(300)).due.len(), 1);
+    }
+
+    #[test]
+    fn an_instance_whose_claim_names_another_one_is_due_soon() {
+        let (mut orphans, all) = (Watched::default(), [instance("i")]);
+        let other = claimed("i", "y", Some("fake:///a/other"));
+        // A new process terminates nothing for some minutes.
+        orphans.survey(&[], &other, at(-600), at(-600));
+        assert_eq!(orphans.survey(&all, &other, at(5), at(5)).again, Some(Duration::from_secs(25)));
+        assert!(orphans.survey(&all, &other, at(29), at(29)).due.is_empty());
+        assert_eq!(orphans.survey(&all, &other, at(30), at(30)).due.len(), 1);
+        // Seen twice all the same.
+        let (mut orphans, old) = (Watched::default(), at(600));
+        assert_eq!(orphans.survey(&all, &other, old, old).again, Some(SUPERSEDED_APART));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Packer for LeastCost {
 
     fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan {
         // Simulations are many and have to be fast.
-        if request.purpose == Purpose::Simulation {
+        if request.purpose != Purpose::Provisioning {
             return Compatible.pack(prepared, request);
         }
         let first = Request { effort: Effort::First, ..request.clone() };

@@ -63,6 +63,11 @@ pub enum Eliminated {
         limit: i64,
         /// By how much it would have to be higher for the smallest node that holds the pod.
         needed: i64,
+        /// What of `usage` is reserved by NodeClaims that are not launched yet, those of this plan included: each counts as
+        /// the largest instance type that it may become.
+        reserved: i64,
+        /// How many such NodeClaims there are.
+        claims: usize,
     },
     /// No domain satisfies a topology constraint.
     Topology {
@@ -199,17 +204,24 @@ impl fmt::Display for Unplaced {
 impl fmt::Display for PoolVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.eliminated {
-            Eliminated::Limit { resource, usage, limit, needed } if &**resource == "nodes" => write!(
+            Eliminated::Limit { resource, usage, limit, needed, .. } if &**resource == "nodes" => write!(
                 f,
                 "node limits have been exhausted for nodepool {:?} ({usage} of {limit} nodes): raise \
                  spec.limits.nodes by {needed}",
                 &*self.pool
             ),
-            Eliminated::Limit { resource, usage, limit, needed } => {
+            Eliminated::Limit { resource, usage, limit, needed, reserved, claims } => {
                 let name = ResourceName::from(&**resource);
+                let by = if *claims == 1 { "NodeClaim" } else { "NodeClaims" };
+                let by = format!("{claims} {by} not launched yet (largest candidate types)");
+                let of_it = match *reserved {
+                    0 => "in use".to_owned(),
+                    all if all >= *usage => format!("reserved by {by}"),
+                    some => format!("in use, {} of it reserved by {by}", name.quantity(some)),
+                };
                 write!(
                     f,
-                    "all available instance types exceed limits for nodepool {:?} ({resource}: {} of {} in use): raise \
+                    "all available instance types exceed limits for nodepool {:?} ({resource}: {} of {} {of_it}): raise \
                      spec.limits.{resource} by {}",
                     &*self.pool,
                     name.quantity(*usage),

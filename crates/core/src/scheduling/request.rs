@@ -109,7 +109,9 @@ pub struct Request<'a> {
 pub enum Purpose {
     /// To create NodeClaims: reserved capacity must be had where it is compatible.
     Provisioning,
-    /// To see what a disruption would lead to: reserved capacity is a fallback, and nodes inside their
-    /// consolidateAfter window take only pods that are pending or come from nodes that are being deleted.
+    /// To see what the removal of nodes that have to go (drift, expiration) would lead to: reserved capacity is a fallback.
     Simulation,
+    /// To see what consolidation would lead to: as [`Self::Simulation`], and nodes inside their consolidateAfter window take
+    /// only pods that are pending or come from nodes that are being deleted.
+    Consolidation,
 }

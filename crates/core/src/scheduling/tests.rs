@@ -347,11 +347,14 @@ fn settling_nodes_take_only_the_unschedulable_in_simulations() {
     let snapshot = scene.build();
     let moved = [Arc::clone(&snapshot.nodes[1].pods[0])];
     let request =
-        Request { pods: &moved, without: &[1], purpose: Purpose::Simulation, effort: Effort::First };
+        Request { pods: &moved, without: &[1], purpose: Purpose::Consolidation, effort: Effort::First };
     assert_eq!(
         report(&snapshot, &solve(&snapshot, &request, &Rules::default())),
         ["+default small a spot: p"]
     );
+    // What has to go uses the room that exists.
+    let has_to_go = Request { purpose: Purpose::Simulation, ..request.clone() };
+    assert_eq!(report(&snapshot, &solve(&snapshot, &has_to_go, &Rules::default())), ["a: p"]);
     let pending = [pod("p").build()];
     let request = Request { pods: &pending, ..request };
     assert_eq!(report(&snapshot, &solve(&snapshot, &request, &Rules::default())), ["a: p"]);

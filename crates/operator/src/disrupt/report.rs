@@ -2,7 +2,7 @@
 
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    disruption::{Allowance, Blocker, Command, DisruptionStatus, Survey},
+    disruption::{Allowance, BalancedScore, Blocker, Command, DisruptionStatus, Survey},
     model::{Price, labels::NODEPOOL},
     scheduling::NewClaim,
 };
@@ -57,6 +57,24 @@ pub(super) struct CommandRow {
     pub(super) savings_hourly: String,
     /// Karpenter's disruption cost of the pods that move.
     pub(super) disruption_cost: f64,
+    /// Its scores, one for each of its NodePools with the consolidation policy `Balanced`.
+    pub(super) scores: Vec<ScoreRow>,
+}
+
+/// The score of a command for a NodePool with the consolidation policy `Balanced`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ScoreRow {
+    /// The NodePool.
+    pub(super) node_pool: String,
+    /// The share of the saving divided by the share of the disruption; `null` where nothing is disrupted.
+    pub(super) score: Option<f64>,
+    /// The score from which a command is approved.
+    pub(super) threshold: f64,
+    /// The saving, in percent of what the NodePool costs.
+    pub(super) savings_percent: f64,
+    /// The disruption, in percent of what disrupting all nodes of the NodePool would cost.
+    pub(super) disruption_percent: f64,
 }
 
 /// A NodeClaim that would be created.
@@ -167,6 +185,17 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         pods: moved.map(|pod| pod.id.to_string()).collect(),
         savings_hourly: savings(command),
         disruption_cost: command.disruption_cost().pods(),
+        scores: command.scores.iter().map(score).collect(),
+    }
+}
+
+fn score(score: &BalancedScore) -> ScoreRow {
+    ScoreRow {
+        node_pool: score.pool.to_string(),
+        score: Some(score.score()).filter(|score| score.is_finite()),
+        threshold: BalancedScore::THRESHOLD,
+        savings_percent: score.savings_percent(),
+        disruption_percent: score.disruption_percent(),
     }
 }
 

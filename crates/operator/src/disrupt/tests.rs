@@ -23,7 +23,8 @@ fn options(path: &Path, text: &str) -> (DisruptOptions, BTreeMap<String, String>
     }
 }
 
-fn report(path: &Path) -> String {
+/// The report on a scenario, and the folder of its input.
+fn surveyed(path: &Path) -> (Report, String) {
     let text = std::fs::read_to_string(path).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join(path.file_name().unwrap());
@@ -32,14 +33,30 @@ fn report(path: &Path) -> String {
     let values = Values::resolve(&flags, |_| None).unwrap();
     let at = options.at.unwrap();
     let report = survey(read(&options.files).unwrap(), &options.method, &values, at, at).unwrap();
+    (report, format!("{}/", folder.path().display()))
+}
+
+fn report(path: &Path) -> String {
+    let (report, folder) = surveyed(path);
     let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    let folder = format!("{}/", folder.path().display());
     format!("{notes}{}", table::Table(&report)).replace(&folder, "")
 }
 
 #[test]
 fn scenario_files() {
     scenarios::check("disrupt", report);
+}
+
+#[test]
+fn the_score_of_a_command_is_in_the_document() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/disrupt/balanced-approves.yaml");
+    let report = surveyed(&file).0;
+    let scores: Vec<_> = report.commands.iter().flat_map(|command| &command.scores).collect();
+    let [score] = scores.as_slice() else { panic!("{scores:?}") };
+    assert!(score.score.unwrap() >= score.threshold, "{score:?}");
+    let quotient = score.savings_percent / score.disruption_percent;
+    assert!((quotient - score.score.unwrap()).abs() < 1e-9, "{score:?}");
 }
 
 #[test]

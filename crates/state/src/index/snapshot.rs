@@ -64,7 +64,7 @@ impl Index {
                 nodes,
                 pending: self.objects.pods.pending().chain(self.buffers.pods()).cloned().collect(),
                 unscheduled: self.objects.pods.unscheduled().cloned().collect(),
-                daemons: self.objects.daemons.values().cloned().collect(),
+                daemons: self.objects.daemons.all().cloned().collect(),
                 namespaces: self.objects.namespaces.clone(),
                 pdbs: self.objects.pdbs.values().cloned().collect(),
                 volumes: self.objects.volumes.lowered_claims().clone(),

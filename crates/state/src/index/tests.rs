@@ -8,6 +8,7 @@ use fleetwright_core::{
     testing::instance_type,
 };
 use k8s_openapi::api::{
+    apps::v1::DaemonSet,
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
     storage::v1::{StorageClass, VolumeAttachment},
 };
@@ -498,4 +499,39 @@ fn hard_limits_count_until_a_node_is_gone() {
     assert_eq!(index.usage_at_most("default").1, 2, "it is not gone yet");
     let taken = [ClaimName::from("b")].into_iter().collect();
     assert_eq!(index.usage_without("default", &taken).1, 2, "a command finds no room in what it takes");
+}
+
+#[test]
+fn the_newest_pod_of_a_daemon_set_says_what_the_next_one_requests() {
+    fn agent(name: &str, hour: u32, cpu: &str) -> KubePod {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": true});
+        object(json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1",
+                "creationTimestamp": format!("2026-01-01T{hour:02}:00:00Z"), "ownerReferences": [owner]},
+            "spec": {"nodeName": "n", "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            "status": {"phase": "Running"}
+        }))
+    }
+    let mut index = index();
+    let requested = |index: &mut Index| -> Vec<i64> {
+        index.snapshot(at(0)).daemons.iter().map(|pod| pod.spec.requests.cpu()).collect()
+    };
+    index.apply(agent("a", 10, "1"));
+    assert!(requested(&mut index).is_empty(), "pods alone are no DaemonSet");
+    let set: DaemonSet = object(json!({
+        "metadata": {"name": "agent", "namespace": "default", "resourceVersion": "1"},
+        "spec": {"selector": {}, "template": {"spec": {"containers": [
+            {"name": "c", "resources": {"limits": {"cpu": "500m"}}}]}}}
+    }));
+    index.apply(set);
+    assert_eq!(requested(&mut index), [1_000]);
+    index.apply(agent("b", 12, "2"));
+    index.apply(agent("c", 11, "3"));
+    assert_eq!(requested(&mut index), [2_000], "the newest, not the last to be seen");
+    index.delete(&agent("b", 12, "2"));
+    assert_eq!(requested(&mut index), [3_000]);
+    index.delete(&agent("c", 11, "3"));
+    index.delete(&agent("a", 10, "1"));
+    assert_eq!(requested(&mut index), [500], "without a pod, the template");
 }

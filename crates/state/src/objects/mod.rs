@@ -1,5 +1,6 @@
 //! The objects that watches deliver, as read and lowered, and the lookups in them.
 
+mod daemons;
 mod devices;
 mod invalid;
 pub(crate) mod nodes;
@@ -20,8 +21,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Node, storage::v1::VolumeAttachment};
 
 use self::{
-    devices::DeviceTable, invalid::InvalidObjects, nodes::NodeTable, pods::Pods, pools::PoolTable,
-    volumes::VolumeTable, workloads::WorkloadTable,
+    daemons::DaemonTable, devices::DeviceTable, invalid::InvalidObjects, nodes::NodeTable, pods::Pods,
+    pools::PoolTable, volumes::VolumeTable, workloads::WorkloadTable,
 };
 use crate::{
     kind::{Key, Kind},
@@ -39,7 +40,7 @@ pub struct Objects {
     pub(crate) pods: Pods,
     pub(crate) nodes: NodeTable,
     pub(crate) pools: PoolTable,
-    pub(crate) daemons: BTreeMap<NamespacedName, Arc<Pod>>,
+    pub(crate) daemons: DaemonTable,
     pub(crate) namespaces: Arc<BTreeMap<Str, Labels>>,
     pub(crate) pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     pub(crate) volumes: VolumeTable,
@@ -76,7 +77,7 @@ impl Objects {
             pods: Pods::default(),
             nodes: NodeTable::default(),
             pools: PoolTable::default(),
-            daemons: BTreeMap::new(),
+            daemons: DaemonTable::default(),
             namespaces: Arc::default(),
             pdbs: BTreeMap::new(),
             volumes: VolumeTable::default(),

@@ -57,6 +57,7 @@ impl Objects {
         };
         let pod = self.invalid.accept(Kind::Pod, key, lowered).or(unreadable).map(Arc::new);
         let before = self.pods.put(&NamespacedName::from(key), pod.clone());
+        self.daemons.put_pod(before.as_deref(), pod.as_deref());
         for node in [&before, &pod].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
             self.nodes.mark_node(node);
         }
@@ -156,13 +157,9 @@ impl Objects {
             Some(lower::pod::of_template(&set.metadata, DaemonSet::KIND, template, &self.schema, interner))
         });
         let pod = self.invalid.accept(Kind::DaemonSet, key, lowered).map(Arc::new);
-        let id = NamespacedName::from(key);
-        let before = match pod {
-            Some(pod) => self.daemons.insert(id, pod),
-            None => self.daemons.remove(&id),
-        };
+        let existed = self.daemons.put(NamespacedName::from(key), pod);
         self.changed = true;
-        by_key(before.is_some(), exists)
+        by_key(existed, exists)
     }
 
     pub(crate) fn put_csi_node(&mut self, key: &Key, node: Option<Arc<CSINode>>) -> Put {

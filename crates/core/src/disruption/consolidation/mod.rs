@@ -56,7 +56,7 @@ pub(super) fn compute(
     spec: &'static MethodSpec,
     candidates: &[&Candidate],
 ) -> Result<Command, Refusal> {
-    let mut new_claims = new_claims(context, solver, candidates)?;
+    let mut new_claims = new_claims(context, solver, spec, candidates)?;
     let demand = Demand::of(&new_claims);
     let replacements = match (new_claims.pop(), new_claims.len()) {
         (None, _) => Vec::new(),
@@ -87,9 +87,10 @@ pub(super) fn compute(
 pub(super) fn new_claims(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
+    spec: &MethodSpec,
     candidates: &[&Candidate],
 ) -> Result<Vec<NewClaim>, Unconsolidatable> {
-    let simulation = simulate(context, solver, candidates);
+    let simulation = simulate(context, solver, spec, candidates);
     match simulation.problem {
         Some(problem) => Err(problem),
         None => Ok(simulation.plan.new_claims),

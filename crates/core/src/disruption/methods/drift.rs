@@ -65,7 +65,7 @@ pub(super) fn first_replaceable(
                 verdict.unreached.push(candidate.clone());
                 continue;
             }
-            let simulation = simulate(context, solver, &[candidate]);
+            let simulation = simulate(context, solver, spec, &[candidate]);
             if let Some(problem) = simulation.problem {
                 verdict.refusals.push((candidate.clone(), problem));
                 continue;

@@ -1,11 +1,13 @@
 //! Multi-node consolidation: several nodes removed together, with one cheaper replacement or none.
 
+use std::collections::BTreeSet;
+
 use crate::{
     disruption::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, Refusal, SimulationSolver,
         Unconsolidatable, Verdict, consolidation, gates, leads::Leads,
     },
-    model::{DisruptionReason, Price},
+    model::{DisruptionReason, InstanceType, Price},
 };
 
 /// The most nodes of a command.
@@ -83,24 +85,95 @@ fn prefix(
 ) -> Result<Command, Refusal> {
     let mut command = consolidation::compute(context, solver, &SPEC, candidates)?;
     let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
-    // Buying a type that is removed pays only below the price of the cheapest candidate of that type: otherwise that
-    // one could have stayed.
-    let kept_by_staying = candidates.iter().filter(|candidate| {
+    let requirements = new_claim.requirements.clone();
+    let worst = |offered: &InstanceType| consolidation::worst_launch_price(offered, &requirements);
+    let prices = || new_claim.instance_types.iter().filter_map(|offered| worst(offered));
+    let (cheapest, dearest) = (prices().min(), prices().max().unwrap_or_default());
+    // Buying a type that is removed pays only below the price of the cheapest candidate of that type: a new node may turn
+    // out no larger than that one, even where the simulation has more room on it.
+    let own = candidates.iter().filter(|candidate| {
         let own = candidate.instance_type.as_ref();
         own.is_some_and(|own| new_claim.instance_types.iter().any(|offered| offered.name == own.name))
     });
-    let cheapest_stay: Option<Price> = kept_by_staying.map(|candidate| candidate.price).min();
-    if let Some(limit) = cheapest_stay {
-        let requirements = new_claim.requirements.clone();
-        new_claim.retain(|offered| {
-            consolidation::worst_launch_price(offered, &requirements).is_some_and(|price| price < limit)
-        });
-        if new_claim.instance_types.is_empty()
-            || new_claim.unmet_min_values(&new_claim.instance_types).is_some()
-        {
-            let reason = Unconsolidatable::NotCheaper { now: limit, cheapest: None };
-            return Err(Refusal { reason, lead: None, scores: command.scores });
+    let own = own.map(|candidate| candidate.price).min();
+    let deletion = best_deletion(context, solver, candidates, dearest);
+    let Some(limit) = own.into_iter().chain(deletion.as_ref().map(|deletion| deletion.kept)).min() else {
+        return Ok(command);
+    };
+    new_claim.retain(|offered| worst(offered).is_some_and(|price| price < limit));
+    if !new_claim.instance_types.is_empty() && new_claim.unmet_min_values(&new_claim.instance_types).is_none()
+    {
+        return Ok(command);
+    }
+    match deletion {
+        Some(Deletion { command: several, .. }) if several.candidates.len() > 1 => Ok(several),
+        // Single-node consolidation comes next.
+        _ => {
+            let reason = Unconsolidatable::NotCheaper { now: limit, cheapest };
+            Err(Refusal { reason, lead: None, scores: command.scores })
         }
     }
-    Ok(command)
+}
+
+/// A way to remove nodes of a set without a replacement.
+struct Deletion {
+    /// The price of the nodes of the set that stay.
+    kept: Price,
+    /// Removes the others.
+    command: Command,
+}
+
+/// How many deletions are simulated that keep one node.
+const DELETIONS_MAX: usize = 7;
+
+/// The deletion within `candidates` that keeps the least, of those whose kept nodes cost at most `dearest`, the most that a
+/// replacement may cost. A merge that does not save more moves more pods, and launches a node, for nothing.
+///
+/// Tries to keep the cheapest node of each instance type, cheapest first, and once several. Of equal ones those stay that save
+/// the least per disruption, which are the last of `candidates`.
+fn best_deletion(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+    dearest: Price,
+) -> Option<Deletion> {
+    let mut by_price: Vec<&Candidate> = candidates.iter().rev().copied().collect();
+    by_price.sort_by_key(|candidate| candidate.price);
+    let mut seen = BTreeSet::new();
+    by_price.retain(|candidate| {
+        let name = candidate.instance_type.as_ref().map(|own| own.name.clone());
+        candidate.price <= dearest && seen.insert(name)
+    });
+    let ones = by_price.iter().take(DELETIONS_MAX).map(|kept| vec![*kept]);
+    let one = ones.into_iter().find_map(|kept| delete_all_but(context, solver, candidates, &kept));
+    let pays = |kept: Price| kept <= dearest && one.as_ref().is_none_or(|one| kept < one.kept);
+    let (mut several, mut sum) = (Vec::new(), Price::ZERO);
+    for candidate in candidates.iter().rev().copied() {
+        let with = sum + candidate.price;
+        if pays(with) {
+            several.push(candidate);
+            sum = with;
+        }
+    }
+    if several.len() < 2 || several.len() == candidates.len() {
+        return one;
+    }
+    delete_all_but(context, solver, candidates, &several).or(one)
+}
+
+/// Removes `candidates` except `kept` without a replacement, where that is possible and the gates admit it.
+fn delete_all_but(
+    context: &Context<'_>,
+    solver: &mut SimulationSolver<'_>,
+    candidates: &[&Candidate],
+    kept: &[&Candidate],
+) -> Option<Deletion> {
+    let is_kept = |candidate: &&Candidate| kept.iter().any(|one| one.index == candidate.index);
+    let removed: Vec<&Candidate> = candidates.iter().copied().filter(|one| !is_kept(one)).collect();
+    let new_claims = consolidation::new_claims(context, solver, &SPEC, &removed).ok()?;
+    if !new_claims.is_empty() {
+        return None;
+    }
+    let command = consolidation::admit(context, &SPEC, &removed, Vec::new()).ok()?;
+    Some(Deletion { kept: kept.iter().map(|candidate| candidate.price).sum(), command })
 }

@@ -89,7 +89,7 @@ impl Method for NToM {
         candidates: &[&Candidate],
         planned: &[NewClaim],
     ) -> bool {
-        simulation::covers(context, solver, candidates, planned)
+        simulation::covers(context, solver, &SPEC, (candidates, planned))
             || by_price(context, solver, candidates)
                 .is_ok_and(|new_claims| simulation::still_covers(planned, &new_claims))
     }
@@ -137,7 +137,7 @@ fn compute(
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
 ) -> Result<Command, Refusal> {
-    let new_claims = consolidation::new_claims(context, solver, candidates)?;
+    let new_claims = consolidation::new_claims(context, solver, &SPEC, candidates)?;
     let replacements = cheaper_together(context, candidates, new_claims)?;
     consolidation::admit(context, &SPEC, candidates, replacements)
 }

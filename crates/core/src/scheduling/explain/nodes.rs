@@ -30,7 +30,7 @@ pub(crate) fn obstacles(
     class: PodClassId,
     budget: &mut usize,
 ) -> Option<NodeObstacles> {
-    if pass.purpose == Purpose::Simulation || tables.slots.is_empty() {
+    if pass.purpose != Purpose::Provisioning || tables.slots.is_empty() {
         return None;
     }
     *budget = budget.checked_sub(tables.nodes.len())?;

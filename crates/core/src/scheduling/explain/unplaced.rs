@@ -2,7 +2,7 @@
 
 use crate::{
     model::{
-        Incompatible, InstanceType, Requirement,
+        Incompatible, InstanceType, Requirement, ResourceName,
         labels::{self, HOSTNAME},
         pod::HostPort,
     },
@@ -291,6 +291,8 @@ fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eli
         usage: limit.saturating_sub(left),
         limit,
         needed: 1_i64.saturating_sub(left),
+        reserved: 0,
+        claims: 0,
     })
 }
 
@@ -316,7 +318,35 @@ fn exceeded(
     let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
     let (limit, left) = (limits.get(at)?, pass.limits.amounts(pool).get(at)?);
     let usage = limit.limit.saturating_sub(*left);
-    Some(Eliminated::Limit { resource: limit.name.clone(), usage, limit: limit.limit, needed })
+    let (launched, claims) = launched(tables, pass, pool, &limit.name);
+    let reserved = if claims == 0 { 0 } else { usage.saturating_sub(launched).max(0) };
+    Some(Eliminated::Limit {
+        resource: limit.name.clone(),
+        usage,
+        limit: limit.limit,
+        needed,
+        reserved,
+        claims,
+    })
+}
+
+/// What the launched nodes of a pool have of a resource, and how many NodeClaims of the pool are not launched yet, those that
+/// the pass opens included.
+fn launched(tables: &Tables, pass: &Pass, pool: NodePoolId, resource: &str) -> (i64, usize) {
+    let (model, name) = (&tables.pools[pool].model, ResourceName::from(resource));
+    let nodes = tables.snapshot.nodes.iter();
+    let counted = nodes.filter(|node| {
+        node.label(labels::NODEPOOL) == Some(&*model.name) && (model.limits.hard || !node.is_deleting())
+    });
+    let mut claims = pass.claims.iter().filter(|claim| claim.pool == pool).count();
+    let mut sum: i64 = 0;
+    for node in counted {
+        match &node.at_most {
+            Some(_) => claims += 1,
+            None => sum = sum.saturating_add(node.charge().get(&name)),
+        }
+    }
+    (sum, claims)
 }
 
 /// The topology group that leaves no domain, with its counters.

@@ -107,8 +107,8 @@ impl Pass {
             return false;
         }
         let in_consolidate_after = node.settles.is_some_and(|until| until > tables.snapshot.taken_at);
-        if in_consolidate_after && self.purpose == Purpose::Simulation && !self.is_unschedulable(tables, pod)
-        {
+        let is_barred = in_consolidate_after && self.purpose == Purpose::Consolidation;
+        if is_barred && !self.is_unschedulable(tables, pod) {
             return false;
         }
         let ports = &this.pod.spec.host_ports;

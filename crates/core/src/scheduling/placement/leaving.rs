@@ -88,5 +88,6 @@ pub(crate) fn of_deleting(tables: &Tables) -> Vec<Arc<Pod>> {
     let mut nodes: Vec<usize> = tables.deleting.iter().map(|at| tables.positions[at]).collect();
     nodes.sort_unstable();
     let pods = nodes.into_iter().flat_map(|node| tables.snapshot.nodes[node].pods.iter());
-    pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
+    let now = tables.snapshot.taken_at;
+    pods.filter(|pod| tables.snapshot.is_currently_reschedulable(pod, now)).cloned().collect()
 }

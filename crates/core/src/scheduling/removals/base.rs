@@ -47,6 +47,7 @@ pub(super) struct KeptRemoval {
     pub(super) moved: Vec<Arc<Pod>>,
     /// Indices into [`crate::model::Snapshot::nodes`].
     pub(super) without: Vec<usize>,
+    pub(super) purpose: Purpose,
 }
 
 /// A simulation that schedules every pod.
@@ -89,8 +90,8 @@ impl std::ops::Deref for PodsToPlace {
     }
 }
 
-pub(super) fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize]) -> Request<'a> {
-    Request { pods, without, purpose: Purpose::Simulation, effort: Effort::First }
+pub(super) fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize], purpose: Purpose) -> Request<'a> {
+    Request { pods, without, purpose, effort: Effort::First }
 }
 
 impl PodsToPlace {
@@ -115,8 +116,13 @@ impl BasePlacement {
         let PodsToPlace { pods, waiting } = pods_to_place;
         let PreparedSnapshot { tables, placement, asked, .. } = prepared;
         let asked = asked.next(tables, placement, &pods);
-        let (mut pass, _) =
-            Pass::begin(tables, placement, &simulation(&pods, &[]), &asked, Strategy::KARPENTER);
+        let (mut pass, _) = Pass::begin(
+            tables,
+            placement,
+            &simulation(&pods, &[], Purpose::Simulation),
+            &asked,
+            Strategy::KARPENTER,
+        );
         let unplaced = pass.place_all(tables, placement, &pods, &asked.classes, asked.queue);
         let mark = placement.mark();
         let len = pods.len();
@@ -182,12 +188,13 @@ impl BasePlacement {
         prepared: &mut PreparedSnapshot,
         moved: &[Arc<Pod>],
         classes: &[PodClassId],
-        without: &[usize],
+        (without, purpose): (&[usize], Purpose),
     ) -> Plan {
         let PreparedSnapshot { tables, placement, memo, .. } = prepared;
         self.pods.extend(moved.iter().cloned());
         self.classes.items_mut().extend_from_slice(classes);
         let mut pass = self.pass.fork();
+        pass.purpose = purpose;
         placement.make_room(tables.compatibilities.len());
         let slots = without.iter().filter_map(|node| tables.slots.get(*node).copied());
         let mut away: Vec<NodeId> = slots.collect();
@@ -209,7 +216,7 @@ impl BasePlacement {
         own.dedup();
         let unplaced = pass.place_all(tables, placement, &self.pods, &self.classes, waiting);
         let told = unplaced.iter().copied().filter(|(at, _)| at.position() >= self.waiting).collect();
-        let request = simulation(&self.pods, without);
+        let request = simulation(&self.pods, without, purpose);
         let plan = finish::plan(tables, placement, memo, &pass, (&request, &self.classes), told);
         self.last = Some(Removal { pass, away, classes: own, unplaced });
         plan
@@ -245,7 +252,7 @@ impl BasePlacement {
     /// Where it has its pods.
     pub(super) fn plan(&self, prepared: &mut PreparedSnapshot) -> Plan {
         let PreparedSnapshot { tables, placement, memo, .. } = prepared;
-        let request = simulation(&self.pods, &[]);
+        let request = simulation(&self.pods, &[], Purpose::Simulation);
         finish::plan(tables, placement, memo, &self.pass, (&request, &self.classes), self.unplaced.clone())
     }
 }

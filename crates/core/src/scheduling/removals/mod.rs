@@ -26,6 +26,7 @@ use crate::{
         placement::{domains::count_new_groups, follow},
         plan::Plan,
         prepared::PreparedSnapshot,
+        request::Purpose,
         tables::{
             Tables,
             pod_classes::{all_levels, class_of},
@@ -70,21 +71,21 @@ impl Removals {
     /// What would happen if some nodes, as indices into [`Snapshot::nodes`], went away and the pods in `moved`, which run
     /// there, had to find another place. Pods that wait and pods of nodes that are leaving have theirs first. The plan
     /// has all new NodeClaims that this takes; of placements it may have only those that are others without the nodes,
-    /// and of pods that wait it does not tell why they have no place.
-    pub fn without(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+    /// and of pods that wait it does not tell why they have no place. `purpose` decides which nodes take `moved`.
+    pub fn without(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> Plan {
         self.rewind_last();
         let tables = &self.prepared.tables;
         if self.base.is_none() {
             let pods_to_place = pods_to_place(tables);
             if pods_to_place.is_empty() || claims_devices(tables, &pods_to_place) {
-                return self.alone(pods_to_place, moved, without);
+                return self.alone(pods_to_place, moved, (without, purpose));
             }
             self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
         }
         let tables = &self.prepared.tables;
         let mut away = without.iter().filter_map(|node| tables.slots.get(*node));
         if claims_devices(tables, moved) || away.any(|at| tables.deleting.has(*at)) {
-            return self.alone(pods_to_place(tables), moved, without);
+            return self.alone(pods_to_place(tables), moved, (without, purpose));
         }
         let groups = tables.topology.groups.next_id();
         let classes = compiled(&mut self.prepared, moved);
@@ -92,12 +93,12 @@ impl Removals {
             self.place_base_again(groups);
         }
         let Some(base) = &mut self.base else { return Plan::default() };
-        base.ask(&mut self.prepared, moved, &classes, without)
+        base.ask(&mut self.prepared, moved, &classes, (without, purpose))
     }
 
     /// Makes a simulation ([`Self::without`]) part of the base placement, so that the next one goes on from it. Only
     /// where all its pods have a place on nodes that exist; else nothing happens, and the answer is `false`.
-    pub fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize]) -> bool {
+    pub fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> bool {
         let slots = without.iter().filter_map(|node| self.prepared.tables.slots.get(*node).copied());
         let mut away: Vec<NodeId> = slots.collect();
         away.sort_unstable();
@@ -110,11 +111,11 @@ impl Removals {
                 }
                 self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
             }
-            drop(self.without(moved, without));
+            drop(self.without(moved, without, purpose));
         }
         let keeps = self.base.as_ref().is_some_and(|base| base.last_is(&away) && base.last_settles());
         if keeps {
-            self.keep_last(KeptRemoval { moved: moved.to_vec(), without: without.to_vec() });
+            self.keep_last(KeptRemoval { moved: moved.to_vec(), without: without.to_vec(), purpose });
         }
         keeps
     }
@@ -124,7 +125,7 @@ impl Removals {
     /// devices, affinity by hostname) or the cluster (reservations) keeps them as they are. Limits of pools are not
     /// counted down.
     pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
-        drop(self.without(moved, without));
+        drop(self.without(moved, without, Purpose::Consolidation));
         match &mut self.base {
             Some(base) => repack::repack(base, &mut self.prepared, without, terms),
             None if pods_to_place(&self.prepared.tables).is_empty() => {
@@ -143,11 +144,16 @@ impl Removals {
     }
 
     /// One request for all.
-    fn alone(&mut self, pods_to_place: PodsToPlace, moved: &[Arc<Pod>], without: &[usize]) -> Plan {
+    fn alone(
+        &mut self,
+        pods_to_place: PodsToPlace,
+        moved: &[Arc<Pod>],
+        (without, purpose): (&[usize], Purpose),
+    ) -> Plan {
         self.rewind_base();
         let mut pods = pods_to_place.into_pods();
         pods.extend(moved.iter().cloned());
-        self.prepared.place(&simulation(&pods, without), Strategy::KARPENTER)
+        self.prepared.place(&simulation(&pods, without, purpose), Strategy::KARPENTER)
     }
 
     /// Groups from `known` on came while the base placement was there, and have counted what it left. Counts them as they
@@ -171,7 +177,7 @@ impl Removals {
         // One after the other, as it happened: laid together, pods would find other places than those that they were
         // promised, or none. Whom none is left for stays without one, so that nothing else goes.
         for kept in kept {
-            drop(self.without(&kept.moved, &kept.without));
+            drop(self.without(&kept.moved, &kept.without, kept.purpose));
             self.keep_last(kept);
         }
     }

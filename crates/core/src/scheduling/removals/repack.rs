@@ -16,7 +16,7 @@ use crate::{
         plan::Plan,
         prepared::PreparedSnapshot,
         removals::base::{BasePlacement, Whole, simulation},
-        request::{Effort, Request},
+        request::{Effort, Purpose, Request},
     },
 };
 
@@ -44,7 +44,7 @@ pub(super) fn repack(
         return None;
     }
     let Whole { pass, pods, classes } = base.last_whole()?;
-    repacked(pass, prepared, &simulation(pods, without), classes, terms)
+    repacked(pass, prepared, &simulation(pods, without, Purpose::Consolidation), classes, terms)
 }
 
 /// A simulation where nothing else needs a place, with its new NodeClaims packed by price.
@@ -54,7 +54,7 @@ pub(super) fn repack_alone(
     without: &[usize],
     terms: &Repack<'_>,
 ) -> Option<Plan> {
-    let request = simulation(moved, without);
+    let request = simulation(moved, without, Purpose::Consolidation);
     let PreparedSnapshot { tables, placement, asked, .. } = prepared;
     let asked = asked.next(tables, placement, moved);
     let (mut pass, distinct) = Pass::begin(tables, placement, &request, &asked, Strategy::KARPENTER);

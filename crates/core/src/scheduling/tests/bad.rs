@@ -134,10 +134,33 @@ fn sizes_name_the_resource_and_the_largest_type() {
 }
 
 #[test]
+fn limits_say_what_claims_before_launch_reserve() {
+    let apart = |name: &str| {
+        let keeps_away = affinity_to(HOSTNAME, "web");
+        pod(name).app("web").cpu(1_000).anti_affinity(keeps_away)
+    };
+    let refused = |scene: Scene| {
+        let scene = ["a", "b", "c"].into_iter().fold(scene, |scene, name| scene.pending(apart(name)));
+        let (snapshot, plan) = plan(scene);
+        report(&snapshot, &plan).join("\n")
+    };
+    let limited = |milli| Scene::new().pool(pool("default").limit("cpu", milli));
+    let text = refused(limited(10_000));
+    let reserved =
+        "(cpu: 10 of 10 reserved by 2 NodeClaims not launched yet (largest candidate types)): raise";
+    assert!(text.contains(reserved), "{text}");
+    let node = node("n").size("medium", 4, 8).pod(apart("d").bound("n"));
+    let text = refused(limited(14_000).node(node));
+    let reserved = "(cpu: 14 of 14 in use, 10 of it reserved by 2 NodeClaims not launched yet (largest candidate types))";
+    assert!(text.contains(reserved), "{text}");
+}
+
+#[test]
 fn limits_say_by_how_much() {
     let limited = || Scene::new().pool(pool("default").limit("cpu", 6_000));
     let by = reason(limited().pending(pod("p").cpu(7_000)));
-    assert!(by.contains("(cpu: 4 of 6 in use): raise spec.limits.cpu by 6"), "{by}");
+    let good = "(cpu: 4 of 6 reserved by 1 NodeClaim not launched yet (largest candidate types))";
+    assert!(by.contains(&format!("{good}: raise spec.limits.cpu by 6")), "{by}");
     // What no type could hold is no matter of limits.
     let never = reason(limited().pending(pod("p").cpu(70_000)));
     assert!(never.contains("the most cpu that an allowed type leaves"), "{never}");

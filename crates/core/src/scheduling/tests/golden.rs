@@ -142,14 +142,15 @@ fn random_clusters() {
         for at in 0..snapshot.nodes.len() {
             let pods = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable());
             let pods: Vec<Arc<Pod>> = pods.cloned().collect();
-            let plan = removals.without(&pods, &[at]);
+            let plan = removals.without(&pods, &[at], Purpose::Consolidation);
             write(&mut out, &format!("{seed} without {at}"), &snapshot, &plan);
             let terms = Repack { paid: crate::model::Price::MAX, nodes: 3, shunned: &[], rounds: 5 };
             if let Some(plan) = removals.repack(&pods, &[at], &terms) {
                 write(&mut out, &format!("{seed} repacked {at}"), &snapshot, &plan);
             }
             if at % 2 == 0 {
-                writeln!(out, "{seed} kept {at} {}", removals.keep(&pods, &[at])).unwrap();
+                writeln!(out, "{seed} kept {at} {}", removals.keep(&pods, &[at], Purpose::Consolidation))
+                    .unwrap();
             }
         }
         let plan = LeastCost.pack(&mut removals.into_prepared(), &request(&snapshot, Effort::First));

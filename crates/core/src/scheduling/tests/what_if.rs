@@ -46,7 +46,7 @@ fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
 fn settled(snapshot: &Snapshot, settled: &[Vec<usize>]) -> Removals {
     let mut removals = Removals::new(PreparedSnapshot::new(snapshot, &Rules::default()));
     for without in settled {
-        assert!(removals.keep(&moved(snapshot, without), without));
+        assert!(removals.keep(&moved(snapshot, without), without, Purpose::Consolidation));
     }
     removals
 }
@@ -95,8 +95,8 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
             continue;
         }
         let pods = moved(&snapshot, &without);
-        let plan = removals.without(&pods, &without);
-        let alone = settled(&snapshot, &kept).without(&pods, &without);
+        let plan = removals.without(&pods, &without, Purpose::Consolidation);
+        let alone = settled(&snapshot, &kept).without(&pods, &without, Purpose::Consolidation);
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &alone));
         if let Some(ground) = removals.base_plan().filter(|ground| ground.new_claims.is_empty()) {
             let gone: Vec<usize> = kept.iter().flatten().chain(&without).copied().collect();
@@ -105,7 +105,7 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
                 lines(&snapshot, &on_resolved(&snapshot, &ground, &gone))
             );
         }
-        if numbers.below(3) == 0 && removals.keep(&pods, &without) {
+        if numbers.below(3) == 0 && removals.keep(&pods, &without, Purpose::Consolidation) {
             kept.push(without);
         }
     }
@@ -142,7 +142,7 @@ fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
     for without in sets(&snapshot, &mut numbers) {
         let pods = moved(&snapshot, &without);
-        let plan = removals.without(&pods, &without);
+        let plan = removals.without(&pods, &without, Purpose::Consolidation);
         let leaving =
             snapshot.nodes.iter().filter(|node| node.is_deleting()).flat_map(|node| node.pods.iter());
         let all: Vec<Arc<Pod>> = snapshot.pending.iter().chain(leaving).chain(&pods).cloned().collect();
@@ -171,7 +171,7 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         let shunned: Vec<Str> =
             ["medium", "large"].into_iter().take(numbers.below(3)).map(Str::from).collect();
         let terms = Repack { paid, nodes: without.len(), shunned: &shunned, rounds: 20 };
-        let laid = removals.without(&pods, &without);
+        let laid = removals.without(&pods, &without, Purpose::Consolidation);
         let Some(plan) = removals.repack(&pods, &without, &terms) else { continue };
         let ground = removals.base_plan();
         let after = ground.map_or_else(|| snapshot.clone(), |ground| resolved(&snapshot, &ground).0);
@@ -193,7 +193,7 @@ fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
         let again = removals.repack(&pods, &without, &terms).unwrap_or_default();
         prop_assert_eq!(text(&snapshot, &again), text(&snapshot, &plan));
         prop_assert_eq!(
-            text(&snapshot, &removals.without(&pods, &without)),
+            text(&snapshot, &removals.without(&pods, &without, Purpose::Consolidation)),
             text(&snapshot, &laid),
             "it left a trace"
         );
@@ -263,9 +263,9 @@ fn who_has_no_place_comes_first() {
         scene.node(node("c").zone("a").size("medium", 4, 16).pod(pod("s").cpu(2_000).bound("c")).build());
     let snapshot = scene.pending(pod("w").cpu(1_000).selector(HOSTNAME, "b")).build();
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
-    let plan = removals.without(&moved(&snapshot, &[2]), &[2]);
+    let plan = removals.without(&moved(&snapshot, &[2]), &[2], Purpose::Consolidation);
     assert_eq!(report(&snapshot, &plan), ["b: s"]);
-    assert!(removals.keep(&moved(&snapshot, &[2]), &[2]));
-    let plan = removals.without(&moved(&snapshot, &[0]), &[0]);
+    assert!(removals.keep(&moved(&snapshot, &[2]), &[2], Purpose::Consolidation));
+    let plan = removals.without(&moved(&snapshot, &[0]), &[0], Purpose::Consolidation);
     assert!(!plan.new_claims.is_empty(), "{:?}", report(&snapshot, &plan));
 }
