@@ -2,6 +2,7 @@
 
 mod audit;
 mod iam_check;
+mod live;
 mod prices_export;
 
 use std::io::Write as _;
@@ -12,6 +13,7 @@ use fleetwright_core::clock::SharedClock;
 
 pub(crate) use audit::run as audit;
 pub(crate) use iam_check::run as iam_check;
+pub(crate) use live::live_catalogue;
 pub(crate) use prices_export::run as prices_export;
 
 use crate::{clock::SystemClock, settings::Values};

@@ -25,12 +25,11 @@ use kube::{
 
 use crate::{
     authority,
+    ec2::millionths,
     operator::{CloudConnector, Environment},
     settings::Values,
 };
 
-/// Memory's share is settled in millionths.
-const MILLION: f64 = 1e6;
 /// No part of a node class is looked up more often.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
 /// How often the API server is asked for its version.
@@ -116,7 +115,7 @@ pub(crate) async fn over(
     }
     let provider = AwsProvider::new(api, classes, settings, clock).await?;
     if let Some(prices) = prices {
-        provider.with_prices(|known| known.lay(prices));
+        provider.with_prices(|known| known.merge_file(prices));
     }
     Ok(provider)
 }
@@ -162,12 +161,6 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
         min_values: values.min_values_policy(),
         ..Settings::new(name, region)
     })
-}
-
-/// A share as the setting's check let it through.
-#[expect(clippy::cast_possible_truncation, reason = "the setting is checked to be below one")]
-fn millionths(share: &str) -> i64 {
-    share.parse::<f64>().map_or(Settings::MEMORY_OVERHEAD_PPM, |share| (share * MILLION).round() as i64)
 }
 
 /// Address of the cluster's DNS; nodes find it themselves where it is not told here.

@@ -1,5 +1,7 @@
 //! The command line: subcommands are tools; without one, this is the controller with Karpenter's flags.
 
+mod catalogue;
+
 #[cfg(feature = "lab")]
 use std::net::SocketAddr;
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
@@ -7,7 +9,11 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 use clap::{Arg, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use fleetwright_controllers::settings::SolveEffort;
 
-use crate::settings::table::{SETTINGS, Setting, SettingKind};
+pub(crate) use self::catalogue::{CatalogExportOptions, CatalogTool};
+use crate::{
+    catalogue::CatalogueOptions,
+    settings::table::{SETTINGS, Setting, SettingKind},
+};
 
 /// What the user asked for.
 #[derive(Debug)]
@@ -74,6 +80,9 @@ pub(crate) enum Tool {
     /// AWS: prices of instance types.
     #[command(subcommand)]
     Prices(Prices),
+    /// Catalogues of instance types.
+    #[command(subcommand)]
+    Catalog(CatalogTool),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
         /// The cloud whose NodeClass and label rules are included.
@@ -145,6 +154,9 @@ pub(crate) struct PlanOptions {
     /// The seed of generated names.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Region and prices of the instance types.
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueOptions,
 }
 
 /// Options of `disrupt`, beside the controller's settings.
@@ -163,6 +175,9 @@ pub(crate) struct DisruptOptions {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
+    /// Region and prices of the instance types.
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueOptions,
 }
 
 /// What to explain.
@@ -186,6 +201,9 @@ pub(crate) struct ExplainOptions {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
+    /// Region and prices of the instance types.
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueOptions,
 }
 
 /// Options of `audit`, beside the controller's settings.
@@ -397,7 +415,7 @@ fn tools(interface: &Interface<'_>) -> Command {
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
+const WITH_SETTINGS: [(&[&str], &[&str]); 7] = [
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
     (&["explain", "node"], &DECISIVE),
@@ -407,10 +425,11 @@ const WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
         &["CLUSTER_NAME", "FEATURE_GATES", "ISOLATED_VPC", "INTERRUPTION_QUEUE", "ENABLE_ZONAL_SHIFT"],
     ),
     (&["prices", "export"], &[]),
+    (&["catalog", "export"], &["CATALOG", "ISOLATED_VPC"]),
 ];
 
 /// Settings that matter to a decision.
-const DECISIVE: [&str; 7] = [
+const DECISIVE: [&str; 11] = [
     "PREFERENCE_POLICY",
     "MIN_VALUES_POLICY",
     "IGNORE_DRA_REQUESTS",
@@ -418,6 +437,10 @@ const DECISIVE: [&str; 7] = [
     "SCHEDULER_CONFIG",
     "INSTANCE_TYPES_FILE_PATH",
     "CATALOG",
+    "PRICES_FILE",
+    "RESERVED_ENIS",
+    "VM_MEMORY_OVERHEAD_PERCENT",
+    "AWS_FEATURE_GATES",
 ];
 
 /// The settings that were given as flags.

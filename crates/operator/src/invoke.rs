@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCod
 
 use crate::{
     Operator,
-    cli::{self, Explain, Iam, Invocation, Prices, Tool},
-    controller, crds, disrupt, plan,
+    cli::{self, CatalogTool, Explain, Iam, Invocation, Prices, Tool},
+    controller, crds, disrupt, export,
+    outcome::Outcome,
+    plan,
 };
 
 impl Operator {
@@ -20,13 +22,14 @@ impl Operator {
             }
         };
         let done = match invocation {
-            Invocation::Controller(flags) => {
-                self.values(&flags).and_then(|values| controller::run(self, values))
-            }
+            Invocation::Controller(flags) => self
+                .values(&flags)
+                .and_then(|values| controller::run(self, values))
+                .map(|()| Outcome::Complete),
             Invocation::Tool(tool, flags) => self.run(&tool, &flags),
         };
         match done {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(outcome) => outcome.into(),
             Err(error) => {
                 let _ = writeln!(anstream::stderr(), "{}: {error:#}", self.name());
                 ExitCode::FAILURE
@@ -34,11 +37,17 @@ impl Operator {
         }
     }
 
-    fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<Outcome> {
+        let catalogues = self.catalogues();
         match tool {
-            Tool::Plan(options) => plan::run(options, &self.values(flags)?),
-            Tool::Disrupt(options) => disrupt::run(options, &self.values(flags)?),
-            Tool::Explain(Explain::Node(options)) => disrupt::explain(options, &self.values(flags)?),
+            Tool::Plan(options) => return plan::run(options, catalogues, &self.values(flags)?),
+            Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values(flags)?),
+            Tool::Explain(Explain::Node(options)) => {
+                return disrupt::explain(options, catalogues, &self.values(flags)?);
+            }
+            Tool::Catalog(CatalogTool::Export(options)) => {
+                export::run(options, catalogues, &self.values(flags)?)
+            }
             #[cfg(feature = "aws")]
             Tool::Audit(options) => crate::account::audit(options, &self.values(flags)?),
             #[cfg(feature = "aws")]
@@ -59,5 +68,6 @@ impl Operator {
             #[cfg(feature = "lab")]
             Tool::FakeKube(options) => crate::lab::serve_kube(options),
         }
+        .map(|()| Outcome::Complete)
     }
 }

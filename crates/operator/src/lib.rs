@@ -32,21 +32,24 @@ mod account;
 mod authority;
 #[cfg(feature = "aws")]
 mod aws;
+mod catalogue;
 mod cli;
 mod clock;
 mod controller;
 mod crds;
 mod devices;
 mod disrupt;
+mod ec2;
+mod export;
 mod http;
 mod input;
-mod instance_types;
 mod invoke;
 mod kube_client;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
 mod operator;
+mod outcome;
 mod plan;
 mod proxy;
 #[cfg(test)]
@@ -58,9 +61,11 @@ pub use async_trait::async_trait;
 
 #[cfg(feature = "aws")]
 pub use aws::AwsCloud;
+pub use catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue};
 pub use clock::SystemClock;
+pub use ec2::Ec2Catalogue;
 #[cfg(feature = "lab")]
-pub use lab::FakeCloud;
+pub use lab::{FakeCatalogue, FakeCloud};
 pub use operator::{CloudConnector, Environment, Operator};
 pub use settings::{
     Values,

@@ -7,9 +7,14 @@ use fleetwright_operator::Operator;
 fn main() -> ExitCode {
     let operator = Operator::new("fleetwright", env!("CARGO_PKG_VERSION"));
     #[cfg(feature = "lab")]
-    let operator = operator.cloud("fake", fleetwright_operator::FakeCloud);
+    let operator = operator
+        .cloud("fake", fleetwright_operator::FakeCloud)
+        .catalogue(fleetwright_operator::FakeCatalogue);
     #[cfg(feature = "aws")]
     let operator = operator.cloud("aws", fleetwright_operator::AwsCloud);
-    // The definitions need no SDK: every build prints them.
-    operator.definitions("aws", fleetwright_aws_api::crds).main(std::env::args_os())
+    // Definitions and instance types need no SDK: every build has them.
+    operator
+        .definitions("aws", fleetwright_aws_api::crds)
+        .catalogue(fleetwright_operator::Ec2Catalogue::default())
+        .main(std::env::args_os())
 }

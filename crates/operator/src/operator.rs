@@ -8,6 +8,7 @@ use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::{
+    catalogue::{Catalogues, OfflineCatalogue},
     cli::Interface,
     settings::{self, Values, table::Setting},
 };
@@ -50,6 +51,7 @@ pub struct Operator {
     name: &'static str,
     version: &'static str,
     clouds: Vec<(&'static str, Arc<dyn CloudConnector>)>,
+    catalogues: Catalogues,
     definitions: Vec<(&'static str, Definitions)>,
     settings: Vec<Setting>,
     controllers: Vec<MakeController>,
@@ -63,6 +65,7 @@ impl Operator {
             name,
             version,
             clouds: Vec::new(),
+            catalogues: Catalogues::default(),
             definitions: Vec::new(),
             settings: Vec::new(),
             controllers: Vec::new(),
@@ -75,6 +78,13 @@ impl Operator {
         let connector = Arc::new(connector);
         self.clouds.push((name, connector.clone()));
         self.definitions(name, move || connector.definitions())
+    }
+
+    /// Registers the instance types of a cloud for the tools, which decide without a connection to it.
+    #[must_use]
+    pub fn catalogue(mut self, catalogue: impl OfflineCatalogue) -> Self {
+        self.catalogues.0.push(Arc::new(catalogue));
+        self
     }
 
     /// Registers further custom resource definitions that `crds --cloud NAME` prints.
@@ -100,6 +110,11 @@ impl Operator {
     pub fn controller(mut self, make: impl Fn(&Ctx) -> Arc<dyn Controller> + Send + Sync + 'static) -> Self {
         self.controllers.push(Box::new(make));
         self
+    }
+
+    /// The catalogues of the tools.
+    pub(crate) fn catalogues(&self) -> &Catalogues {
+        &self.catalogues
     }
 
     /// The command line.

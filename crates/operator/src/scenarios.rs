@@ -2,9 +2,14 @@
 //!
 //! `UPDATE_SCENARIOS=1` writes reports and schemas again.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
+
+use crate::{catalogue::Catalogues, ec2::Ec2Catalogue, lab::FakeCatalogue, outcome::Outcome};
 
 /// A path from the root of the repository.
 fn from_root(path: &str) -> PathBuf {
@@ -51,6 +56,24 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
     found.sort();
+}
+
+/// The catalogues of the binary.
+pub(crate) fn catalogues() -> Catalogues {
+    Catalogues(vec![Arc::new(FakeCatalogue), Arc::new(Ec2Catalogue::default())])
+}
+
+/// A report as people see it, without the line that all reports on the default catalogue of the fake cloud share.
+pub(crate) fn shown(notes: &[String], gaps: &[String], table: impl std::fmt::Display) -> String {
+    let mut all: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    all.extend(gaps.iter().map(|gap| format!("incomplete: {gap}\n")));
+    all += &table
+        .to_string()
+        .replace("catalogue: kwok (instance types and prices of the fake cloud, which do not exist)\n", "");
+    if Outcome::of(gaps) == Outcome::Incomplete {
+        all += "exit status 3\n";
+    }
+    all
 }
 
 /// Compares the schema of a report with the file in `docs/`.

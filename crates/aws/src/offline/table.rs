@@ -139,6 +139,11 @@ impl Table {
         text + prices
     }
 
+    /// Sets the prices that come with the instance types, in the form of `fleetwright prices export`.
+    pub fn set_prices(&mut self, prices: String) {
+        self.prices = prices;
+    }
+
     /// Where the figures come from.
     #[must_use]
     pub fn source(&self) -> &str {

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 pub use file::{FileError, parse, write};
 pub use kept::keep;
+pub use offline::BUILT_IN_DATE;
 pub use trust::{Doubt, doubts_message};
 
 use trust::{Doubts, Reference, Sifted};

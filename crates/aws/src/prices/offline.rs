@@ -3,6 +3,9 @@
 use super::{FALLBACK, Prices, STATIC, file};
 use fleetwright_core::model::Price;
 
+/// The day on which the built-in tables were taken from the price list's public copies.
+pub const BUILT_IN_DATE: &str = "2026-11-21";
+
 impl Prices {
     /// The built-in list prices of a region; `None` if there are none.
     #[must_use]

@@ -18,10 +18,12 @@ use jiff::Timestamp;
 
 use self::report::{Context, Report, Timing};
 use crate::{
+    catalogue::{Catalogues, Footer},
     cli::{DisruptOptions, ExplainOptions, TableOrJson},
     clock::SystemClock,
     input::{Item, evaluate, load, read},
-    plan,
+    outcome::Outcome,
+    plan::{self, show_notes},
     settings::{self, Values},
 };
 
@@ -29,27 +31,37 @@ use crate::{
 ///
 /// # Errors
 /// Where the input or a method's name cannot be used.
-pub(crate) fn run(options: &DisruptOptions, values: &Values) -> anyhow::Result<()> {
+pub(crate) fn run(
+    options: &DisruptOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
     let at = options.at.unwrap_or(started);
-    let report = survey(read(&options.files)?, &options.method, values, at, started)?;
-    show_notes(&report.notes)?;
+    let report = survey(read(&options.files)?, options, catalogues, values, (at, started))?;
+    show_notes(&report.notes, &report.incomplete)?;
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
     }
-    Ok(())
+    Ok(Outcome::of(&report.incomplete))
 }
 
 /// Explains one node.
 ///
 /// # Errors
 /// Where the input cannot be used, or there is no such node.
-pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Result<()> {
+pub(crate) fn explain(
+    options: &ExplainOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Outcome> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
-    let (offer, notes) = plan::offer(values)?;
-    let mut loaded = load::load(read(&options.files)?, &offer)?;
+    let items = read(&options.files)?;
+    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let (sources, notes) = (offer.sources.clone(), offer.notes.clone());
+    let mut loaded = load::load(items, offer, values)?;
     evaluate::conditions(&mut loaded.index, at);
     let settings = settings::controllers(values);
     expected::note(&mut loaded.index, &settings, at);
@@ -57,36 +69,27 @@ pub(crate) fn explain(options: &ExplainOptions, values: &Values) -> anyhow::Resu
     let rules = controller::rules(&settings);
     let status = disruption::status(&snapshot, &rules, at, &options.name)
         .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
-    show_notes(&notes)?;
+    show_notes(&notes, &loaded.gaps)?;
     let node = report::node(&status);
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&node)?)?,
-        TableOrJson::Table => write!(out, "{}", table::One(&node))?,
+        TableOrJson::Table => write!(out, "{}{}", table::One(&node), Footer(&sources))?,
     }
-    Ok(())
-}
-
-fn show_notes(notes: &[String]) -> anyhow::Result<()> {
-    for note in notes {
-        writeln!(anstream::stderr(), "note: {note}")?;
-    }
-    Ok(())
+    Ok(Outcome::of(&loaded.gaps))
 }
 
 fn survey(
     items: Vec<Item>,
-    names: &[String],
+    options: &DisruptOptions,
+    catalogues: &Catalogues,
     values: &Values,
-    at: Timestamp,
-    started: Timestamp,
+    (at, started): (Timestamp, Timestamp),
 ) -> anyhow::Result<Report> {
     let settings = settings::controllers(values);
-    let methods = methods(names, &controller::methods(&settings))?;
-    let (offer, mut notes) = plan::offer(values)?;
-    let mut loaded = load::load(items, &offer)?;
-    notes.append(&mut loaded.notes);
-    loaded.notes = notes;
+    let methods = methods(&options.method, &controller::methods(&settings))?;
+    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let mut loaded = load::load(items, offer, values)?;
     let read = SystemClock.now();
     evaluate::conditions(&mut loaded.index, at);
     expected::note(&mut loaded.index, &settings, at);

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    catalogue::SourceRow,
     input::load::Loaded,
     plan::{self, raised},
 };
@@ -37,6 +38,10 @@ pub(super) struct Report {
     pub(super) timing: Timing,
     /// Parts of the input that were ignored or assumed.
     pub(super) notes: Vec<String>,
+    /// Where instance types and prices come from, and of which day they are.
+    pub(super) catalogues: Vec<SourceRow>,
+    /// What the catalogues cannot answer; with any, the exit status is 3.
+    pub(super) incomplete: Vec<String>,
 }
 
 /// A command.
@@ -53,8 +58,8 @@ pub(super) struct CommandRow {
     pub(super) replacements: Vec<Replacement>,
     /// Pods that move, as `namespace/name`.
     pub(super) pods: Vec<String>,
-    /// What is saved per hour; below zero where it costs more.
-    pub(super) savings_hourly: String,
+    /// What is saved per hour; below zero where it costs more; null where prices are unknown.
+    pub(super) savings_hourly: Option<String>,
     /// Karpenter's disruption cost of the pods that move.
     pub(super) disruption_cost: f64,
     /// Its scores, one for each of its NodePools with the consolidation policy `Balanced`.
@@ -163,6 +168,8 @@ impl Report {
             unreached: survey.unreached.iter().map(ToString::to_string).collect(),
             timing: context.timing,
             notes: context.loaded.notes.clone(),
+            catalogues: context.loaded.sources.clone(),
+            incomplete: context.loaded.gaps.clone(),
         }
     }
 }
@@ -183,7 +190,7 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.iter().map(replacement).collect(),
         pods: moved.map(|pod| pod.id.to_string()).collect(),
-        savings_hourly: savings(command),
+        savings_hourly: context.loaded.priced.then(|| savings(command)),
         disruption_cost: command.disruption_cost().pods(),
         scores: command.scores.iter().map(score).collect(),
     }

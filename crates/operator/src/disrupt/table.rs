@@ -6,7 +6,10 @@ use fleetwright_core::model::labels;
 use serde_json::Value;
 
 use super::report::{NodeRow, Replacement, Report};
-use crate::plan::{grid, names};
+use crate::{
+    catalogue::Footer,
+    plan::{grid, names},
+};
 
 /// Writes a report as tables.
 pub(super) struct Table<'a>(pub(super) &'a Report);
@@ -26,7 +29,7 @@ impl fmt::Display for Table<'_> {
                     names(&command.nodes),
                     by.join(", "),
                     names(&command.pods),
-                    command.savings_hourly.clone(),
+                    command.savings_hourly.clone().unwrap_or_else(|| "-".to_owned()),
                 ]);
             }
             writeln!(f, "{}\n", rows.trim_fmt())?;
@@ -53,7 +56,8 @@ impl fmt::Display for Table<'_> {
                 budget.disrupting.to_string(),
             ]);
         }
-        writeln!(f, "{}", rows.trim_fmt())
+        writeln!(f, "{}", rows.trim_fmt())?;
+        write!(f, "{}", Footer(&report.catalogues))
     }
 }
 

@@ -32,14 +32,14 @@ fn surveyed(path: &Path) -> (Report, String) {
     let (options, flags) = options(&input, &text);
     let values = Values::resolve(&flags, |_| None).unwrap();
     let at = options.at.unwrap();
-    let report = survey(read(&options.files).unwrap(), &options.method, &values, at, at).unwrap();
+    let report =
+        survey(read(&options.files).unwrap(), &options, &scenarios::catalogues(), &values, (at, at)).unwrap();
     (report, format!("{}/", folder.path().display()))
 }
 
 fn report(path: &Path) -> String {
     let (report, folder) = surveyed(path);
-    let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    format!("{notes}{}", table::Table(&report)).replace(&folder, "")
+    scenarios::shown(&report.notes, &report.incomplete, table::Table(&report)).replace(&folder, "")
 }
 
 #[test]

@@ -12,7 +12,7 @@ use fleetwright_api::{
     labels::condition::{NODE_CLASS_READY, READY},
 };
 use fleetwright_controllers::settings::FeatureGates;
-use fleetwright_core::model::{Catalog, LabelSchema, NamespacedName, NodeClassRef};
+use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef};
 use fleetwright_state::{
     Index, Key, Kind, NodeClassStatus, OverlayOutcome, Tracked, lower::requests, validate,
 };
@@ -32,6 +32,10 @@ use self::buffers::Buffers;
 use super::{
     Item, Source,
     prepare::{self, Schemas},
+};
+use crate::{
+    catalogue::{Offer, SourceRow},
+    settings::{self, Values},
 };
 
 /// Kinds that live in a namespace.
@@ -62,30 +66,30 @@ pub(crate) struct Loaded {
     pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
     /// UID of the cluster, where the input has it.
     pub(crate) cluster_uid: String,
-}
-
-/// What the cloud of the input offers.
-pub(crate) struct Offer {
-    pub(crate) schema: Arc<LabelSchema>,
-    pub(crate) catalog: Arc<Catalog>,
-    /// Which optional parts are on.
-    pub(crate) gates: FeatureGates,
-    /// Whether resource claims are ignored.
-    pub(crate) ignore_dra: bool,
+    /// Where the instance types come from.
+    pub(crate) sources: Vec<SourceRow>,
+    /// Whether the prices of all NodePools are known.
+    pub(crate) priced: bool,
+    /// What the catalogues of instance types cannot answer.
+    pub(crate) gaps: Vec<String>,
 }
 
 /// Reads `items` into an index.
 ///
 /// # Errors
 /// Where this build's own CRDs are broken.
-pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
+pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::Result<Loaded> {
     let classes = class_kinds(&items);
+    let settings = settings::controllers(values);
     let loaded = Loaded {
-        index: Index::new(offer.schema.clone(), classes.clone()),
-        notes: Vec::new(),
+        index: Index::new(offer.schema, classes.clone()),
+        notes: offer.notes,
         broken_pods: BTreeMap::new(),
         held_pods: BTreeMap::new(),
         cluster_uid: String::new(),
+        sources: offer.sources,
+        priced: offer.priced,
+        gaps: offer.gaps,
     };
     let mut loader = Loader {
         loaded,
@@ -94,8 +98,9 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
         seen: BTreeSet::new(),
         skipped: BTreeMap::new(),
         pools: Vec::new(),
-        gates: offer.gates,
-        ignore_dra: offer.ignore_dra,
+        catalogs: offer.pools,
+        gates: settings.gates,
+        ignore_dra: settings.ignore_dra_requests,
         namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
     };
@@ -105,7 +110,7 @@ pub(crate) fn load(items: Vec<Item>, offer: &Offer) -> anyhow::Result<Loaded> {
     for item in items {
         loader.item(item);
     }
-    loader.finish(offer);
+    loader.finish();
     Ok(loader.loaded)
 }
 
@@ -141,6 +146,8 @@ pub(super) struct Loader {
     skipped: BTreeMap<String, (usize, String)>,
     /// Pools wait until all classes are known.
     pools: Vec<(api::NodePool, Source)>,
+    /// The instance types of each NodePool.
+    catalogs: BTreeMap<String, Arc<Catalog>>,
     gates: FeatureGates,
     ignore_dra: bool,
     /// Namespaces of pods of files.
@@ -392,7 +399,7 @@ impl Loader {
     }
 
     /// Pools come last, when all classes are known; then buffers, when all templates are.
-    fn finish(&mut self, offer: &Offer) {
+    fn finish(&mut self) {
         self.add_namespaces();
         self.resolve_buffers();
         for (mut pool, source) in std::mem::take(&mut self.pools) {
@@ -416,7 +423,8 @@ impl Loader {
             let key = (None, pool.metadata.name.clone());
             self.loaded.index.apply(pool);
             self.tell_invalid(Kind::NodePool, key, &source);
-            self.loaded.index.set_catalog(&name.into(), Some(offer.catalog.clone()));
+            let catalog = self.catalogs.get(&name).cloned();
+            self.loaded.index.set_catalog(&name.into(), catalog);
         }
         for (name, state) in self.loaded.index.overlay_outcomes() {
             let why = match state {

@@ -15,11 +15,12 @@ use fleetwright_fake::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use super::built_in::built_in;
+use super::catalogue::{built_in, of_settings};
 use crate::{
+    catalogue::of_file,
     cli,
     clock::SystemClock,
-    instance_types, kube_client, logging,
+    kube_client, logging,
     operator::{CloudConnector, Environment},
     signals,
 };
@@ -30,7 +31,7 @@ use crate::{
 /// The file cannot be read or has no usable instance type.
 pub(super) fn catalogue(name: cli::Catalog, file: Option<&Path>) -> anyhow::Result<Catalogue> {
     let Some(path) = file else { return Ok(built_in(name)) };
-    let (catalogue, skipped) = instance_types::of_file(path)?;
+    let (catalogue, skipped) = of_file(path)?;
     log_skipped(&skipped);
     Ok(catalogue)
 }
@@ -59,7 +60,7 @@ async fn provider(environment: &Environment) -> anyhow::Result<Arc<dyn CloudProv
     let Environment { client, clock, cluster_uid, values } = environment;
     let url = values.text("FAKE_CLOUD");
     let api: Arc<dyn CloudApi> = if url.is_empty() {
-        let (catalogue, skipped) = instance_types::of_settings(values)?;
+        let (catalogue, skipped) = of_settings(values)?;
         log_skipped(&skipped);
         let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
         let cloud = Arc::new(Cloud::new(catalogue, config, clock.clone()));

@@ -1,11 +1,11 @@
 //! What simulates: the fake cloud, the API server in memory and the demo. A release build has none of it.
 
-mod built_in;
+mod catalogue;
 mod cloud;
 mod demo;
 mod kube;
 
-pub(crate) use built_in::built_in;
+pub use catalogue::FakeCatalogue;
 pub use cloud::FakeCloud;
 pub(crate) use cloud::serve as serve_cloud;
 pub(crate) use demo::run as demo;

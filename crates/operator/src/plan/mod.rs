@@ -21,13 +21,14 @@ pub(crate) use self::{
     table::{grid, names},
 };
 use crate::{
+    catalogue::Catalogues,
     cli::{PackerName, PlanOptions, TableOrJson},
     clock::SystemClock,
     input::{
         self, Item,
-        load::{self, Loaded, Offer},
+        load::{self, Loaded},
     },
-    instance_types,
+    outcome::Outcome,
     settings::{self, Values},
 };
 
@@ -35,57 +36,64 @@ use crate::{
 ///
 /// # Errors
 /// The input cannot be used. Unschedulable pods are a result, not an error.
-pub(crate) fn run(options: &PlanOptions, values: &Values) -> anyhow::Result<()> {
+pub(crate) fn run(
+    options: &PlanOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
     let items = input::read(&options.files)?;
-    let report = plan(items, options, values, started)?;
-    for note in &report.notes {
-        writeln!(anstream::stderr(), "note: {note}")?;
-    }
+    let report = plan(items, options, catalogues, values, started)?;
+    show_notes(&report.notes, &report.incomplete)?;
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
     }
+    Ok(Outcome::of(&report.incomplete))
+}
+
+/// Prints what a tool assumed, and what it could not answer.
+pub(crate) fn show_notes(notes: &[String], gaps: &[String]) -> anyhow::Result<()> {
+    for note in notes {
+        writeln!(anstream::stderr(), "note: {note}")?;
+    }
+    for gap in gaps {
+        writeln!(anstream::stderr(), "incomplete: {gap}")?;
+    }
     Ok(())
 }
 
-/// What the settings' cloud offers.
-///
-/// # Errors
-/// Where the instance types cannot be read.
-pub(crate) fn offer(values: &Values) -> anyhow::Result<(Offer, Vec<String>)> {
-    let (catalogue, skipped) = instance_types::of_settings(values)?;
-    let notes = skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect();
-    let settings = settings::controllers(values);
-    Ok((
-        Offer {
-            schema: catalogue.schema,
-            catalog: catalogue.types,
-            gates: settings.gates,
-            ignore_dra: settings.ignore_dra_requests,
-        },
-        notes,
-    ))
+/// The input with its instance types, and the placement algorithm: one that reads no prices where some are unknown.
+fn prepare(
+    items: Vec<Item>,
+    options: &PlanOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<(Loaded, PackerName)> {
+    let mut offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let packer = if offer.priced { options.packer } else { PackerName::Compatible };
+    if !offer.priced {
+        offer.pools = offer.for_packing_without_prices();
+    }
+    Ok((load::load(items, offer, values)?, packer))
 }
 
 fn plan(
     items: Vec<Item>,
     options: &PlanOptions,
+    catalogues: &Catalogues,
     values: &Values,
     started: Timestamp,
 ) -> anyhow::Result<Report> {
     let live = options.files.is_empty();
-    let (offer, mut notes) = offer(values)?;
-    let mut loaded = load::load(items, &offer)?;
-    notes.append(&mut loaded.notes);
-    loaded.notes = notes;
+    let (mut loaded, packer) = prepare(items, options, catalogues, values)?;
     let read = SystemClock.now();
     let snapshot = loaded.index.snapshot(read);
     let mut prepared = PreparedSnapshot::new(&snapshot, &rules(values));
     let pods = pods(&snapshot, live);
     let ready = SystemClock.now();
-    let plan = solve(&mut prepared, &pods, options.packer, options.budget);
+    let plan = solve(&mut prepared, &pods, packer, options.budget);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done);
     Ok(Report::new(&plan, &Context { loaded: &loaded, seed: options.seed, timing }))

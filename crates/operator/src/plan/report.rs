@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::input::load::Loaded;
+use crate::{catalogue::SourceRow, input::load::Loaded};
 
 /// Version of the document's form.
 const VERSION: u32 = 1;
@@ -28,12 +28,16 @@ pub(super) struct Report {
     pub(super) existing: Vec<Existing>,
     /// Unschedulable pods, with the reason.
     pub(super) unschedulable: Vec<Unschedulable>,
-    /// The cost of the new NodeClaims.
-    pub(super) cost: Cost,
+    /// The cost of the new NodeClaims; null where prices are unknown.
+    pub(super) cost: Option<Cost>,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
     /// Parts of the input that were ignored or assumed.
     pub(super) notes: Vec<String>,
+    /// Where instance types and prices come from, and of which day they are.
+    pub(super) catalogues: Vec<SourceRow>,
+    /// What the catalogues cannot answer; with any, the exit status is 3.
+    pub(super) incomplete: Vec<String>,
 }
 
 /// A NodeClaim that would be created.
@@ -46,8 +50,8 @@ pub(super) struct Claim {
     pub(super) resource: Value,
     /// Instance types that hold its pods, cheapest first.
     pub(super) instance_types: Vec<String>,
-    /// The offering that it is expected to launch.
-    pub(super) offering: Offering,
+    /// The offering that it is expected to launch; null where prices are unknown.
+    pub(super) offering: Option<Offering>,
     /// Requests of its pods and daemons in sum.
     pub(super) requests: Value,
     /// Its pods as `namespace/name`.
@@ -196,13 +200,15 @@ impl Report {
             node_claims: claims(plan, context, &names),
             existing: plan.existing.iter().map(existing).collect(),
             unschedulable,
-            cost: Cost {
+            cost: context.loaded.priced.then(|| Cost {
                 hourly: plan.cost.hourly.to_string(),
                 lower_bound: plan.cost.lower_bound.to_string(),
                 gap: gap(plan.cost.hourly, plan.cost.lower_bound),
-            },
+            }),
             timing: context.timing,
             notes: context.loaded.notes.clone(),
+            catalogues: context.loaded.sources.clone(),
+            incomplete: context.loaded.gaps.clone(),
         }
     }
 }
@@ -223,12 +229,12 @@ fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
             node_pool: new_claim.pool.name.to_string(),
             resource: raised(new_claim, context.loaded, names, place),
             instance_types: new_claim.instance_types.iter().map(|known| known.name.to_string()).collect(),
-            offering: Offering {
+            offering: context.loaded.priced.then(|| Offering {
                 instance_type: chosen.instance_type.to_string(),
                 zone: chosen.zone.to_string(),
                 capacity_type: chosen.capacity_type.to_string(),
                 price: chosen.price.to_string(),
-            },
+            }),
             requests: json!(raise::quantities(&new_claim.requests)),
             pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use comfy_table::{CellAlignment, Table as Grid, presets};
 
 use super::report::{Claim, Report};
+use crate::catalogue::Footer;
 
 /// Pods that are named in a row; the rest is counted.
 const NAMED: usize = 3;
@@ -52,14 +53,18 @@ impl fmt::Display for Table<'_> {
             report.node_claims.len(),
             report.unschedulable.len()
         )?;
-        writeln!(
-            f,
-            "${} per hour; no plan can cost less than ${} (gap {:.2} %); solved in {:.1} ms",
-            report.cost.hourly,
-            report.cost.lower_bound,
-            report.cost.gap * 100.0,
-            report.timing.solve_ms
-        )
+        let took = report.timing.solve_ms;
+        match &report.cost {
+            Some(cost) => writeln!(
+                f,
+                "${} per hour; no plan can cost less than ${} (gap {:.2} %); solved in {took:.1} ms",
+                cost.hourly,
+                cost.lower_bound,
+                cost.gap * 100.0,
+            )?,
+            None => writeln!(f, "prices are unknown: packed in Karpenter's order; solved in {took:.1} ms")?,
+        }
+        write!(f, "{}", Footer(&report.catalogues))
     }
 }
 
@@ -71,13 +76,18 @@ pub(crate) fn grid(header: &[&str]) -> Grid {
 }
 
 fn row(claim: &Claim) -> [String; 9] {
+    let [instance_type, zone, capacity_type, price] = match &claim.offering {
+        Some(offering) => [&offering.instance_type, &offering.zone, &offering.capacity_type, &offering.price]
+            .map(Clone::clone),
+        None => [names(&claim.instance_types), "-".to_owned(), "-".to_owned(), "-".to_owned()],
+    };
     let request = |name: &str| claim.requests[name].as_str().unwrap_or("0").to_owned();
     [
         claim.node_pool.clone(),
-        claim.offering.instance_type.clone(),
-        claim.offering.zone.clone(),
-        claim.offering.capacity_type.clone(),
-        claim.offering.price.clone(),
+        instance_type,
+        zone,
+        capacity_type,
+        price,
         request("cpu"),
         request("memory"),
         claim.instance_types.len().to_string(),

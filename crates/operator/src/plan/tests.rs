@@ -32,22 +32,21 @@ fn report(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let (options, flags) = options(path, &text);
     let values = Values::resolve(&flags, |_| None).unwrap();
-    let (offer, notes) = offer(&values).unwrap();
-    let mut loaded = load::load(input::read(&options.files).unwrap(), &offer).unwrap();
-    loaded.notes.splice(0..0, notes);
+    let items = input::read(&options.files).unwrap();
+    let (mut loaded, packer) = prepare(items, &options, &scenarios::catalogues(), &values).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let snapshot = loaded.index.snapshot(now);
     let rules = rules(&values);
     let pods = pods(&snapshot, false);
-    let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, options.packer, options.budget);
+    let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, packer, options.budget);
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0], "{}", path.display());
     let timing = Timing::new(now, now, now, now);
     let report = Report::new(&plan, &Context { loaded: &loaded, seed: 1, timing });
-    let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
     let folder = format!("{}/", path.parent().unwrap().display());
-    let shown = format!("{notes}{}", table::Table(&report)).replace(&folder, "");
+    let shown =
+        scenarios::shown(&report.notes, &report.incomplete, table::Table(&report)).replace(&folder, "");
     let shown = shown.replace("; solved in 0.0 ms", "");
     match options.output {
         TableOrJson::Table => shown,

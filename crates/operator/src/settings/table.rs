@@ -277,12 +277,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one",
     ),
-    #[cfg(feature = "lab")]
     setting(
         "CATALOG",
-        SettingKind::OneOf(&["kwok", "realistic"]),
-        "kwok",
-        "Fake cloud: its built-in instance types",
+        SettingKind::Text,
+        "",
+        "Built-in instance types, by name; of the fake cloud kwok (the default) or realistic, of EC2 for tools ec2 (the default) or ec2-live",
     ),
     #[cfg(feature = "lab")]
     setting("LAUNCH_LATENCY", SettingKind::Duration, "1s", "Fake cloud: how long a launch call takes"),

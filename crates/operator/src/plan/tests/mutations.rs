@@ -59,8 +59,8 @@ fn go_through(items: Vec<Item>) {
         |_| None,
     )
     .unwrap();
-    let (offer, _) = offer(&values).unwrap();
-    let mut loaded = load::load(items, &offer).unwrap();
+    let offer = scenarios::catalogues().offer(&items, &Default::default(), &values).unwrap();
+    let mut loaded = load::load(items, offer, &values).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let snapshot = loaded.index.snapshot(now);
     let pods = pods(&snapshot, false);

@@ -1,0 +1,37 @@
+//! The instance types and prices of a region, as the account sees them.
+
+use anyhow::ensure;
+use fleetwright_aws::{
+    calls::AwsApi as _,
+    offline::Table,
+    prices::{Prices, pricing_region, write},
+};
+
+use super::{block_on, clock, connect, note};
+use crate::settings::Values;
+
+/// Reads instance types, where they are offered, and prices of a region, and returns them with its name: `DescribeInstanceTypes`, `DescribeInstanceTypeOfferings`,
+/// `pricing:GetProducts` and `DescribeSpotPriceHistory`.
+///
+/// # Errors
+/// If AWS refuses one of them or returns nothing.
+pub(crate) fn live_catalogue(values: &Values) -> anyhow::Result<(Table, String)> {
+    block_on(async {
+        let sdk = connect(values).await?;
+        let region = sdk.region().to_owned();
+        let (types, sold_in) = (sdk.instance_types().await?, sdk.sold_in().await?);
+        ensure!(!types.is_empty() && !sold_in.is_empty(), "EC2 returned no instance types of {region}");
+        let mut prices = Prices::default();
+        if pricing_region(&region, values.bool("ISOLATED_VPC")).is_some() {
+            prices.update_on_demand(sdk.on_demand_prices(&region).await?);
+        } else {
+            note(&format!("no price list covers {region}: the built-in one is used"))?;
+            prices = Prices::built_in(&region).unwrap_or_default();
+        }
+        prices.update_spot(sdk.spot_prices().await?);
+        let date = clock().now().strftime("%Y-%m-%d").to_string();
+        let mut table = Table::of_region((format!("EC2 in {region}"), date), &region, types, sold_in);
+        table.set_prices(write(&prices, &region));
+        Ok((table, region))
+    })
+}

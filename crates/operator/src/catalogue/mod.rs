@@ -1,0 +1,88 @@
+//! The instance types of the tools, without a connection to a cloud: each cloud describes those of its NodeClasses.
+//!
+//! - [`OfflineCatalogue`]: what a cloud registers with `Operator::catalogue`.
+//! - [`offer`]: the catalogue of each NodePool of an input.
+//! - [`file`]: instance types of a file, for any NodeClass.
+
+mod file;
+mod offer;
+mod options;
+
+use std::{path::Path, sync::Arc};
+
+use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef};
+use serde_json::Value;
+
+pub(crate) use self::{
+    file::of_file,
+    offer::{Catalogues, Footer, Offer, SourceRow},
+};
+pub use options::CatalogueOptions;
+
+use crate::settings::Values;
+
+/// Describes the instance types of a cloud's NodeClasses without a connection to the cloud. `plan`, `disrupt` and `explain` decide with
+/// them. What it does not know it leaves out and names in [`ClassOffer::gaps`]; it never invents a type or a price.
+pub trait OfflineCatalogue: Send + Sync + 'static {
+    /// The values of `--catalog` that choose among its catalogues; the first one is the default.
+    fn names(&self) -> &'static [&'static str];
+
+    /// Whether it describes NodeClasses of this group and kind.
+    fn serves(&self, class: &NodeClassRef) -> bool;
+
+    /// Whether a file of instance types (`--instance-types`) has the form of this catalogue. Other files are read in the form of
+    /// Karpenter's kwok provider.
+    fn reads(&self, _text: &str) -> bool {
+        false
+    }
+
+    /// The instance types of a NodeClass.
+    ///
+    /// # Errors
+    /// An option or a file cannot be used. What is merely unknown is a gap of the offer.
+    fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer>;
+
+    /// Writes one of its catalogues as a file that `--instance-types` takes.
+    ///
+    /// # Errors
+    /// An option cannot be used.
+    fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String>;
+}
+
+/// The question for the instance types of one NodeClass.
+#[derive(Clone, Copy)]
+pub struct ClassRequest<'a> {
+    /// The NodeClass.
+    pub class: &'a NodeClassRef,
+    /// The object; `None` if the input does not have it.
+    pub object: Option<&'a Value>,
+    /// The NodePools that use it.
+    pub pools: &'a [&'a Value],
+    /// All Nodes of the input.
+    pub nodes: &'a [&'a Value],
+    /// One of [`OfflineCatalogue::names`].
+    pub name: &'a str,
+    /// A file that [`OfflineCatalogue::reads`]: path and text.
+    pub file: Option<(&'a Path, &'a str)>,
+    /// Options of the command line.
+    pub options: &'a CatalogueOptions,
+    /// The settings of the controller.
+    pub values: &'a Values,
+}
+
+/// The instance types of a NodeClass.
+#[derive(Clone, Debug, Default)]
+pub struct ClassOffer {
+    /// The instance types.
+    pub catalog: Arc<Catalog>,
+    /// What label keys mean.
+    pub schema: Arc<LabelSchema>,
+    /// Where types and prices come from, and of which day they are; shown below each table.
+    pub source: String,
+    /// Whether prices are known. If not, all types are in [`Catalog::unpriced`].
+    pub priced: bool,
+    /// What was assumed or left out.
+    pub notes: Vec<String>,
+    /// Questions that the catalogue cannot answer. With any, a tool exits with status 3.
+    pub gaps: Vec<String>,
+}

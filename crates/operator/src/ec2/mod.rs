@@ -1,0 +1,183 @@
+//! The instance types of EC2NodeClasses without a connection to AWS: built in, of a file, or read once (`--catalog ec2-live`).
+
+mod place;
+mod prices;
+#[cfg(test)]
+mod tests;
+mod unknown;
+
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, bail};
+use fleetwright_aws::{
+    Settings,
+    offline::{OfflineClass, Table, catalog},
+    provider::KnownClass,
+    schema::schema,
+};
+use fleetwright_aws_api::{Ec2NodeClass, labels};
+use fleetwright_core::model::NodeClassRef;
+use serde_json::{Value, json};
+
+use crate::{
+    catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue},
+    settings::Values,
+};
+
+/// Memory's share is settled in millionths.
+const MILLION: f64 = 1e6;
+/// The catalogue that is read from the account.
+const LIVE: &str = "ec2-live";
+/// The built-in catalogue and that of the account.
+const NAMES: [&str; 2] = ["ec2", LIVE];
+
+/// EC2's catalogue.
+#[derive(Default)]
+pub struct Ec2Catalogue {
+    /// What the account answered: the same for all classes of a run.
+    live: OnceLock<Arc<Figures>>,
+}
+
+/// Instance types, and the prices that came with them.
+#[derive(Clone, Debug)]
+struct Figures {
+    table: Table,
+    /// The region of the prices; empty where the table is of several.
+    region: String,
+}
+
+impl OfflineCatalogue for Ec2Catalogue {
+    fn names(&self) -> &'static [&'static str] {
+        &NAMES
+    }
+
+    fn serves(&self, class: &NodeClassRef) -> bool {
+        &*class.group == labels::GROUP && &*class.kind == labels::NODE_CLASS_KIND
+    }
+
+    fn reads(&self, text: &str) -> bool {
+        Table::is_table(text)
+    }
+
+    fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
+        let figures = self.figures(request)?;
+        let mut offer = ClassOffer { schema: Arc::new(schema()), ..ClassOffer::default() };
+        let class = node_class(request, &mut offer);
+        let Some(region) = place::region(request, &class, &figures.region) else {
+            offer.source = types_of(&figures.table);
+            offer.gaps.push(format!(
+                "{}: neither nodes nor subnets nor zones of the input name a region: give it with --region NAME",
+                request.class
+            ));
+            return Ok(offer);
+        };
+        let zones = place::zones(request, &class, &region, &figures.table, &mut offer);
+        let of_subnets = class.class.status.iter().flat_map(|status| &status.subnets);
+        let all_zones = zones.iter().cloned().chain(of_subnets.map(|subnet| subnet.zone.clone())).collect();
+        let (prices, says) = prices::of(&region, &all_zones, figures.table.prices(), request)?;
+        offer.source = format!("{}; {says}", types_of(&figures.table));
+        offer.priced = prices.has_on_demand();
+        if !offer.priced {
+            offer.gaps.push(format!(
+                "no prices of {region} are known: give --prices-file FILE (`fleetwright prices export` writes it) or --prices-from us-east-1"
+            ));
+        }
+        let settings = settings(request.values, &region);
+        let made = catalog(
+            &figures.table,
+            &OfflineClass { class: &class, settings: &settings, prices: &prices, zones: &zones },
+        );
+        offer.notes.extend(made.problems.iter().map(|problem| format!("{}: {problem}", request.class)));
+        offer.catalog = made.catalog;
+        unknown::note(request, &figures.table, &prices, &mut offer);
+        Ok(offer)
+    }
+
+    fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String> {
+        let figures = if name == LIVE { self.live(values)? } else { built_in() };
+        let region = options.region.clone().filter(|region| !region.is_empty());
+        let live = Some(figures.region.clone()).filter(|region| !region.is_empty());
+        let Some(region) = region.or(live) else { bail!("--region is not set: name the region to export") };
+        if figures.table.zones(&region).is_empty() {
+            bail!("--region {region}: the catalogue does not know this region; use --catalog ec2-live there");
+        }
+        Ok(figures.table.write(&region, &prices::text(&region, figures.table.prices())))
+    }
+}
+
+impl Ec2Catalogue {
+    fn figures(&self, request: &ClassRequest<'_>) -> anyhow::Result<Arc<Figures>> {
+        if let Some((path, text)) = request.file {
+            let table = Table::parse(text).with_context(|| path.display().to_string())?;
+            return Ok(Arc::new(Figures { table, region: String::new() }));
+        }
+        if request.name == LIVE { self.live(request.values) } else { Ok(built_in()) }
+    }
+
+    fn live(&self, values: &Values) -> anyhow::Result<Arc<Figures>> {
+        if let Some(known) = self.live.get() {
+            return Ok(known.clone());
+        }
+        let read = Arc::new(read(values)?);
+        Ok(self.live.get_or_init(|| read).clone())
+    }
+}
+
+fn built_in() -> Arc<Figures> {
+    static BUILT_IN: OnceLock<Arc<Figures>> = OnceLock::new();
+    let figures = || Arc::new(Figures { table: Table::built_in().clone(), region: String::new() });
+    BUILT_IN.get_or_init(figures).clone()
+}
+
+#[cfg(feature = "aws")]
+fn read(values: &Values) -> anyhow::Result<Figures> {
+    let (table, region) = crate::account::live_catalogue(values).context("--catalog ec2-live")?;
+    Ok(Figures { table, region })
+}
+
+#[cfg(not(feature = "aws"))]
+fn read(_values: &Values) -> anyhow::Result<Figures> {
+    bail!(
+        "--catalog ec2-live: this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
+    )
+}
+
+fn types_of(table: &Table) -> String {
+    format!("EC2 instance types of {} ({})", table.date(), table.source())
+}
+
+/// The class as the provider reads it. One that the input does not have counts as one of the usual image family, which is a gap.
+fn node_class(request: &ClassRequest<'_>, offer: &mut ClassOffer) -> KnownClass {
+    let why = match request.object.cloned().map(serde_json::from_value::<Ec2NodeClass>) {
+        Some(Ok(class)) => return KnownClass::new(class, 0),
+        Some(Err(error)) => format!("is malformed ({error})"),
+        None => "is not in the input".to_owned(),
+    };
+    offer.gaps.push(format!(
+        "{} {why}: pods per node and reserved resources are those of AL2023 with default settings",
+        request.class
+    ));
+    let usual = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
+    let mut class = Ec2NodeClass::new(&request.class.name, serde_json::from_value(usual).unwrap_or_default());
+    // Subnets are of the status, which can be read where the rest cannot.
+    let status = request.object.map_or(Value::Null, |object| object["status"].clone());
+    class.status = serde_json::from_value(status).ok();
+    KnownClass::new(class, 0)
+}
+
+/// What of the provider's settings changes the figures of an instance type.
+fn settings(values: &Values, region: &str) -> Settings {
+    Settings {
+        memory_overhead_ppm: millionths(values.text("VM_MEMORY_OVERHEAD_PERCENT")),
+        reserved_enis: values.integer("RESERVED_ENIS").max(0),
+        node_class_cel: values.gate_of("AWS_FEATURE_GATES", "NodeClassCEL").unwrap_or(false),
+        reserved_capacity: values.gate("ReservedCapacity"),
+        ..Settings::new(values.text("CLUSTER_NAME"), region)
+    }
+}
+
+/// A share as the setting's check let it through.
+#[expect(clippy::cast_possible_truncation, reason = "the setting is checked to be below one")]
+pub(crate) fn millionths(share: &str) -> i64 {
+    share.parse::<f64>().map_or(Settings::MEMORY_OVERHEAD_PPM, |share| (share * MILLION).round() as i64)
+}

@@ -1,0 +1,68 @@
+//! The prices of a region: of a file, built in, or those of another region where the user says so. None are estimated but spot's, by a
+//! stated discount.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
+use fleetwright_aws::prices::{BUILT_IN_DATE, Prices, parse, write};
+
+use crate::catalogue::ClassRequest;
+
+/// The prices of a region and where they come from; `own` is what the file of instance types has.
+pub(super) fn of(
+    region: &str,
+    zones: &BTreeSet<String>,
+    own: &str,
+    request: &ClassRequest<'_>,
+) -> anyhow::Result<(Prices, String)> {
+    let (mut prices, says) = on_demand(region, own, request)?;
+    if !prices.has_on_demand() {
+        return Ok((prices, says));
+    }
+    let spot = if prices.has_spot() {
+        "spot prices of the same".to_owned()
+    } else {
+        let percent = request.options.spot_discount();
+        prices.assume_spot(percent, zones);
+        format!("spot assumed {percent} % below on-demand (--spot-discount)")
+    };
+    Ok((prices, format!("{says}; {spot}")))
+}
+
+fn on_demand(region: &str, own: &str, request: &ClassRequest<'_>) -> anyhow::Result<(Prices, String)> {
+    let path = request.values.text("PRICES_FILE");
+    if !path.is_empty() {
+        let text = std::fs::read_to_string(path).with_context(|| format!("PRICES_FILE {path}"))?;
+        let of_file = parse(&text, region).with_context(|| format!("PRICES_FILE {path}"))?;
+        return Ok((of_file, format!("prices of {path}")));
+    }
+    if let Some(other) = &request.options.prices_from {
+        let Some(prices) = Prices::built_in(other) else {
+            bail!("--prices-from {other}: there are {}", Prices::built_in_regions().join(", "));
+        };
+        let says = if other == region { String::new() } else { format!(", NOT of {region} (--prices-from)") };
+        return Ok((prices, format!("{}{says}", built_in(other))));
+    }
+    if !own.is_empty() {
+        let of_file = parse(own, region).context("the prices of the instance types' file")?;
+        return Ok((of_file, "prices of the same source".to_owned()));
+    }
+    Ok(match Prices::built_in(region) {
+        Some(prices) => (prices, built_in(region)),
+        None => (Prices::default(), format!("no prices of {region}")),
+    })
+}
+
+/// What the built-in prices of a region are.
+fn built_in(region: &str) -> String {
+    let currency = if region.starts_with("cn-") { " in CNY" } else { "" };
+    format!("list prices{currency} of {region} as of {BUILT_IN_DATE}")
+}
+
+/// The prices that a file of instance types is written with: its own, else the built-in ones.
+pub(super) fn text(region: &str, own: &str) -> String {
+    if !own.is_empty() {
+        return own.to_owned();
+    }
+    Prices::built_in(region).map(|prices| write(&prices, region)).unwrap_or_default()
+}

@@ -1,0 +1,79 @@
+//! The instance types of the fake cloud: those of a file, or built-in ones.
+
+use std::path::Path;
+
+use anyhow::bail;
+use fleetwright_core::model::NodeClassRef;
+use fleetwright_fake::catalogue::{Catalogue, Skipped, dump, kwok, realistic};
+use fleetwright_instance_types::labels::GROUP;
+
+use crate::{
+    catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue, of_file},
+    cli::Catalog,
+    settings::Values,
+};
+
+/// Seed of the realistic catalogue's spot prices: the same in every process.
+const MARKET: u64 = 1;
+/// The built-in catalogues by name.
+const NAMES: [&str; 2] = ["kwok", "realistic"];
+
+/// Built-in instance types.
+pub(super) fn built_in(name: Catalog) -> Catalogue {
+    match name {
+        Catalog::Kwok => kwok(),
+        Catalog::Realistic => realistic(MARKET),
+    }
+}
+
+/// The instance types that the settings name, and those of the file that cannot be used.
+///
+/// # Errors
+/// The file cannot be read or has no usable instance type, or there is no catalogue of the name.
+pub(super) fn of_settings(values: &Values) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
+    let file = values.text("INSTANCE_TYPES_FILE_PATH");
+    if file.is_empty() {
+        Ok((built_in(named(values.text("CATALOG"))?), Vec::new()))
+    } else {
+        of_file(Path::new(file))
+    }
+}
+
+fn named(name: &str) -> anyhow::Result<Catalog> {
+    match name {
+        "" | "kwok" => Ok(Catalog::Kwok),
+        "realistic" => Ok(Catalog::Realistic),
+        other => bail!("CATALOG {other}: the fake cloud has {}", NAMES.join(", ")),
+    }
+}
+
+/// The fake cloud's catalogues for the tools.
+pub struct FakeCatalogue;
+
+impl OfflineCatalogue for FakeCatalogue {
+    fn names(&self) -> &'static [&'static str] {
+        &NAMES
+    }
+
+    fn serves(&self, class: &NodeClassRef) -> bool {
+        &*class.group == GROUP && &*class.kind == "KWOKNodeClass"
+    }
+
+    fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
+        let catalogue = built_in(named(request.name)?);
+        Ok(ClassOffer {
+            catalog: catalogue.types,
+            schema: catalogue.schema,
+            source: format!(
+                "{} (instance types and prices of the fake cloud, which do not exist)",
+                request.name
+            ),
+            priced: true,
+            ..ClassOffer::default()
+        })
+    }
+
+    fn export(&self, name: &str, _options: &CatalogueOptions, _values: &Values) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(&dump(&built_in(named(name)?)))? + "\n")
+    }
+}

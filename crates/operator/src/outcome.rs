@@ -1,0 +1,29 @@
+//! How a tool ends where it does not fail.
+
+use std::process::ExitCode;
+
+/// How a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All that was asked is answered.
+    Complete,
+    /// The catalogue of instance types left something open, which the output names.
+    Incomplete,
+}
+
+impl Outcome {
+    /// The outcome with these open questions.
+    pub(crate) fn of(gaps: &[String]) -> Self {
+        if gaps.is_empty() { Self::Complete } else { Self::Incomplete }
+    }
+}
+
+/// 0, or 3: 1 is an error, 2 a command line that cannot be read.
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Complete => Self::SUCCESS,
+            Outcome::Incomplete => Self::from(3),
+        }
+    }
+}
