@@ -38,11 +38,14 @@ impl Check for Budgets {
         let initialized = |claim: &Value| {
             is(claim, "Initialized") || initialized_nodes.contains(text(claim, "/status/nodeName"))
         };
-        let counted: Vec<&Arc<Value>> = observation
-            .claims
-            .iter()
-            .filter(|claim| initialized(claim) && !is(claim, "InstanceTerminating"))
-            .collect();
+        let names: BTreeSet<&str> = observation.nodes.iter().map(|node| name(node)).collect();
+        // As in Karpenter: a node whose Node was finalized is replaced, whenever the condition of its claim follows.
+        let over = |claim: &Value| {
+            is(claim, "InstanceTerminating")
+                || (is_deleting(claim) && !names.contains(text(claim, "/status/nodeName")))
+        };
+        let counted: Vec<&Arc<Value>> =
+            observation.claims.iter().filter(|claim| initialized(claim) && !over(claim)).collect();
         let taken: BTreeSet<String> = observation
             .claims
             .iter()
@@ -149,6 +152,40 @@ mod tests {
                 now: Timestamp::UNIX_EPOCH,
                 claims: (0..9).map(|n| claim(n, n < 8 || says.1, n < taken)).collect(),
                 nodes: (0..9).map(|n| node(n, n < 8 || says.0)).collect(),
+                pods: Vec::new(),
+                pools: vec![pool.clone()],
+                server: None,
+                instances: Vec::new(),
+                leader: None,
+                log: &[],
+                interventions: &interventions,
+            };
+            check.step(&observation, &mut found);
+        }
+        let violations: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
+        assert_eq!(violations, expected);
+    }
+
+    /// Nine instances with a budget of 34%, one of which is being deleted: with its Node it counts, without it no longer.
+    #[rstest]
+    #[case::with_its_node(9, &[])]
+    #[case::without_its_node(8, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
+    fn a_deleting_instance_counts_while_its_node_is_there(#[case] nodes: usize, #[case] expected: &[&str]) {
+        let pool = Arc::new(json!({
+            "metadata": {"name": "default"}, "spec": {"disruption": {"budgets": [{"nodes": "34%"}]}},
+        }));
+        let (mut check, mut found, interventions) =
+            (Budgets::default(), Findings::default(), Interventions::default());
+        for (seconds, taken) in [(100, 0), (101, 4)] {
+            let mut claims: Vec<_> = (0..9).map(|n| claim(n, true, n < taken)).collect();
+            let mut last = (*claims[8]).clone();
+            last["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            claims[8] = Arc::new(last);
+            let observation = Observation {
+                at: Duration::from_secs(seconds),
+                now: Timestamp::UNIX_EPOCH,
+                claims,
+                nodes: (0..nodes).map(|n| node(n, true)).collect(),
                 pods: Vec::new(),
                 pools: vec![pool.clone()],
                 server: None,
