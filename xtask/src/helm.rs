@@ -11,7 +11,7 @@ use crate::shell;
 
 /// The version that renders `deploy/` and the charts in CI.
 const VERSION: &str = "v3.19.0";
-/// What Helm is told of a cluster that it does not ask.
+/// The versions that Helm assumes of the cluster, because it renders without one.
 const CLUSTER: [&str; 4] = ["--kube-version", "1.34.0", "--api-versions", "monitoring.coreos.com/v1"];
 
 /// A Helm that is there.

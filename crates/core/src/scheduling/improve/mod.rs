@@ -15,8 +15,8 @@ use crate::scheduling::request::Effort;
 /// is hard to place. A plan's price does not contain it.
 pub(crate) const NODE_OVERHEAD: i64 = 3_000_000;
 
-/// Asks for rounds of improvement as long as the effort lasts, and until so many have saved nothing. A round says
-/// whether it saved anything.
+/// Runs rounds of improvement until the effort is spent or `barren_max` rounds in a row saved nothing. A round returns whether
+/// it saved anything.
 fn improve(effort: Effort<'_>, barren_max: usize, mut round: impl FnMut() -> bool) {
     let (mut rounds, mut barren) = (0_u32, 0);
     while barren < barren_max

@@ -130,17 +130,13 @@ mod tests {
         }))
     }
 
-    /// Nine instances of a pool with a budget of 34%; the last one is initialized on Node and claim as in `says`; then `taken` of them
-    /// are disrupted at once.
-    #[rstest]
-    #[case::a_late_answer((true, false), 4, &[])]
-    #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are unavailable; the budget allows 4"])]
-    #[case::not_yet_initialized((false, false), 4, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
-    fn an_instance_counts_once_its_node_says_that_it_is_initialized(
-        #[case] says: (bool, bool),
-        #[case] taken: usize,
-        #[case] expected: &[&str],
-    ) {
+    /// Violations of a pool with a budget of 34%, of whose instances none and then `taken` are disrupted; `claim` makes one of
+    /// nine by its number and by whether it is disrupted.
+    fn violations(
+        taken: usize,
+        nodes: &[Arc<Value>],
+        claim: impl Fn(usize, bool) -> Arc<Value>,
+    ) -> Vec<String> {
         let pool = Arc::new(json!({
             "metadata": {"name": "default"}, "spec": {"disruption": {"budgets": [{"nodes": "34%"}]}},
         }));
@@ -150,8 +146,8 @@ mod tests {
             let observation = Observation {
                 at: Duration::from_secs(seconds),
                 now: Timestamp::UNIX_EPOCH,
-                claims: (0..9).map(|n| claim(n, n < 8 || says.1, n < taken)).collect(),
-                nodes: (0..9).map(|n| node(n, n < 8 || says.0)).collect(),
+                claims: (0..9).map(|n| claim(n, n < taken)).collect(),
+                nodes: nodes.to_vec(),
                 pods: Vec::new(),
                 pools: vec![pool.clone()],
                 server: None,
@@ -162,41 +158,41 @@ mod tests {
             };
             check.step(&observation, &mut found);
         }
-        let violations: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
-        assert_eq!(violations, expected);
+        found.0.into_iter().map(|(_, what, _)| what).collect()
     }
 
-    /// Nine instances with a budget of 34%, one of which is being deleted: with its Node it counts, without it no longer.
+    /// The last instance is initialized on Node and claim as in `says`.
     #[rstest]
-    #[case::with_its_node(9, &[])]
-    #[case::without_its_node(8, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
-    fn a_deleting_instance_counts_while_its_node_is_there(#[case] nodes: usize, #[case] expected: &[&str]) {
-        let pool = Arc::new(json!({
-            "metadata": {"name": "default"}, "spec": {"disruption": {"budgets": [{"nodes": "34%"}]}},
-        }));
-        let (mut check, mut found, interventions) =
-            (Budgets::default(), Findings::default(), Interventions::default());
-        for (seconds, taken) in [(100, 0), (101, 4)] {
-            let mut claims: Vec<_> = (0..9).map(|n| claim(n, true, n < taken)).collect();
-            let mut last = (*claims[8]).clone();
-            last["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            claims[8] = Arc::new(last);
-            let observation = Observation {
-                at: Duration::from_secs(seconds),
-                now: Timestamp::UNIX_EPOCH,
-                claims,
-                nodes: (0..nodes).map(|n| node(n, true)).collect(),
-                pods: Vec::new(),
-                pools: vec![pool.clone()],
-                server: None,
-                instances: Vec::new(),
-                leader: None,
-                log: &[],
-                interventions: &interventions,
-            };
-            check.step(&observation, &mut found);
-        }
-        let violations: Vec<&str> = found.0.iter().map(|(_, what, _)| what.as_str()).collect();
-        assert_eq!(violations, expected);
+    #[case::a_late_answer((true, false), 4, &[])]
+    #[case::too_many_all_the_same((true, false), 5, &["5 of 9 nodes of pool default are unavailable; the budget allows 4"])]
+    #[case::not_yet_initialized((false, false), 4, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
+    fn an_instance_counts_once_its_node_says_that_it_is_initialized(
+        #[case] says: (bool, bool),
+        #[case] taken: usize,
+        #[case] expected: &[&str],
+    ) {
+        let nodes: Vec<_> = (0..9).map(|n| node(n, n < 8 || says.0)).collect();
+        assert_eq!(violations(taken, &nodes, |n, taken| claim(n, n < 8 || says.1, taken)), expected);
+    }
+
+    /// The last instance has a Node or none, and its claim is being deleted or not.
+    #[rstest]
+    #[case::with_its_node(9, true, &[])]
+    #[case::without_its_node(8, true, &["4 of 8 nodes of pool default are unavailable; the budget allows 3"])]
+    #[case::not_deleted(8, false, &[])]
+    fn a_deleting_instance_counts_while_its_node_is_there(
+        #[case] nodes: usize,
+        #[case] deleting: bool,
+        #[case] expected: &[&str],
+    ) {
+        let nodes: Vec<_> = (0..nodes).map(|n| node(n, true)).collect();
+        let found = violations(4, &nodes, |n, taken| {
+            let mut claim = (*claim(n, true, taken)).clone();
+            if n == 8 && deleting {
+                claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            Arc::new(claim)
+        });
+        assert_eq!(found, expected);
     }
 }
