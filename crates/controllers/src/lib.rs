@@ -15,6 +15,7 @@ pub mod nodeoverlay;
 pub mod nodepool;
 pub mod observability;
 mod patch;
+mod pool_status;
 mod provider_steps;
 pub mod provisioning;
 pub mod runtime;

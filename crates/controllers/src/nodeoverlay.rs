@@ -114,10 +114,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::OverlayStatus;
-    use crate::{provisioning::CatalogController, testing::World};
+    use crate::{provisioning::CatalogController, testing::Harness};
 
-    fn overlay(world: &World, name: &str, spec: Value) {
-        world
+    fn overlay(harness: &Harness, name: &str, spec: Value) {
+        harness
             .server
             .apply(json!({"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
                 "metadata": {"name": name}, "spec": spec}))
@@ -125,8 +125,8 @@ mod tests {
     }
 
     /// `status reason` of the condition ValidationSucceeded, and the status of Ready.
-    fn state(world: &World, name: &str) -> (String, String) {
-        let overlay = world.server.get("karpenter.sh/v1alpha1", "NodeOverlay", "", name).unwrap();
+    fn state(harness: &Harness, name: &str) -> (String, String) {
+        let overlay = harness.server.get("karpenter.sh/v1alpha1", "NodeOverlay", "", name).unwrap();
         let find = |type_: &str| {
             let conditions = overlay["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default()
@@ -138,54 +138,54 @@ mod tests {
     }
 
     /// The price of the type `small`, on-demand in zone a, as decisions see it.
-    fn price(world: &World) -> String {
-        let snapshot = world.ctx.cluster.index().snapshot(world.ctx.clocks.now());
+    fn price(harness: &Harness) -> String {
+        let snapshot = harness.ctx.cluster.index().snapshot(harness.ctx.clocks.now());
         snapshot.catalogs["default"].price("small", "a", "on-demand").unwrap().to_string()
     }
 
     #[tokio::test(start_paused = true)]
     async fn overlays_are_applied_and_have_conditions() {
-        let world = World::gated(|gates| gates.node_overlay = true);
-        world.pool("default", json!({}));
-        overlay(&world, "b", json!({"requirements": [], "priceAdjustment": "+100%", "weight": 5}));
-        overlay(&world, "a", json!({"requirements": [], "price": "3", "weight": 5}));
+        let harness = Harness::gated(|gates| gates.node_overlay = true);
+        harness.pool("default", json!({}));
+        overlay(&harness, "b", json!({"requirements": [], "priceAdjustment": "+100%", "weight": 5}));
+        overlay(&harness, "a", json!({"requirements": [], "price": "3", "weight": 5}));
         overlay(
-            &world,
+            &harness,
             "odd",
             json!({"requirements": [{"key": "team", "operator": "In", "values": ["no value!"]}], "price": "9"}),
         );
-        let (stop, running) = world.run(vec![
-            std::sync::Arc::new(CatalogController::new(&world.ctx)),
-            std::sync::Arc::new(OverlayStatus::new(&world.ctx)),
+        let (stop, running) = harness.run(vec![
+            std::sync::Arc::new(CatalogController::new(&harness.ctx)),
+            std::sync::Arc::new(OverlayStatus::new(&harness.ctx)),
         ]);
-        world.pass(5).await;
-        assert_eq!(price(&world), "0.24");
-        assert_eq!(state(&world, "b"), ("True ValidationSucceeded".to_owned(), "True".to_owned()));
-        assert_eq!(state(&world, "a"), ("False Conflict".to_owned(), "False".to_owned()));
-        assert_eq!(state(&world, "odd").0, "False RuntimeValidation");
+        harness.pass(5).await;
+        assert_eq!(price(&harness), "0.24");
+        assert_eq!(state(&harness, "b"), ("True ValidationSucceeded".to_owned(), "True".to_owned()));
+        assert_eq!(state(&harness, "a"), ("False Conflict".to_owned(), "False".to_owned()));
+        assert_eq!(state(&harness, "odd").0, "False RuntimeValidation");
         // Without its rival, the other one holds; without any, the provider's price does.
-        world.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "b").unwrap();
-        world.pass(5).await;
-        assert_eq!((price(&world).as_str(), state(&world, "a").1.as_str()), ("3", "True"));
-        world.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "a").unwrap();
-        world.pass(5).await;
-        assert_eq!(price(&world), "0.12");
+        harness.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "b").unwrap();
+        harness.pass(5).await;
+        assert_eq!((price(&harness).as_str(), state(&harness, "a").1.as_str()), ("3", "True"));
+        harness.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "a").unwrap();
+        harness.pass(5).await;
+        assert_eq!(price(&harness), "0.12");
         stop.fire();
         running.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_the_gate_overlays_are_not_read() {
-        let world = World::new();
-        world.pool("default", json!({}));
-        overlay(&world, "a", json!({"requirements": [], "price": "3"}));
-        let (stop, running) = world.run(vec![
-            std::sync::Arc::new(CatalogController::new(&world.ctx)),
-            std::sync::Arc::new(OverlayStatus::new(&world.ctx)),
+        let harness = Harness::new();
+        harness.pool("default", json!({}));
+        overlay(&harness, "a", json!({"requirements": [], "price": "3"}));
+        let (stop, running) = harness.run(vec![
+            std::sync::Arc::new(CatalogController::new(&harness.ctx)),
+            std::sync::Arc::new(OverlayStatus::new(&harness.ctx)),
         ]);
-        world.pass(5).await;
-        assert_eq!(price(&world), "0.12");
-        assert_eq!(state(&world, "a").0, " ");
+        harness.pass(5).await;
+        assert_eq!(price(&harness), "0.12");
+        assert_eq!(state(&harness, "a").0, " ");
         stop.fire();
         running.await.unwrap().unwrap();
     }

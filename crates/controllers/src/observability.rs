@@ -263,20 +263,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
     async fn nodes_and_pools_are_shown_while_they_are_there() {
-        let world = World::new();
-        world.pool("default", json!({"limits": {"cpu": 10, "nodes": 2}}));
+        let harness = Harness::new();
+        harness.pool("default", json!({"limits": {"cpu": 10, "nodes": 2}}));
         let node = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "default"}},
             "spec": {"providerID": "fake://n"},
             "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m"}}});
-        world.server.apply(node).unwrap();
-        let (_trigger, _task) = world.run(controllers(&world.ctx));
-        world.pass(30).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        harness.server.apply(node).unwrap();
+        let (_trigger, _task) = harness.run(controllers(&harness.ctx));
+        harness.pass(30).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         for expected in [
             "karpenter_nodes_allocatable{arch=\"\",capacity_type=\"\",instance_type=\"\",managed=\"false\",node_name=\"n\",\
              nodepool=\"default\",os=\"\",phase=\"\",region=\"\",resource_type=\"cpu\",windows_build=\"\",zone=\"\"} 7.5\n",
@@ -288,8 +288,8 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
-        world.server.delete("v1", "Node", "", "n").unwrap();
-        world.pass(30).await;
-        assert!(!world.ctx.metrics.encode().unwrap().contains("node_name=\"n\""));
+        harness.server.delete("v1", "Node", "", "n").unwrap();
+        harness.pass(30).await;
+        assert!(!harness.ctx.metrics.encode().unwrap().contains("node_name=\"n\""));
     }
 }

@@ -77,7 +77,7 @@ impl Controller for Loop {
     async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
         let round = self.step.run(&outlook(&self.cluster, &self.clocks)).await?;
         for notice in &round.notices {
-            objects::tell(&self.cluster, &self.recorder, notice);
+            objects::publish(&self.cluster, &self.recorder, notice);
         }
         round.figures.iter().for_each(|figure| show(&self.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
@@ -140,8 +140,8 @@ impl Loop {
             return Ok(());
         }
         let (reason, message) = interruption.kind.event();
-        tell(&self.cluster, &self.recorder, &node, reason, message);
-        tell(
+        publish(&self.cluster, &self.recorder, &node, reason, message);
+        publish(
             &self.cluster,
             &self.recorder,
             &node,
@@ -155,7 +155,7 @@ impl Loop {
 }
 
 /// Tells people about a node, on its claim and on its nodes.
-fn tell(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &'static str, message: &str) {
+fn publish(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &'static str, message: &str) {
     recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
     for node in &node.nodes {
         let node = cluster.index().node(&node.name).cloned();
@@ -173,7 +173,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     static GAUGE: FigureFamily = FigureFamily {
         name: "test_gauge",
@@ -215,10 +215,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_announced_is_deleted_once() {
-        let world = World::new();
+        let harness = Harness::new();
         for name in ["a", "b"] {
             let id = if name == "a" { "test:///i-1" } else { "test:///i-2" };
-            world
+            harness
                 .server
                 .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
                     "metadata": {"name": name, "finalizers": ["karpenter.sh/termination"],
@@ -229,15 +229,15 @@ mod tests {
                 .unwrap();
         }
         let (_trigger, _task) =
-            world.run(controllers(&world.ctx, &Arc::default(), vec![Arc::new(Announces)]));
-        world.pass(10).await;
-        let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+            harness.run(controllers(&harness.ctx, &Arc::default(), vec![Arc::new(Announces)]));
+        harness.pass(10).await;
+        let claims = harness.server.list("karpenter.sh/v1", "NodeClaim", "");
         let deleting: Vec<_> =
             claims.iter().map(|claim| claim["metadata"]["deletionTimestamp"].is_string()).collect();
         assert_eq!(deleting, [true, false]);
         assert_eq!(claims[1]["metadata"]["labels"]["looked-at"], "true");
         assert_eq!(
-            world.events(),
+            harness.events(),
             [
                 "NodeClaim/a SpotInterrupted: Spot interruption warning was triggered",
                 "NodeClaim/a TerminatingOnInterruption: Interruption triggered termination",
@@ -245,8 +245,8 @@ mod tests {
             ]
         );
         let labels = ["spot_interrupted", "default", "spot", "", "forceful"];
-        assert_eq!(world.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
-        let shown = world.ctx.metrics.encode().unwrap();
+        assert_eq!(harness.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
+        let shown = harness.ctx.metrics.encode().unwrap();
         let gauge: Vec<&str> = shown.lines().filter(|line| line.starts_with("test_gauge{")).collect();
         assert_eq!(gauge, ["test_gauge{which=\"stays\"} 7"]);
     }

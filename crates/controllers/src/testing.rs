@@ -127,42 +127,42 @@ impl CloudProvider for CatalogOnly {
 }
 
 /// A cluster with Karpenter's CRDs, a ready KWOKNodeClass and nothing else.
-pub(crate) struct World {
+pub(crate) struct Harness {
     pub(crate) server: Server,
     pub(crate) ctx: Ctx,
     /// The clock of `ctx`.
     pub(crate) clock: Arc<TokioClock>,
 }
 
-impl World {
-    /// A world without faults. Must be made inside a paused runtime.
+impl Harness {
+    /// A harness without faults. Must be made inside a paused runtime.
     pub(crate) fn new() -> Self {
         Self::with(None)
     }
 
-    /// A world whose API server misbehaves.
+    /// A harness whose API server misbehaves.
     pub(crate) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
         Self::of(faults, Settings::default())
     }
 
-    /// A world with other feature gates.
+    /// A harness with other feature gates.
     pub(crate) fn gated(change: impl FnOnce(&mut FeatureGates)) -> Self {
         Self::set(|settings| change(&mut settings.gates))
     }
 
-    /// A world with other settings.
+    /// A harness with other settings.
     pub(crate) fn set(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
         Self::of(None, settings)
     }
 
-    /// A world over another cloud.
+    /// A harness over another cloud.
     pub(crate) fn over(cloud: CatalogOnly) -> Self {
-        let mut world = Self::new();
+        let mut harness = Self::new();
         let of = Leadership::unopposed();
-        world.ctx = Self::ctx(&world.server, world.clock.clone(), Settings::default(), cloud, of);
-        world
+        harness.ctx = Self::ctx(&harness.server, harness.clock.clone(), Settings::default(), cloud, of);
+        harness
     }
 
     fn of(faults: Option<Arc<dyn Faults>>, settings: Settings) -> Self {

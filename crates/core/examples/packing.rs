@@ -23,7 +23,7 @@ use fleetwright_core::{
         Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules,
         validator::violations,
     },
-    testing::{Scene, ec2_catalog, pod, pool, shaped_pods},
+    testing::{ClusterBuilder, ec2_catalog, pod, pool, shaped_pods},
 };
 
 /// What an improved plan gets.
@@ -55,11 +55,11 @@ fn row(
 ) -> Result<(), Box<dyn Error>> {
     let catalog = ec2_catalog(cap, 11);
     let types = catalog.instance_types.len();
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .catalog(catalog)
         .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]))
         .daemon(pod("ds").daemon().cpu(150).memory(300));
-    let mut snapshot = scene.build();
+    let mut snapshot = builder.build();
     snapshot.pending = shaped_pods(10_000, wide, 5);
     let (compatible, reference) = measure(&snapshot, &Compatible, Effort::First);
     let (first, quick_plan) = measure(&snapshot, &LeastCost, Effort::First);

@@ -1,6 +1,6 @@
 //! The certificate authority that this process trusts the API server by, byte for byte as it was given.
 //!
-//! Nodes are told it, and it is a part of the drift hash of node classes: another spelling of the same certificates would replace
+//! It is passed to nodes and it is a part of the drift hash of node classes: another spelling of the same certificates would replace
 //! every node that Karpenter has launched.
 
 use k8s_openapi::ByteString;

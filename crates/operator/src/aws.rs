@@ -68,16 +68,17 @@ async fn provider(
 async fn read_version(client: &Client, provider: &AwsProvider) {
     match client.apiserver_version().await {
         // Some distributions write a plus sign behind the minor version.
-        Ok(told) => {
-            let minor = told.minor.trim_end_matches('+');
-            if told.major != "1" || !minor.parse::<u32>().is_ok_and(|minor| KNOWN_MINORS.contains(&minor)) {
+        Ok(version) => {
+            let minor = version.minor.trim_end_matches('+');
+            if version.major != "1" || !minor.parse::<u32>().is_ok_and(|minor| KNOWN_MINORS.contains(&minor))
+            {
                 let (first, last) = KNOWN_MINORS.into_inner();
                 tracing::error!(
                     "Kubernetes {}.{minor} is not one of those that this release knows: 1.{first} to 1.{last}",
-                    told.major
+                    version.major
                 );
             }
-            provider.set_kubernetes_version(&format!("{}.{minor}", told.major));
+            provider.set_kubernetes_version(&format!("{}.{minor}", version.major));
         }
         Err(error) => tracing::warn!(%error, "cannot read the API server's version"),
     }
@@ -131,7 +132,10 @@ fn prices(file: &str, region: &str) -> anyhow::Result<Option<Prices>> {
 
 fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
     let name = values.text("CLUSTER_NAME");
-    ensure!(!name.is_empty(), "--cluster-name is not set (env CLUSTER_NAME): resources are told apart by it");
+    ensure!(
+        !name.is_empty(),
+        "--cluster-name is not set (env CLUSTER_NAME): it distinguishes the resources of clusters"
+    );
     let endpoint = values.text("CLUSTER_ENDPOINT");
     let absolute = endpoint.is_empty() || endpoint.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
     ensure!(
@@ -163,7 +167,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
     })
 }
 
-/// Address of the cluster's DNS; nodes find it themselves where it is not told here.
+/// Address of the cluster's DNS; nodes find it themselves where it is not set.
 async fn cluster_dns(client: &Client) -> Option<String> {
     let services: Api<Service> = Api::namespaced(client.clone(), "kube-system");
     for name in DNS_SERVICES {

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     events::{Event, regarding},
     metrics::Metrics,
-    nodepool::PoolStatus,
     patch::Patches,
+    pool_status::PoolStatus,
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Gate, ReconcileError, Recorder, Requeue, Solvers, later,
     },

@@ -9,7 +9,7 @@ use fleetwright_api::{
 use fleetwright_core::disruption::DriftCapUsage;
 
 use crate::{
-    nodepool::PoolStatus,
+    pool_status::PoolStatus,
     runtime::{Cluster, ReconcileError},
 };
 

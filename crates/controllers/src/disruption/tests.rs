@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use fleetwright_core::clock::Clock as _;
 
-use crate::testing::{CatalogOnly, TokioClock, World};
+use crate::testing::{CatalogOnly, Harness, TokioClock};
 
 const SINCE: &str = "2025-06-15T15:00:00Z";
 
@@ -19,12 +19,12 @@ fn condition(type_: &str) -> Value {
 }
 
 /// A drifted node with a pod that fills it.
-fn drifted(world: &World, name: &str) {
-    node(world, name, "Drifted");
+fn drifted(harness: &Harness, name: &str) {
+    node(harness, name, "Drifted");
 }
 
 /// A node on demand with a pod that fills it, and with a condition.
-fn node(world: &World, name: &str, of: &str) {
+fn node(harness: &Harness, name: &str, of: &str) {
     let labels = json!({
         "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
         "node.kubernetes.io/instance-type": "medium", "topology.kubernetes.io/zone": "a",
@@ -35,7 +35,7 @@ fn node(world: &World, name: &str, of: &str) {
     let conditions: Vec<Value> =
         ["Launched", "Registered", "Initialized", of].into_iter().map(condition).collect();
     let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
-    world
+    harness
         .server
         .apply(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -45,7 +45,7 @@ fn node(world: &World, name: &str, of: &str) {
                 "allocatable": size, "conditions": conditions},
         }))
         .unwrap();
-    world
+    harness
         .server
         .apply(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
@@ -53,7 +53,7 @@ fn node(world: &World, name: &str, of: &str) {
             "status": {"capacity": size, "allocatable": size, "conditions": [condition("Ready")]},
         }))
         .unwrap();
-    world
+    harness
         .server
         .apply(json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{name}"), "namespace": "default"},
@@ -65,17 +65,17 @@ fn node(world: &World, name: &str, of: &str) {
 }
 
 /// Catalogues, which decisions need, and disruption.
-async fn run_for(world: &World, seconds: u64) {
-    let mut controllers = super::controllers(&world.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-    let (trigger, task) = world.run(controllers);
-    world.pass(seconds).await;
+async fn run_for(harness: &Harness, seconds: u64) {
+    let mut controllers = super::controllers(&harness.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+    let (trigger, task) = harness.run(controllers);
+    harness.pass(seconds).await;
     trigger.fire();
     task.await.unwrap().unwrap();
 }
 
-fn claim(world: &World, name: &str) -> Value {
-    let found = world.server.get("karpenter.sh/v1", "NodeClaim", "", name);
+fn claim(harness: &Harness, name: &str) -> Value {
+    let found = harness.server.get("karpenter.sh/v1", "NodeClaim", "", name);
     found.map(|claim| (*claim).clone()).unwrap_or_default()
 }
 
@@ -83,65 +83,69 @@ fn named(claim: &Value) -> bool {
     claim["metadata"]["annotations"]["fleetwright.dev/disruption-command"].is_string()
 }
 
-fn tainted(world: &World, name: &str) -> bool {
-    let node = world.server.get("v1", "Node", "", name).unwrap();
+fn tainted(harness: &Harness, name: &str) -> bool {
+    let node = harness.server.get("v1", "Node", "", name).unwrap();
     node["spec"]["taints"]
         .as_array()
         .is_some_and(|all| all.iter().any(|t| t["key"] == "karpenter.sh/disrupted"))
 }
 
 /// Names of the NodeClaims that replace others.
-fn replacements(world: &World) -> Vec<String> {
-    let all = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+fn replacements(harness: &Harness) -> Vec<String> {
+    let all = harness.server.list("karpenter.sh/v1", "NodeClaim", "");
     let ours = all.iter().filter(|c| c["metadata"]["annotations"]["fleetwright.dev/lineage"].is_string());
     ours.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn begun() -> World {
-    let world = World::new();
-    world.pool("default", json!({}));
-    drifted(&world, "old");
-    run_for(&world, 30).await;
-    assert!(named(&claim(&world, "old")) && tainted(&world, "old"));
-    assert_eq!(replacements(&world).len(), 1);
-    world
+async fn begun() -> Harness {
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    drifted(&harness, "old");
+    run_for(&harness, 30).await;
+    assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"));
+    assert_eq!(replacements(&harness).len(), 1);
+    harness
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_goes_on_after_a_restart() {
-    let mut world = begun().await;
-    let before = replacements(&world);
-    world.restart();
-    run_for(&world, 30).await;
-    assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "it is taken over, not rolled back");
-    assert_eq!(replacements(&world), before, "nothing is created twice");
-    let mut ready = claim(&world, &before[0]);
+    let mut harness = begun().await;
+    let before = replacements(&harness);
+    harness.restart();
+    run_for(&harness, 30).await;
+    assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"), "it is taken over, not rolled back");
+    assert_eq!(replacements(&harness), before, "nothing is created twice");
+    let mut ready = claim(&harness, &before[0]);
     ready["status"]["conditions"] = json!([condition("Initialized")]);
-    world.server.apply(ready).unwrap();
-    world.restart();
-    run_for(&world, 30).await;
-    assert!(claim(&world, "old")["metadata"]["deletionTimestamp"].is_string(), "{:#}", claim(&world, "old"));
+    harness.server.apply(ready).unwrap();
+    harness.restart();
+    run_for(&harness, 30).await;
+    assert!(
+        claim(&harness, "old")["metadata"]["deletionTimestamp"].is_string(),
+        "{:#}",
+        claim(&harness, "old")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_with_another_clock_gives_a_command_its_time() {
     for ahead in [3600, -3600] {
-        let mut world = begun().await;
-        let before = replacements(&world);
-        world.clock.set_ahead(ahead);
-        world.restart();
-        let mut controllers = super::controllers(&world.ctx);
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-        let _running = world.run(controllers);
-        world.pass(60).await;
-        assert!(named(&claim(&world, "old")) && tainted(&world, "old"), "{ahead} s: it is taken over");
-        assert_eq!(replacements(&world), before, "{ahead} s");
+        let mut harness = begun().await;
+        let before = replacements(&harness);
+        harness.clock.set_ahead(ahead);
+        harness.restart();
+        let mut controllers = super::controllers(&harness.ctx);
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+        let _running = harness.run(controllers);
+        harness.pass(60).await;
+        assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"), "{ahead} s: it is taken over");
+        assert_eq!(replacements(&harness), before, "{ahead} s");
         // Drift is over, so that nothing is decided again.
-        let mut old = claim(&world, "old");
+        let mut old = claim(&harness, "old");
         old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
-        world.server.apply(old).unwrap();
-        world.pass(600).await;
-        assert!(!tainted(&world, "old"), "{ahead} s: it has ten minutes, of this process");
+        harness.server.apply(old).unwrap();
+        harness.pass(600).await;
+        assert!(!tainted(&harness, "old"), "{ahead} s: it has ten minutes, of this process");
     }
 }
 
@@ -149,35 +153,35 @@ async fn a_leader_with_another_clock_gives_a_command_its_time() {
 async fn old_prices_move_nothing() {
     for (hours, moves) in [(1, true), (25, false)] {
         let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);
-        let world = World::over(CatalogOnly::priced(Some(as_of)));
-        world.pool("default", json!({}));
-        node(&world, "old", "Consolidatable");
-        run_for(&world, 60).await;
-        assert_eq!(named(&claim(&world, "old")), moves, "prices are {hours} hours old");
+        let harness = Harness::over(CatalogOnly::priced(Some(as_of)));
+        harness.pool("default", json!({}));
+        node(&harness, "old", "Consolidatable");
+        run_for(&harness, 60).await;
+        assert_eq!(named(&claim(&harness, "old")), moves, "prices are {hours} hours old");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_the_validation_delay_and_begins_no_command() {
-    let world = World::new();
-    world.pool("default", json!({}));
-    node(&world, "old", "Consolidatable");
-    let mut controllers = super::controllers(&world.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-    let (trigger, task) = world.run(controllers);
-    let found = || world.events().iter().any(|event| event.contains("ConsolidationCandidate"));
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    node(&harness, "old", "Consolidatable");
+    let mut controllers = super::controllers(&harness.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+    let (trigger, task) = harness.run(controllers);
+    let found = || harness.events().iter().any(|event| event.contains("ConsolidationCandidate"));
     for _ in 0..60 {
         if !found() {
-            world.pass(1).await;
+            harness.pass(1).await;
         }
     }
-    assert!(found(), "{:?}", world.events());
+    assert!(found(), "{:?}", harness.events());
     let begun = tokio::time::Instant::now();
     trigger.fire();
     task.await.unwrap().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(world.ctx.gate.may_act(), Err(crate::runtime::Passive::Stopping));
-    assert!(!named(&claim(&world, "old")) && !tainted(&world, "old"), "nothing begins");
+    assert_eq!(harness.ctx.gate.may_act(), Err(crate::runtime::Passive::Stopping));
+    assert!(!named(&claim(&harness, "old")) && !tainted(&harness, "old"), "nothing begins");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,56 +189,56 @@ async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
     // Drift is acted on at once, consolidation after a second look: neither in the minute after the jump.
     let kinds = ["Drifted", "Consolidatable"];
     for (of, jump) in kinds.into_iter().flat_map(|of| [(of, 90), (of, -120)]) {
-        let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
-        world.pool("default", json!({}));
-        node(&world, "old", of);
-        let mut controllers = super::controllers(&world.ctx);
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-        let _running = world.run(controllers);
-        world.pass(8).await;
-        assert!(!named(&claim(&world, "old")), "{of}: not yet");
-        world.clock.set_ahead(jump);
-        world.pass(55).await;
-        assert!(!named(&claim(&world, "old")), "{of}, {jump} s: it rests");
-        assert_eq!(world.ctx.metrics.value(&crate::metrics::runtime::CLOCK_JUMPS, &[]), 1.0);
+        let harness = Harness::set(|settings| settings.disruption.period = Duration::from_secs(1));
+        harness.pool("default", json!({}));
+        node(&harness, "old", of);
+        let mut controllers = super::controllers(&harness.ctx);
+        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+        let _running = harness.run(controllers);
+        harness.pass(8).await;
+        assert!(!named(&claim(&harness, "old")), "{of}: not yet");
+        harness.clock.set_ahead(jump);
+        harness.pass(55).await;
+        assert!(!named(&claim(&harness, "old")), "{of}, {jump} s: it rests");
+        assert_eq!(harness.ctx.metrics.value(&crate::metrics::runtime::CLOCK_JUMPS, &[]), 1.0);
         // What settles after a start, and the second look, take their time too.
-        world.pass(if jump < 0 { 150 } else { 30 }).await;
-        assert!(named(&claim(&world, "old")), "{of}, {jump} s: it goes on");
+        harness.pass(if jump < 0 { 150 } else { 30 }).await;
+        assert!(named(&claim(&harness, "old")), "{of}, {jump} s: it goes on");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_process_wrote_of_drift_is_looked_at_again() {
-    let world = || {
-        let world = World::set(|settings| settings.disruption.period = Duration::from_secs(1));
-        world.pool("default", json!({}));
-        drifted(&world, "old");
-        world
+    let harness = || {
+        let harness = Harness::set(|settings| settings.disruption.period = Duration::from_secs(1));
+        harness.pool("default", json!({}));
+        drifted(&harness, "old");
+        harness
     };
-    let early = world();
+    let early = harness();
     run_for(&early, 9).await;
     assert!(!named(&claim(&early, "old")) && !tainted(&early, "old"));
-    let late = world();
+    let late = harness();
     run_for(&late, 12).await;
     assert!(named(&claim(&late, "old")) && tainted(&late, "old"), "what is still true is acted on");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
-    let mut world = begun().await;
-    let before = replacements(&world);
+    let mut harness = begun().await;
+    let before = replacements(&harness);
     // The replacement dies while nobody looks, and drift is over.
-    let mut gone = claim(&world, &before[0]);
+    let mut gone = claim(&harness, &before[0]);
     gone["metadata"]["finalizers"] = json!([]);
-    world.server.apply(gone).unwrap();
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", &before[0]).unwrap();
-    let mut old = claim(&world, "old");
+    harness.server.apply(gone).unwrap();
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", &before[0]).unwrap();
+    let mut old = claim(&harness, "old");
     old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
-    world.server.apply(old).unwrap();
-    world.restart();
-    run_for(&world, 30).await;
-    let old = claim(&world, "old");
-    assert!(!named(&old) && !tainted(&world, "old"), "{old:#}");
+    harness.server.apply(old).unwrap();
+    harness.restart();
+    run_for(&harness, 30).await;
+    let old = claim(&harness, "old");
+    assert!(!named(&old) && !tainted(&harness, "old"), "{old:#}");
     let conditions = old["status"]["conditions"].as_array().unwrap();
     assert!(conditions.iter().all(|c| c["type"] != "DisruptionReason"), "{old:#}");
     assert!(old["metadata"]["deletionTimestamp"].is_null());
@@ -251,14 +255,14 @@ struct Crash {
 const BOTH: &[&str] = &["old-a", "old-b"];
 
 /// What an earlier process left of a command of two nodes.
-fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
-    let world = World::new();
-    world.pool("default", json!({}));
-    let record = json!({"id": "cmd", "method": method, "started": world.ctx.clocks.now().to_string(),
+fn left_behind(crash: &Crash, method: &str, replaces: usize) -> Harness {
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    let record = json!({"id": "cmd", "method": method, "started": harness.ctx.clocks.now().to_string(),
         "replacements": replaces, "nodes": 2});
     for name in BOTH {
-        drifted(&world, name);
-        let mut object = claim(&world, name);
+        drifted(&harness, name);
+        let mut object = claim(&harness, name);
         if method != "drift" {
             object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
         }
@@ -266,25 +270,25 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> World {
             object["metadata"]["annotations"] =
                 json!({"fleetwright.dev/disruption-command": record.to_string()});
         }
-        world.server.apply(object).unwrap();
+        harness.server.apply(object).unwrap();
         if crash.tainted.contains(name) {
-            let mut node = (*world.server.get("v1", "Node", "", name).unwrap()).clone();
+            let mut node = (*harness.server.get("v1", "Node", "", name).unwrap()).clone();
             node["spec"]["taints"] = json!([{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]);
-            world.server.apply(node).unwrap();
+            harness.server.apply(node).unwrap();
         }
         if crash.deleting.contains(name) {
-            world.server.delete("karpenter.sh/v1", "NodeClaim", "", name).unwrap();
+            harness.server.delete("karpenter.sh/v1", "NodeClaim", "", name).unwrap();
         }
     }
     for at in 0..crash.replacements {
         let name = format!("new-{at}");
-        drifted(&world, &name);
-        let mut object = claim(&world, &name);
+        drifted(&harness, &name);
+        let mut object = claim(&harness, &name);
         object["metadata"]["annotations"] = json!({"fleetwright.dev/lineage": "command=cmd"});
         object["status"]["conditions"] = json!([condition("Launched"), condition("Initialized")]);
-        world.server.apply(object).unwrap();
+        harness.server.apply(object).unwrap();
     }
-    world
+    harness
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,23 +312,23 @@ async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
         ("deleting", crash(BOTH, BOTH, 0, one), "drift", 0, true),
     ];
     for (what, crash, method, replaces, goes_on) in cases {
-        let world = left_behind(&crash, method, replaces);
+        let harness = left_behind(&crash, method, replaces);
         // What would be decided again must not be mistaken for what goes on.
         for name in BOTH {
-            let mut object = claim(&world, name);
+            let mut object = claim(&harness, name);
             object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
-            world.server.apply(object).unwrap();
+            harness.server.apply(object).unwrap();
         }
-        run_for(&world, 5).await;
+        run_for(&harness, 5).await;
         for name in BOTH {
-            let old = claim(&world, name);
+            let old = claim(&harness, name);
             let goes = old.is_null() || old["metadata"]["deletionTimestamp"].is_string();
             if crash.deleting.contains(name) {
                 continue;
             }
             assert_eq!(goes, goes_on, "{what}: {name}: {old:#}");
             assert!(
-                goes_on || (!named(&old) && !tainted(&world, name)),
+                goes_on || (!named(&old) && !tainted(&harness, name)),
                 "{what}: {name} is forgotten: {old:#}"
             );
         }

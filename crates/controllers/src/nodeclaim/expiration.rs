@@ -98,15 +98,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
     async fn a_jump_of_the_wall_clock_expires_nothing_for_a_minute() {
         for set_right in [true, false] {
-            let world = World::new();
-            world.pool("default", json!({}));
+            let harness = Harness::new();
+            harness.pool("default", json!({}));
             let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
-            world
+            harness
                 .server
                 .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
                     "metadata": {"name": "a", "labels": {"karpenter.sh/nodepool": "default"},
@@ -114,38 +114,38 @@ mod tests {
                     "spec": {"nodeClassRef": class, "requirements": [], "expireAfter": "10m"}}))
                 .unwrap();
             let expired = || {
-                let claim = world.server.get("karpenter.sh/v1", "NodeClaim", "", "a").unwrap();
+                let claim = harness.server.get("karpenter.sh/v1", "NodeClaim", "", "a").unwrap();
                 claim["metadata"]["deletionTimestamp"].is_string()
             };
-            let enqueue = || world.ctx.cluster.enqueue("nodeclaim.expiration", Key::cluster("a"));
-            let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
-            world.pass(30).await;
-            world.clock.set_ahead(1200);
+            let enqueue = || harness.ctx.cluster.enqueue("nodeclaim.expiration", Key::cluster("a"));
+            let _running = harness.run(vec![Arc::new(Expiration::new(&harness.ctx, &Arc::default()))]);
+            harness.pass(30).await;
+            harness.clock.set_ahead(1200);
             enqueue();
-            world.pass(50).await;
+            harness.pass(50).await;
             assert!(!expired(), "expiration pauses");
             if set_right {
-                world.clock.set_ahead(0);
+                harness.clock.set_ahead(0);
                 enqueue();
-                world.pass(500).await;
+                harness.pass(500).await;
                 assert!(!expired(), "it is not old enough");
-                world.pass(60).await;
+                harness.pass(60).await;
             } else {
-                world.pass(30).await;
+                harness.pass(30).await;
             }
             assert!(expired(), "in the end it is, set right: {set_right}");
         }
     }
 
     /// NodeClaims of the same age with their Nodes, some of which are NotReady.
-    fn created_together(world: &World, count: usize, unready: usize) {
-        world.pool("default", json!({}));
+    fn created_together(harness: &Harness, count: usize, unready: usize) {
+        harness.pool("default", json!({}));
         let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
         for at in 0..count {
             let (name, id) = (format!("c-{at:02}"), format!("fake:///{at}"));
             let labels = json!({"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true",
                 "karpenter.sh/initialized": "true"});
-            world
+            harness
                 .server
                 .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
                     "metadata": {"name": name, "labels": labels, "finalizers": ["karpenter.sh/termination"]},
@@ -153,7 +153,7 @@ mod tests {
                     "status": {"providerID": id, "nodeName": name}}))
                 .unwrap();
             let ready = if at < unready { "False" } else { "True" };
-            world
+            harness
                 .server
                 .apply(
                     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
@@ -164,20 +164,20 @@ mod tests {
         }
     }
 
-    fn deleted(world: &World) -> usize {
-        let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+    fn deleted(harness: &Harness) -> usize {
+        let claims = harness.server.list("karpenter.sh/v1", "NodeClaim", "");
         claims.iter().filter(|claim| claim["metadata"]["deletionTimestamp"].is_string()).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn claims_that_were_created_together_expire_in_portions() {
-        let world = World::new();
-        created_together(&world, 25, 0);
-        let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
+        let harness = Harness::new();
+        created_together(&harness, 25, 0);
+        let _running = harness.run(vec![Arc::new(Expiration::new(&harness.ctx, &Arc::default()))]);
         let mut gone = Vec::new();
         for seconds in [590, 30, 540, 120, 600] {
-            world.pass(seconds).await;
-            gone.push(deleted(&world));
+            harness.pass(seconds).await;
+            gone.push(deleted(&harness));
         }
         assert_eq!(gone, [0, 10, 10, 20, 25]);
     }
@@ -185,11 +185,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_expires_in_an_outage() {
         for (unready, expected) in [(4, 0), (3, 8)] {
-            let world = World::new();
-            created_together(&world, 8, unready);
-            let _running = world.run(vec![Arc::new(Expiration::new(&world.ctx, &Arc::default()))]);
-            world.pass(700).await;
-            assert_eq!(deleted(&world), expected, "{unready} are not ready");
+            let harness = Harness::new();
+            created_together(&harness, 8, unready);
+            let _running = harness.run(vec![Arc::new(Expiration::new(&harness.ctx, &Arc::default()))]);
+            harness.pass(700).await;
+            assert_eq!(deleted(&harness), expected, "{unready} are not ready");
         }
     }
 }

@@ -20,7 +20,7 @@ use fleetwright_core::{
     nodeclaim::{
         Next, Step,
         answer::Misfit,
-        deadline::{Decision, Missing, Rung, decide},
+        deadline::{Decision, Missing, OverdueResponse, decide},
     },
     safety::Cause,
 };
@@ -32,13 +32,13 @@ use super::{
     claimed_node::{ClaimedNode, claim_of},
     executor::Executors,
     families,
+    nominations::Nominations,
 };
 use crate::{
     events::{Event, regarding},
     metrics::Metrics,
-    nodepool::PoolStatus,
     patch::Patches,
-    provisioning::nominations::Nominations,
+    pool_status::PoolStatus,
     runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
     settings::Settings,
 };
@@ -122,8 +122,8 @@ impl Controller for InitializationDeadline {
                 recover(&self.cluster, &self.patches, &self.pools, &pool).await?;
                 Ok(Requeue::No)
             }
-            Decision::Overdue { missing, rung } => {
-                self.overdue(&node, &pool, &missing, rung).await?;
+            Decision::Overdue { missing, response } => {
+                self.overdue(&node, &pool, &missing, response).await?;
                 Ok(Requeue::After(AGAIN))
             }
         }
@@ -136,10 +136,10 @@ impl InitializationDeadline {
         node: &ClaimedNode,
         pool: &Arc<api::NodePool>,
         missing: &Missing,
-        rung: Rung,
+        response: OverdueResponse,
     ) -> Result<(), ReconcileError> {
         let name = node.claim.name.as_str();
-        let told = find(node.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
+        let reported = find(node.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
         let text = self.explained(node, missing).await?;
         self.patches
             .claim_conditions(name, |conditions| {
@@ -147,7 +147,7 @@ impl InitializationDeadline {
             })
             .await?;
         self.recorder.publish(Event::warning(regarding(&*node.raw), "InitializationTimeout", text.clone()));
-        if !told {
+        if !reported {
             let labels = [&*missing.reason, node.pool_name()];
             self.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
             tracing::warn!(
@@ -157,8 +157,8 @@ impl InitializationDeadline {
                 "node was not initialized in time"
             );
         }
-        match rung {
-            Rung::Replace { recorded } => {
+        match response {
+            OverdueResponse::Replace { recorded } => {
                 if !recorded {
                     record_failure(&self.clocks, &self.patches, pool, name).await?;
                 }
@@ -171,7 +171,7 @@ impl InitializationDeadline {
                 self.executors.on(node).execute(next).await?;
                 Ok(())
             }
-            Rung::Halt => {
+            OverdueResponse::Halt => {
                 let message = format!(
                     "nothing is launched for this pool until its spec changes or a node of it is initialized: the node \
                      that replaced an earlier one, nodeclaim {name}, fails too: {text}"
@@ -183,7 +183,7 @@ impl InitializationDeadline {
                 self.recorder.publish(Event::warning(regarding(&**pool), "LaunchesSuspended", message));
                 free(&self.nominations, node).await
             }
-            Rung::Report => free(&self.nominations, node).await,
+            OverdueResponse::Report => free(&self.nominations, node).await,
         }
     }
 

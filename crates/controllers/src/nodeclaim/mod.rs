@@ -6,7 +6,7 @@
 //! | life | files |
 //! |---|---|
 //! | launch, registration, initialization, liveness | `lifecycle`, `launch`, `initialization_deadline` |
-//! | while it lives | `consistency`, `disruption`, `hydration`, `pod_events`, `validation` |
+//! | while it lives | `consistency`, `disruption`, `hydration`, `nominations`, `pod_events`, `validation` |
 //! | deletion for a reason of its own | `expiration`, `repair`, `garbage_collection` |
 //! | drain, termination | `node_termination`, `eviction`, `orphans`, `cloud_refusals` |
 //!
@@ -29,6 +29,7 @@ mod launch;
 mod lifecycle;
 mod node_patch;
 mod node_termination;
+pub(crate) mod nominations;
 mod orphans;
 mod pod_events;
 mod publish;

@@ -1,53 +1,53 @@
 //! Lives of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod harness;
 mod nameless;
 mod refused;
 mod repair;
-mod world;
 
 use std::time::Duration;
 
 use fleetwright_core::cloud::LaunchError;
+use harness::{Harness, Script, condition_of, instance};
 use rstest::rstest;
 use serde_json::{Value, json};
-use world::{Script, World, condition_of, instance};
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_lives_and_dies() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    let claim = world.get_claim("a").expect("a claim");
-    assert_eq!(world.condition("a", "Ready"), "True");
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    let claim = harness.get_claim("a").expect("a claim");
+    assert_eq!(harness.condition("a", "Ready"), "True");
     assert_eq!(claim["metadata"]["finalizers"], json!(["karpenter.sh/termination"]));
     assert_eq!(claim["metadata"]["labels"]["node.kubernetes.io/instance-type"], "medium");
     assert_eq!(claim["metadata"]["annotations"]["fleetwright.dev/attempt"], "1");
     let status = &claim["status"];
     assert_eq!(status["nodeName"], "node-a");
     assert_eq!((&status["imageID"], &status["capacity"]["cpu"]), (&json!("image-1"), &json!("4")));
-    let node = world.get("v1", "Node", "node-a").expect("a node");
+    let node = harness.get("v1", "Node", "node-a").expect("a node");
     assert_eq!(node["metadata"]["labels"]["karpenter.sh/initialized"], "true");
     assert_eq!(node["metadata"]["labels"]["karpenter.sh/nodepool"], "default");
     assert_eq!(node["metadata"]["ownerReferences"][0]["name"], "a");
     assert_eq!(node["spec"]["taints"], Value::Null, "{node:#?}");
-    world.pod("p", "node-a", json!({}));
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    harness.pod("p", "node-a", json!({}));
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     let leaving = || {
-        world
+        harness
             .server
             .get("v1", "Pod", "default", "p")
             .is_some_and(|p| p["metadata"]["deletionTimestamp"].is_string())
     };
-    world.until("evicted", leaving).await;
-    assert_eq!(world.condition("a", "Drained"), "Unknown/Draining");
-    let node = world.get("v1", "Node", "node-a").expect("a node that drains");
+    harness.until("evicted", leaving).await;
+    assert_eq!(harness.condition("a", "Drained"), "Unknown/Draining");
+    let node = harness.get("v1", "Node", "node-a").expect("a node that drains");
     assert_eq!(node["spec"]["taints"][0]["key"], "karpenter.sh/disrupted");
-    assert_eq!(world.cloud.sky().terminations, 0, "no instance ends under a pod");
-    world.end_pod("p").await;
-    world.until("gone", || world.get_claim("a").is_none()).await;
-    assert!(world.get("v1", "Node", "node-a").is_none());
-    assert!(world.cloud.sky().instances.is_empty());
-    let events = world.events();
+    assert_eq!(harness.cloud.state().terminations, 0, "no instance ends under a pod");
+    harness.end_pod("p").await;
+    harness.until("gone", || harness.get_claim("a").is_none()).await;
+    assert!(harness.get("v1", "Node", "node-a").is_none());
+    assert!(harness.cloud.state().instances.is_empty());
+    let events = harness.events();
     for reason in ["Evicted", "FailedDraining"] {
         assert!(events.iter().any(|event| event == reason), "{reason}: {events:?}");
     }
@@ -55,35 +55,35 @@ async fn a_claim_lives_and_dies() {
 
 #[tokio::test(start_paused = true)]
 async fn one_write_tells_what_happened_and_what_is_waited_for() {
-    let world = World::new().run();
-    world.claim("a", json!({}));
-    world.until("launched", || world.condition("a", "Launched") == "True").await;
-    assert_eq!(world.condition("a", "Registered"), "Unknown/NodeNotFound");
-    world.join("node-a", "a");
-    world.until("registered", || world.condition("a", "Registered") == "True").await;
-    assert_eq!(world.condition("a", "Initialized"), "Unknown/StartupTaintsExist");
-    world.sleep(1).await;
-    let writes = world.writes.lock().expect("unpoisoned").clone();
+    let harness = Harness::new().run();
+    harness.claim("a", json!({}));
+    harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+    assert_eq!(harness.condition("a", "Registered"), "Unknown/NodeNotFound");
+    harness.join("node-a", "a");
+    harness.until("registered", || harness.condition("a", "Registered") == "True").await;
+    assert_eq!(harness.condition("a", "Initialized"), "Unknown/StartupTaintsExist");
+    harness.sleep(1).await;
+    let writes = harness.writes.lock().expect("unpoisoned").clone();
     let of_status = writes.iter().filter(|write| *write == "patch nodeclaims/a status").count();
     assert_eq!(of_status, 2, "{writes:#?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    world.pod("p", "node-a", json!({}));
-    world.sleep(120).await;
-    world.writes.lock().expect("unpoisoned").clear();
-    world.sleep(3600).await;
-    assert_eq!(*world.writes.lock().expect("unpoisoned"), Vec::<String>::new());
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.pod("p", "node-a", json!({}));
+    harness.sleep(120).await;
+    harness.writes.lock().expect("unpoisoned").clear();
+    harness.sleep(3600).await;
+    assert_eq!(*harness.writes.lock().expect("unpoisoned"), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_clock_is_fast_launches_all_the_same() {
-    let world = World::new().ahead(jiff::SignedDuration::from_mins(10)).run();
-    world.grown("a", "node-a", json!({})).await;
-    assert_eq!(world.cloud.sky().launched, 1);
+    let harness = Harness::new().ahead(jiff::SignedDuration::from_mins(10)).run();
+    harness.grown("a", "node-a", json!({})).await;
+    assert_eq!(harness.cloud.state().launched, 1);
 }
 
 /// The place of a claim in the batch `plan-0`.
@@ -96,69 +96,71 @@ fn placed(position: u32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn claims_of_a_batch_are_launched_by_one_call() {
-    let world = World::new();
+    let harness = Harness::new();
     for (name, position) in [("a", 0), ("b", 1), ("c", 2)] {
-        world.claim(name, placed(position));
+        harness.claim(name, placed(position));
     }
-    let world = world.run();
-    world
-        .until("launched", || ["a", "b", "c"].iter().all(|name| world.condition(name, "Launched") == "True"))
+    let harness = harness.run();
+    harness
+        .until("launched", || {
+            ["a", "b", "c"].iter().all(|name| harness.condition(name, "Launched") == "True")
+        })
         .await;
-    let calls = world.cloud.sky().calls.clone();
+    let calls = harness.cloud.state().calls.clone();
     let names = ["a", "b", "c"].map(Into::into).to_vec();
     assert_eq!(calls, [("plan-0".into(), 1, names)]);
-    world.claim("late", placed(3));
-    world.until("launched", || world.condition("late", "Launched") == "True").await;
-    let late = world.cloud.sky().calls.last().cloned().expect("a call");
+    harness.claim("late", placed(3));
+    harness.until("launched", || harness.condition("late", "Launched") == "True").await;
+    let late = harness.cloud.state().calls.last().cloned().expect("a call");
     assert_eq!(late, ("plan-0".into(), 1004, vec!["late".into()]), "the next attempt");
-    assert_eq!(world.cloud.sky().instances.len(), 4);
+    assert_eq!(harness.cloud.state().instances.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn claims_whose_batch_is_being_launched_wait_for_the_end_of_that() {
-    let world = World::new();
+    let harness = Harness::new();
     for (name, position) in [("a", 0), ("b", 1)] {
-        world.claim(name, placed(position));
+        harness.claim(name, placed(position));
     }
-    world.cloud.sky().slow = Duration::from_secs(60);
-    let world = world.run();
-    world.sleep(5).await;
-    world.claim("late", placed(2));
-    world.sleep(50).await;
+    harness.cloud.state().slow = Duration::from_secs(60);
+    let harness = harness.run();
+    harness.sleep(5).await;
+    harness.claim("late", placed(2));
+    harness.sleep(50).await;
     let again = ["nodeclaim.lifecycle", "requeue_after"];
-    let asked = world.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
+    let asked = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
     assert!(asked < 10.0, "{asked} reconciles while the cloud is silent");
-    world.cloud.sky().slow = Duration::ZERO;
-    let launched = |name: &str| world.condition(name, "Launched") == "True";
-    let took = world.until("launched", || ["a", "b", "late"].into_iter().all(launched)).await;
+    harness.cloud.state().slow = Duration::ZERO;
+    let launched = |name: &str| harness.condition(name, "Launched") == "True";
+    let took = harness.until("launched", || ["a", "b", "late"].into_iter().all(launched)).await;
     assert!(took < 12, "{took} s: also the one that was not in the call is launched after it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_asked_for_again() {
-    let world = World::new();
-    world.cloud.sky().script.push_back(Script::LoseAnswer);
+    let harness = Harness::new();
+    harness.cloud.state().script.push_back(Script::LoseAnswer);
     let throttled = LaunchError::RateLimited { after: Duration::from_secs(7) };
-    world.cloud.sky().script.push_back(Script::Refuse(throttled));
-    let world = world.run();
-    world.claim("a", json!({}));
-    world.until("launched", || world.condition("a", "Launched") == "True").await;
-    let calls = world.cloud.sky().calls.clone();
+    harness.cloud.state().script.push_back(Script::Refuse(throttled));
+    let harness = harness.run();
+    harness.claim("a", json!({}));
+    harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+    let calls = harness.cloud.state().calls.clone();
     assert_eq!(calls.len(), 3);
     assert!(calls.iter().all(|call| *call == calls[0]), "the same call again: {calls:?}");
-    assert_eq!(world.cloud.sky().instances.len(), 1);
+    assert_eq!(harness.cloud.state().instances.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_shown_and_tried_again() {
-    let world = World::new();
+    let harness = Harness::new();
     let failed = LaunchError::Failed { reason: "Denied".into(), message: "not allowed".into() };
-    world.cloud.sky().script.push_back(Script::Refuse(failed));
-    let world = world.run();
-    world.claim("a", json!({}));
-    world.until("failed", || world.condition("a", "Launched") == "Unknown/Denied").await;
-    world.until("launched", || world.condition("a", "Launched") == "True").await;
-    let attempts: Vec<u32> = world.cloud.sky().calls.iter().map(|(_, attempt, _)| *attempt).collect();
+    harness.cloud.state().script.push_back(Script::Refuse(failed));
+    let harness = harness.run();
+    harness.claim("a", json!({}));
+    harness.until("failed", || harness.condition("a", "Launched") == "Unknown/Denied").await;
+    harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+    let attempts: Vec<u32> = harness.cloud.state().calls.iter().map(|(_, attempt, _)| *attempt).collect();
     assert_eq!(attempts, [1, 1001]);
 }
 
@@ -167,19 +169,19 @@ async fn a_failure_is_shown_and_tried_again() {
 #[case(LaunchError::NodeClassNotReady("no class".into()), "NodeClassNotReady")]
 #[tokio::test(start_paused = true)]
 async fn without_capacity_a_claim_goes_at_once(#[case] refusal: LaunchError, #[case] reason: &str) {
-    let world = World::new();
-    world.cloud.sky().script.push_back(Script::Refuse(refusal));
-    let world = world.run();
-    world.claim("a", json!({}));
-    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    let harness = Harness::new();
+    harness.cloud.state().script.push_back(Script::Refuse(refusal));
+    let harness = harness.run();
+    harness.claim("a", json!({}));
+    let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!(took < 5, "{took}");
-    world.sleep(5).await;
-    assert!(world.events().iter().any(|event| event == reason), "{:?}", world.events());
+    harness.sleep(5).await;
+    assert!(harness.events().iter().any(|event| event == reason), "{:?}", harness.events());
 }
 
 /// A claim as a crash between the call and the status write leaves it behind.
-fn crashed(world: &World) {
-    world.claim(
+fn crashed(harness: &Harness) {
+    harness.claim(
         "a",
         json!({"metadata": {
             "finalizers": ["karpenter.sh/termination"],
@@ -193,51 +195,51 @@ fn crashed(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_the_call_is_healed_by_the_same_call() {
-    let world = World::new();
-    crashed(&world);
+    let harness = Harness::new();
+    crashed(&harness);
     let left = instance("left", "a", "plan-0", 1);
-    world.cloud.sky().instances.insert(left.provider_id.clone(), left);
-    world.claim("b", placed(1));
-    let world = world.run();
-    world
-        .until("launched", || ["a", "b"].iter().all(|name| world.condition(name, "Launched") == "True"))
+    harness.cloud.state().instances.insert(left.provider_id.clone(), left);
+    harness.claim("b", placed(1));
+    let harness = harness.run();
+    harness
+        .until("launched", || ["a", "b"].iter().all(|name| harness.condition(name, "Launched") == "True"))
         .await;
-    assert_eq!(world.get_claim("a").expect("a claim")["status"]["providerID"], "test:///left");
-    let sky = world.cloud.sky();
-    assert_eq!(sky.instances.len(), 2);
-    let first: Vec<_> = sky.calls.iter().filter(|(_, attempt, _)| *attempt == 1).collect();
+    assert_eq!(harness.get_claim("a").expect("a claim")["status"]["providerID"], "test:///left");
+    let state = harness.cloud.state();
+    assert_eq!(state.instances.len(), 2);
+    let first: Vec<_> = state.calls.iter().filter(|(_, attempt, _)| *attempt == 1).collect();
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].2, ["a".into()], "a call that may have been made is repeated as it was");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_open_launch_is_cleared_up_before_the_claim_goes() {
-    let world = World::new();
-    crashed(&world);
+    let harness = Harness::new();
+    crashed(&harness);
     let left = instance("left", "a", "plan-0", 1);
-    world.cloud.sky().instances.insert(left.provider_id.clone(), left);
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    let world = world.run();
-    world.until("gone", || world.get_claim("a").is_none()).await;
-    assert!(world.cloud.sky().instances.is_empty());
-    assert!(world.cloud.sky().calls.is_empty(), "nothing is launched for a claim that goes");
+    harness.cloud.state().instances.insert(left.provider_id.clone(), left);
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let harness = harness.run();
+    harness.until("gone", || harness.get_claim("a").is_none()).await;
+    assert!(harness.cloud.state().instances.is_empty());
+    assert!(harness.cloud.state().calls.is_empty(), "nothing is launched for a claim that goes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_a_launch_left_nothing_takes_a_minute_to_prove() {
-    let world = World::new();
-    crashed(&world);
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    let world = world.run();
-    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    let harness = Harness::new();
+    crashed(&harness);
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    let harness = harness.run();
+    let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!((60..70).contains(&took), "{took}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disruption_budget_holds_a_drain() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    world.pod("p", "node-a", json!({}));
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.pod("p", "node-a", json!({}));
     let budget = |allowed: u32| {
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -246,53 +248,53 @@ async fn a_disruption_budget_holds_a_drain() {
             "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1},
         })
     };
-    world.apply(budget(0));
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    world.sleep(600).await;
-    let pod = world.server.get("v1", "Pod", "default", "p").expect("a pod");
+    harness.apply(budget(0));
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    harness.sleep(600).await;
+    let pod = harness.server.get("v1", "Pod", "default", "p").expect("a pod");
     assert!(pod["metadata"]["deletionTimestamp"].is_null());
-    assert!(world.events().iter().any(|event| event == "FailedDraining"));
-    let claim = world.get_claim("a").expect("a claim");
+    assert!(harness.events().iter().any(|event| event == "FailedDraining"));
+    let claim = harness.get_claim("a").expect("a claim");
     let conditions = claim["status"]["conditions"].as_array().expect("conditions");
     let drained = conditions.iter().find(|condition| condition["type"] == "Drained").expect("a condition");
     let text = drained["message"].as_str().unwrap_or_default();
     let holder = "default/p (poddisruptionbudget default/web allows no disruption)";
     assert!(text.contains(holder), "{text}");
-    world.apply(budget(1));
-    world
+    harness.apply(budget(1));
+    harness
         .until("evicted", || {
-            world
+            harness
                 .server
                 .get("v1", "Pod", "default", "p")
                 .is_none_or(|p| p["metadata"]["deletionTimestamp"].is_string())
         })
         .await;
-    world.end_pod("p").await;
-    world.until("gone", || world.get_claim("a").is_none()).await;
+    harness.end_pod("p").await;
+    harness.until("gone", || harness.get_claim("a").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn do_not_disrupt_holds_until_the_deadline() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({"spec": {"terminationGracePeriod": "120s"}})).await;
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({"spec": {"terminationGracePeriod": "120s"}})).await;
     let protected = json!({
         "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "yes please"}},
         "spec": {"terminationGracePeriodSeconds": 20},
     });
-    world.pod("p", "node-a", protected);
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    harness.pod("p", "node-a", protected);
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     let leaving = || {
-        world
+        harness
             .server
             .get("v1", "Pod", "default", "p")
             .is_none_or(|p| p["metadata"]["deletionTimestamp"].is_string())
     };
-    let took = world.until("forced", leaving).await;
+    let took = harness.until("forced", leaving).await;
     assert!((98..=104).contains(&took), "{took}");
-    world.end_pod("p").await;
-    world.until("gone", || world.get_claim("a").is_none()).await;
-    world.sleep(5).await;
-    let events = world.events();
+    harness.end_pod("p").await;
+    harness.until("gone", || harness.get_claim("a").is_none()).await;
+    harness.sleep(5).await;
+    let events = harness.events();
     for reason in ["InvalidDoNotDisruptAnnotation", "TerminationGracePeriodExpiring", "Disrupted"] {
         assert!(events.iter().any(|event| event == reason), "{reason}: {events:?}");
     }
@@ -300,105 +302,108 @@ async fn do_not_disrupt_holds_until_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_ours_is_left_alone() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    world.cloud.sky().foreign = true;
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    world.until("told", || world.condition("a", "InstanceTerminating") == "False/InstanceNotOwned").await;
-    world.sleep(600).await;
-    assert_eq!(world.cloud.sky().instances.len(), 1);
-    assert!(world.get_claim("a").is_some());
-    assert!(world.events().iter().any(|event| event == "InstanceNotOwned"));
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.cloud.state().foreign = true;
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    harness
+        .until("reported", || harness.condition("a", "InstanceTerminating") == "False/InstanceNotOwned")
+        .await;
+    harness.sleep(600).await;
+    assert_eq!(harness.cloud.state().instances.len(), 1);
+    assert!(harness.get_claim("a").is_some());
+    assert!(harness.events().iter().any(|event| event == "InstanceNotOwned"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_instance_is_gone_is_collected() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    world.sleep(600).await;
-    world.cloud.sky().instances.clear();
-    world.sleep(600).await;
-    assert!(world.get_claim("a").is_some(), "its node is ready");
-    world.apply(json!({
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.sleep(600).await;
+    harness.cloud.state().instances.clear();
+    harness.sleep(600).await;
+    assert!(harness.get_claim("a").is_some(), "its node is ready");
+    harness.apply(json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"},
         "status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2020-01-01T00:00:00Z"}]},
     }));
-    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!(took < 240, "{took}");
-    assert!(world.get("v1", "Node", "node-a").is_none());
+    assert!(harness.get("v1", "Node", "node-a").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_without_a_claim_is_ended() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
     let add = |name: &str, claim: &str, uid: &str| {
         let mut orphan = instance(name, claim, "batch", 1);
         orphan.cluster_uid = Some(uid.into());
-        world.cloud.sky().instances.insert(orphan.provider_id.clone(), orphan);
+        harness.cloud.state().instances.insert(orphan.provider_id.clone(), orphan);
     };
     add("left-over", "gone", "cluster");
     add("left-double", "a", "cluster");
     add("of-others", "gone", "another cluster");
-    world.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-left"},
+    harness.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-left"},
         "spec": {"providerID": "test:///left-over"}}));
-    world.sleep(240).await;
-    assert_eq!(world.cloud.sky().instances.len(), 4, "not before it has been without for long enough");
-    world.sleep(400).await;
-    let left = |world: &World| {
-        let sky = world.cloud.sky();
-        sky.instances
+    harness.sleep(240).await;
+    assert_eq!(harness.cloud.state().instances.len(), 4, "not before it has been without for long enough");
+    harness.sleep(400).await;
+    let left = |harness: &Harness| {
+        let state = harness.cloud.state();
+        state
+            .instances
             .values()
             .filter(|known| !known.terminating)
             .map(|known| known.provider_id.to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(left(&world), ["test:///i-1", "test:///of-others"]);
-    assert!(world.get("v1", "Node", "node-left").is_none());
-    assert!(world.get("v1", "Node", "node-a").is_some());
+    assert_eq!(left(&harness), ["test:///i-1", "test:///of-others"]);
+    assert!(harness.get("v1", "Node", "node-left").is_none());
+    assert!(harness.get("v1", "Node", "node-a").is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_join_is_given_up() {
-    let world = World::new().run();
-    world.claim("a", json!({}));
-    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    let harness = Harness::new().run();
+    harness.claim("a", json!({}));
+    let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!((900..930).contains(&took), "{took}");
-    assert!(world.cloud.sky().instances.is_empty());
-    world.claim("b", json!({}));
-    world.until("gone", || world.get_claim("b").is_none()).await;
-    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    assert!(harness.cloud.state().instances.is_empty());
+    harness.claim("b", json!({}));
+    harness.until("gone", || harness.get_claim("b").is_none()).await;
+    let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
     assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/RegistrationFailed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_whose_launches_fail_says_why() {
-    let world = World::new().run();
+    let harness = Harness::new().run();
     let refusal = LaunchError::Failed { reason: "QuotaExceeded".into(), message: "no more".into() };
-    world.cloud.sky().script.extend((0..500).map(|_| Script::Refuse(refusal.clone())));
+    harness.cloud.state().script.extend((0..500).map(|_| Script::Refuse(refusal.clone())));
     for name in ["a", "b"] {
-        world.claim(name, json!({}));
-        world.until("gone", || world.get_claim(name).is_none()).await;
+        harness.claim(name, json!({}));
+        harness.until("gone", || harness.get_claim(name).is_none()).await;
     }
-    world.sleep(5).await;
-    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    harness.sleep(5).await;
+    let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
     assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/QuotaExceeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_old_goes() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({"spec": {"expireAfter": "10m"}})).await;
-    let took = world.until("gone", || world.get_claim("a").is_none()).await;
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({"spec": {"expireAfter": "10m"}})).await;
+    let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!((590..630).contains(&took), "{took}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_says_how_it_is() {
-    let world = World::new().run();
-    world.grown("a", "node-a", json!({})).await;
-    world.sleep(10).await;
-    let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    let harness = Harness::new().run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.sleep(10).await;
+    let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
     for condition in ["ValidationSucceeded", "NodeClassReady", "Ready", "NodeRegistrationHealthy"] {
         assert_eq!(condition_of(&pool, condition), "True", "{condition}: {pool:#?}");
     }
@@ -411,40 +416,40 @@ async fn a_pool_says_how_it_is() {
         (&resources["cpu"], &resources["nodes"], &resources["ephemeral-storage"]),
         (&json!("4"), &json!("1"), &json!("0"))
     );
-    assert_eq!(world.condition("a", "Consolidatable"), "True");
-    assert_eq!(world.condition("a", "ConsistentStateFound"), "True");
-    world.apply(json!({
+    assert_eq!(harness.condition("a", "Consolidatable"), "True");
+    assert_eq!(harness.condition("a", "ConsistentStateFound"), "True");
+    harness.apply(json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
         "spec": {"template": {"spec": {"taints": [{"key": "a", "value": "x", "effect": "NoSchedule"}]}}},
     }));
-    world.until("drifted", || world.condition("a", "Drifted") == "True").await;
-    world.server.delete("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", "", "default").expect("deletes");
+    harness.until("drifted", || harness.condition("a", "Drifted") == "True").await;
+    harness.server.delete("karpenter.kwok.sh/v1alpha1", "KWOKNodeClass", "", "default").expect("deletes");
     let unready = || {
-        let pool = world.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+        let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
         condition_of(&pool, "NodeClassReady") == "False/NodeClassNotFound"
     };
-    world.until("class missed", unready).await;
+    harness.until("class missed", unready).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_evictions_is_spread() {
-    let world = World::new();
-    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
-    let world = world.run();
-    world.grown("a", "node-a", json!({})).await;
+    let harness = Harness::new();
+    *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
+    let harness = harness.run();
+    harness.grown("a", "node-a", json!({})).await;
     let pods: Vec<String> = (0..10).map(|n| format!("p{n}")).collect();
-    pods.iter().for_each(|pod| world.pod(pod, "node-a", json!({})));
-    world.sleep(2).await;
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    pods.iter().for_each(|pod| harness.pod(pod, "node-a", json!({})));
+    harness.sleep(2).await;
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     let leave = || {
         let leaves = |pod: &&String| {
-            let pod = world.server.get("v1", "Pod", "default", pod);
+            let pod = harness.server.get("v1", "Pod", "default", pod);
             pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
         };
         pods.iter().filter(leaves).count()
     };
     for second in 1..=20 {
-        world.sleep(1).await;
+        harness.sleep(1).await;
         assert!(leave() <= 2 + second, "{} within {second} s", leave());
     }
     assert_eq!(leave(), 10, "in the end all do");
@@ -452,44 +457,44 @@ async fn a_flood_of_evictions_is_spread() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_a_budget_keeps_take_no_turns_of_others() {
-    let world = World::new();
-    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
-    let world = world.run();
-    world.grown("a", "node-a", json!({})).await;
-    world.grown("b", "node-b", json!({})).await;
-    (0..60).for_each(|n| world.pod(&format!("kept-{n}"), "node-a", json!({})));
+    let harness = Harness::new();
+    *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
+    let harness = harness.run();
+    harness.grown("a", "node-a", json!({})).await;
+    harness.grown("b", "node-b", json!({})).await;
+    (0..60).for_each(|n| harness.pod(&format!("kept-{n}"), "node-a", json!({})));
     let of_others = json!({"metadata": {"labels": {"app": "other"}}});
-    (0..4).for_each(|n| world.pod(&format!("p{n}"), "node-b", of_others.clone()));
-    world.apply(json!({
+    (0..4).for_each(|n| harness.pod(&format!("p{n}"), "node-b", of_others.clone()));
+    harness.apply(json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0},
         "status": {"disruptionsAllowed": 0, "currentHealthy": 60, "desiredHealthy": 60, "expectedPods": 60, "observedGeneration": 1},
     }));
-    world.sleep(2).await;
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    world.sleep(300).await;
-    world.server.delete("karpenter.sh/v1", "NodeClaim", "", "b").expect("deletes");
+    harness.sleep(2).await;
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+    harness.sleep(300).await;
+    harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "b").expect("deletes");
     let leave = || {
         let leaves = |n: &u32| {
-            let pod = world.server.get("v1", "Pod", "default", &format!("p{n}"));
+            let pod = harness.server.get("v1", "Pod", "default", &format!("p{n}"));
             pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
         };
         (0..4).filter(leaves).count()
     };
-    let took = world.until("evicted", || leave() == 4).await;
+    let took = harness.until("evicted", || leave() == 4).await;
     assert!((1..=5).contains(&took), "{took} s: the rate holds, and nothing else");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_does_not_hold_up_a_launch() {
-    let (world, clock) = World::new().settable();
-    let world = world.run();
+    let (harness, clock) = Harness::new().settable();
+    let harness = harness.run();
     let refusal = LaunchError::Failed { reason: "Broken".into(), message: "try later".into() };
-    world.cloud.sky().script.push_back(Script::Refuse(refusal));
-    world.claim("a", json!({}));
-    world.until("refused", || world.condition("a", "Launched") == "Unknown/Broken").await;
+    harness.cloud.state().script.push_back(Script::Refuse(refusal));
+    harness.claim("a", json!({}));
+    harness.until("refused", || harness.condition("a", "Launched") == "Unknown/Broken").await;
     clock.store(-3600, std::sync::atomic::Ordering::Relaxed);
-    let took = world.until("launched", || world.condition("a", "Launched") == "True").await;
+    let took = harness.until("launched", || harness.condition("a", "Launched") == "True").await;
     assert!(took <= 5, "{took} s");
 }

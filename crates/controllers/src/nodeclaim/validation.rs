@@ -39,10 +39,10 @@ impl Controller for Validation {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let Some(claim) = change.claim().filter(|_| !change.is_deleted()) else { return Vec::new() };
-        let told = find(claim.conditions(), CONSISTENT_STATE_FOUND)
+        let reported = find(claim.conditions(), CONSISTENT_STATE_FOUND)
             .is_some_and(|condition| condition.reason == UNREADABLE);
         let invalid = index.invalid().contains_key(&(Kind::NodeClaim, change.key.clone()));
-        if told || invalid { vec![change.key.clone()] } else { Vec::new() }
+        if reported || invalid { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -84,7 +84,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::Validation;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     fn claim(name: &str, cpu: &str) -> Value {
         json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
@@ -94,12 +94,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_means_nothing_says_why() {
-        let world = World::new();
-        world.server.apply(claim("odd", "-1")).unwrap();
-        world.server.apply(claim("fine", "1")).unwrap();
-        let (_trigger, _task) = world.run(vec![Arc::new(Validation::new(&world.ctx))]);
-        world.pass(10).await;
-        let claims = world.server.list("karpenter.sh/v1", "NodeClaim", "");
+        let harness = Harness::new();
+        harness.server.apply(claim("odd", "-1")).unwrap();
+        harness.server.apply(claim("fine", "1")).unwrap();
+        let (_trigger, _task) = harness.run(vec![Arc::new(Validation::new(&harness.ctx))]);
+        harness.pass(10).await;
+        let claims = harness.server.list("karpenter.sh/v1", "NodeClaim", "");
         let conditions = |name: &str| {
             let claim = claims.iter().find(|claim| claim["metadata"]["name"] == name).unwrap();
             claim["status"]["conditions"].as_array().cloned().unwrap_or_default()
@@ -112,8 +112,8 @@ mod tests {
             message.contains("spec.resources.requests[cpu]") && message.contains("negative"),
             "{message}"
         );
-        let events = world.events();
+        let events = harness.events();
         assert_eq!(events, [format!("NodeClaim/odd FailedConsistencyCheck: {message}")]);
-        assert!(world.ctx.cluster.index().claim_model("fine").is_some(), "the others go on");
+        assert!(harness.ctx.cluster.index().claim_model("fine").is_some(), "the others go on");
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_state::{Change, Index, Key, Kind};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::status::PoolStatus;
+use crate::pool_status::PoolStatus;
 use crate::{
     nodeclaim::executor::quantities,
     runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},

@@ -9,7 +9,7 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::status::PoolStatus;
+use crate::pool_status::PoolStatus;
 use crate::{
     runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
     settings::Settings,

@@ -7,7 +7,6 @@ mod protection;
 mod readiness;
 mod registration_health;
 mod replicas;
-pub(crate) mod status;
 mod validation;
 
 pub use counter::Counter;
@@ -17,5 +16,4 @@ pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;
 pub use replicas::{StaticDeprovisioning, StaticProvisioning};
-pub(crate) use status::PoolStatus;
 pub use validation::Validation;

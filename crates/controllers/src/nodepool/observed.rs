@@ -13,7 +13,7 @@ use fleetwright_core::model::{NodeClaim, Observed, labels};
 use fleetwright_state::{Change, Index, Key, Kind, observed};
 use jiff::Timestamp;
 
-use super::status::PoolStatus;
+use crate::pool_status::PoolStatus;
 use crate::{
     metrics::Metrics,
     nodeclaim::families,
@@ -176,7 +176,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     fn observed() -> Observed {
         let until = now() + jiff::SignedDuration::from_hours(6);
@@ -217,8 +217,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_observed_while_another_observation_ends_is_kept() {
-        let world = World::new();
-        let since = world.ctx.clocks.now();
+        let harness = Harness::new();
+        let since = harness.ctx.clocks.now();
         let teach = |taints: &[(&str, i64)]| {
             let mut observed = Observed::default();
             for (key, hours) in taints {
@@ -229,21 +229,21 @@ mod tests {
             let annotations = serde_json::json!({ OBSERVED: observed::write(&observed) });
             let pool = serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
                 "metadata": {"name": "default", "annotations": annotations}});
-            world.server.apply(pool).unwrap();
+            harness.server.apply(pool).unwrap();
         };
         let observed = || async {
-            let pool = world.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap();
+            let pool = harness.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap();
             let written = pool.metadata.annotations.clone().unwrap_or_default().remove(OBSERVED);
             let taints = observed::read(&written.unwrap_or_default()).taints;
             (pool, taints.iter().map(|known| known.taint.key.to_string()).collect::<Vec<_>>())
         };
-        world.pool("default", serde_json::json!({}));
+        harness.pool("default", serde_json::json!({}));
         teach(&[("old", 1), ("lasts", 9)]);
-        world.ctx.cluster.observe(observed().await.0);
-        world.pass(2 * 3600).await;
+        harness.ctx.cluster.observe(observed().await.0);
+        harness.pass(2 * 3600).await;
         // The provisioner writes what this controller has not seen.
         teach(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
-        ObservedReaper::new(&world.ctx).reconcile(&Key::cluster("default")).await.unwrap();
+        ObservedReaper::new(&harness.ctx).reconcile(&Key::cluster("default")).await.unwrap();
         assert_eq!(observed().await.1, ["fresh", "lasts"]);
     }
 

@@ -16,13 +16,13 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::status::PoolStatus;
+use crate::pool_status::PoolStatus;
 use crate::{
     events::{Event, regarding},
     runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
 };
 
-/// How often a deletion that is held is told of again.
+/// How often a deletion that is held is published again.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps NodePools that are protected while they have NodeClaims.
@@ -166,7 +166,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     fn pool(annotation: Option<&str>, finalizers: &[&str], deleting: bool) -> api::NodePool {
         serde_json::from_value(json!({
@@ -202,25 +202,25 @@ mod tests {
         assert_eq!(decide(&pool(annotation, finalizers, deleting), claims), expected);
     }
 
-    fn stored(world: &World) -> Option<Value> {
-        world.server.get("karpenter.sh/v1", "NodePool", "", "default").map(|pool| (*pool).clone())
+    fn stored(harness: &Harness) -> Option<Value> {
+        harness.server.get("karpenter.sh/v1", "NodePool", "", "default").map(|pool| (*pool).clone())
     }
 
-    fn annotate(world: &World, value: Value) {
-        let mut pool = stored(world).unwrap();
+    fn annotate(harness: &Harness, value: Value) {
+        let mut pool = stored(harness).unwrap();
         pool["metadata"]["annotations"] = json!({ DELETE_PROTECTION: value });
         pool["metadata"]["finalizers"] =
             pool["metadata"].get("finalizers").cloned().unwrap_or_else(|| json!([]));
-        world.server.apply(pool).unwrap();
+        harness.server.apply(pool).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_protected_pool_keeps_its_claims_until_it_is_not() {
-        let world = World::new();
-        world.pool("default", json!({}));
-        annotate(&world, json!("true"));
-        let uid = stored(&world).unwrap()["metadata"]["uid"].clone();
-        world
+        let harness = Harness::new();
+        harness.pool("default", json!({}));
+        annotate(&harness, json!("true"));
+        let uid = stored(&harness).unwrap()["metadata"]["uid"].clone();
+        harness
             .server
             .apply(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -229,24 +229,28 @@ mod tests {
                 "spec": {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}, "requirements": []},
             }))
             .unwrap();
-        let _running = world.run(vec![Arc::new(Protection::new(&world.ctx))]);
-        world.pass(5).await;
-        assert_eq!(stored(&world).unwrap()["metadata"]["finalizers"], json!([DELETE_PROTECTION]));
-        world.server.delete("karpenter.sh/v1", "NodePool", "", "default").unwrap();
-        world.pass(60).await;
-        let claim = || world.server.get("karpenter.sh/v1", "NodeClaim", "", "a");
+        let _running = harness.run(vec![Arc::new(Protection::new(&harness.ctx))]);
+        harness.pass(5).await;
+        assert_eq!(stored(&harness).unwrap()["metadata"]["finalizers"], json!([DELETE_PROTECTION]));
+        harness.server.delete("karpenter.sh/v1", "NodePool", "", "default").unwrap();
+        harness.pass(60).await;
+        let claim = || harness.server.get("karpenter.sh/v1", "NodeClaim", "", "a");
         assert!(claim().is_some(), "it is kept");
-        let held = stored(&world).unwrap();
-        let told = held["status"]["conditions"].as_array().unwrap();
-        let told = told.iter().find(|condition| condition["type"] == DELETION_HELD).expect("a condition");
-        assert!(told["message"].as_str().unwrap().contains("1 NodeClaim(s)"), "{told}");
-        let events = world.events();
+        let held = stored(&harness).unwrap();
+        let reported = held["status"]["conditions"].as_array().unwrap();
+        let reported =
+            reported.iter().find(|condition| condition["type"] == DELETION_HELD).expect("a condition");
+        assert!(reported["message"].as_str().unwrap().contains("1 NodeClaim(s)"), "{reported}");
+        let events = harness.events();
         assert!(
             events.iter().any(|event| event.starts_with("NodePool/default DeletionHeld: ")),
             "{events:?}"
         );
-        annotate(&world, json!("false"));
-        world.pass(5).await;
-        assert!(stored(&world).is_none() && claim().is_none(), "it goes as ever, and takes its claims along");
+        annotate(&harness, json!("false"));
+        harness.pass(5).await;
+        assert!(
+            stored(&harness).is_none() && claim().is_none(),
+            "it goes as ever, and takes its claims along"
+        );
     }
 }

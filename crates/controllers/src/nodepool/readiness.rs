@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fleetwright_api::labels::condition::NODE_CLASS_READY;
 use fleetwright_state::{Change, Index, Key};
 
-use super::status::{PoolStatus, class_of, pools_of};
+use crate::pool_status::{PoolStatus, class_of, pools_of};
 use crate::{
     runtime::{Cluster, Controller, Ctx, ReconcileError, Requeue},
     settings::Settings,

@@ -10,7 +10,7 @@ use fleetwright_api::{
 use fleetwright_core::model::ConditionStatus;
 use fleetwright_state::{Change, Index, Key};
 
-use super::status::{PoolStatus, class_of, pools_of};
+use crate::pool_status::{PoolStatus, class_of, pools_of};
 use crate::{
     nodeclaim::{LifecycleCache, REGISTRATION_HEALTH, registration_condition},
     runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
@@ -71,8 +71,8 @@ impl Controller for RegistrationHealth {
         }
         let health = self.cache.registration_health(&uid, registration_condition(&pool));
         // What another process saw fail stands in the condition.
-        let told = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
-        let reason = self.cache.failure_of(&uid).or(told).unwrap_or_else(|| FAILED.into());
+        let recorded = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
+        let reason = self.cache.failure_of(&uid).or(recorded).unwrap_or_else(|| FAILED.into());
         let now = self.clocks.now();
         self.pools
             .change(&pool, |status| {

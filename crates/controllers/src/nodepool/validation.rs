@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fleetwright_api::labels::condition::VALIDATION_SUCCEEDED;
 use fleetwright_state::{Change, Index, Key, Kind, validate};
 
-use super::status::PoolStatus;
+use crate::pool_status::PoolStatus;
 use crate::{
     events::{Event, regarding},
     runtime::{Cluster, Controller, Ctx, INVALID_POOL, ReconcileError, Recorder, Requeue},

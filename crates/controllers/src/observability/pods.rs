@@ -241,20 +241,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_is_shown_until_it_is_gone_and_its_times_are_observed() {
-        let world = World::new();
-        let created = world.ctx.clocks.now();
+        let harness = Harness::new();
+        let created = harness.ctx.clocks.now();
         let at = |seconds: u64| (created + Duration::from_secs(seconds)).to_string();
-        world.pending_pod("a", "1");
-        let (_trigger, _task) = world.run(vec![Arc::new(PodMetrics::new(&world.ctx))]);
-        world.pass(5).await;
-        let uid = world.ctx.cluster.index().pods().next().unwrap().uid.clone();
-        world.ctx.pod_times.placed(&uid, created + Duration::from_secs(1));
-        world.pass(11).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        harness.pending_pod("a", "1");
+        let (_trigger, _task) = harness.run(vec![Arc::new(PodMetrics::new(&harness.ctx))]);
+        harness.pass(5).await;
+        let uid = harness.ctx.cluster.index().pods().next().unwrap().uid.clone();
+        harness.ctx.pod_times.placed(&uid, created + Duration::from_secs(1));
+        harness.pass(11).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         assert!(
             text.contains("karpenter_pods_unbound_time_seconds{name=\"a\",namespace=\"default\"}"),
             "{text}"
@@ -267,16 +267,16 @@ mod tests {
                 {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(20)},
                 {"type": "Ready", "status": "True", "lastTransitionTime": at(30)}]}
         });
-        world.server.delete("v1", "Pod", "default", "a").ok();
-        world.pass(1).await;
-        assert!(!world.ctx.metrics.encode().unwrap().contains("name=\"a\""));
-        world.pending_pod("a", "1");
-        world.pass(1).await;
-        let born = world.ctx.cluster.index().pods().next().unwrap().clone();
-        world.ctx.pod_times.placed(&born.uid, created + Duration::from_secs(19));
-        world.server.apply(bound).unwrap();
-        world.pass(1).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        harness.server.delete("v1", "Pod", "default", "a").ok();
+        harness.pass(1).await;
+        assert!(!harness.ctx.metrics.encode().unwrap().contains("name=\"a\""));
+        harness.pending_pod("a", "1");
+        harness.pass(1).await;
+        let born = harness.ctx.cluster.index().pods().next().unwrap().clone();
+        harness.ctx.pod_times.placed(&born.uid, created + Duration::from_secs(19));
+        harness.server.apply(bound).unwrap();
+        harness.pass(1).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         for expected in [
             "karpenter_pods_state{arch=\"\",capacity_type=\"\",instance_type=\"\",managed=\"false\",name=\"a\",\
              namespace=\"default\",node=\"n\",nodepool=\"\",owner=\"\",phase=\"Running\",ready=\"true\",\

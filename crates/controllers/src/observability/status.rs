@@ -390,7 +390,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     fn claim(status: &str, at: &str) -> Value {
         json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "p"}},
@@ -402,16 +402,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn transitions_are_counted_and_series_go_with_their_object() {
-        let world = World::new();
-        world.server.apply(claim("Unknown", "2025-06-15T15:06:40Z")).unwrap();
-        let (_trigger, _task) = world.run(controllers(&world.ctx));
-        world.pass(60).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        let harness = Harness::new();
+        harness.server.apply(claim("Unknown", "2025-06-15T15:06:40Z")).unwrap();
+        let (_trigger, _task) = harness.run(controllers(&harness.ctx));
+        harness.pass(60).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         let series = "operator_nodeclaim_status_condition_count{karpenter_kwok_sh_kwoknodeclass=\"\",karpenter_sh_nodepool=\"p\",name=\"c\",namespace=\"\",reason=\"R\",status=\"Unknown\",type=\"Launched\"} 1\n";
         assert!(text.contains(series), "{text}");
-        world.server.apply(claim("True", "2025-06-15T15:07:10Z")).unwrap();
-        world.pass(60).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        harness.server.apply(claim("True", "2025-06-15T15:07:10Z")).unwrap();
+        harness.pass(60).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         assert!(!text.contains("status=\"Unknown\",type=\"Launched\"} 1\n\n"), "{text}");
         for expected in [
             "operator_nodeclaim_status_condition_transition_seconds_sum{karpenter_kwok_sh_kwoknodeclass=\"\",karpenter_sh_nodepool=\"p\",status=\"Unknown\",type=\"Launched\"} 30\n",
@@ -421,26 +421,26 @@ mod tests {
             assert!(text.contains(expected), "{expected} in {text}");
         }
         assert!(!text.contains(series), "{text}");
-        world.server.delete("karpenter.sh/v1", "NodeClaim", "", "c").unwrap();
-        world.pass(60).await;
-        let text = world.ctx.metrics.encode().unwrap();
+        harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "c").unwrap();
+        harness.pass(60).await;
+        let text = harness.ctx.metrics.encode().unwrap();
         assert!(!text.contains("name=\"c\""), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn transitions_and_removed_finalizers_are_events() {
-        let world = World::new();
+        let harness = Harness::new();
         let finalized = |mut claim: Value, finalizers: &[&str]| {
             claim["metadata"]["finalizers"] = json!(finalizers);
             claim
         };
-        world.server.apply(finalized(claim("Unknown", "2025-06-15T15:06:40Z"), &["a/b", "c/d"])).unwrap();
-        let (_trigger, _task) = world.run(controllers(&world.ctx));
-        world.pass(60).await;
-        assert_eq!(world.events(), Vec::<String>::new(), "nothing has changed");
-        world.server.apply(finalized(claim("True", "2025-06-15T15:07:10Z"), &["a/b"])).unwrap();
-        world.pass(60).await;
-        let events = world.events();
+        harness.server.apply(finalized(claim("Unknown", "2025-06-15T15:06:40Z"), &["a/b", "c/d"])).unwrap();
+        let (_trigger, _task) = harness.run(controllers(&harness.ctx));
+        harness.pass(60).await;
+        assert_eq!(harness.events(), Vec::<String>::new(), "nothing has changed");
+        harness.server.apply(finalized(claim("True", "2025-06-15T15:07:10Z"), &["a/b"])).unwrap();
+        harness.pass(60).await;
+        let events = harness.events();
         for expected in [
             "NodeClaim/c Launched: Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: R",
             "NodeClaim/c Finalized: Finalized c/d",

@@ -119,7 +119,7 @@ where
 }
 
 /// Tells people about an object, where it is still there.
-pub(super) fn tell(cluster: &Cluster, recorder: &Recorder, notice: &Notice) {
+pub(super) fn publish(cluster: &Cluster, recorder: &Recorder, notice: &Notice) {
     let reference = match &notice.object {
         Object::NodeClaim(name) => cluster.index().claim(name).map(|claim| regarding(&**claim)),
         Object::Node(name) => cluster.index().node(name).map(|node| regarding(&**node)),

@@ -30,18 +30,18 @@ mod tests {
     //! Who is in, who is out.
     use fleetwright_core::{
         model::{PodDisruptionBudget, pod::DoNotDisrupt},
-        testing::{Scene, node, now, pod},
+        testing::{ClusterBuilder, node, now, pod},
     };
 
     use super::*;
 
-    fn names(cluster: Scene) -> Vec<String> {
+    fn names(cluster: ClusterBuilder) -> Vec<String> {
         pods(&cluster.build(), now()).iter().map(|pod| pod.id.name.to_string()).collect()
     }
 
     #[test]
     fn pods_that_opt_out_are_left_alone() {
-        let cluster = Scene::new()
+        let cluster = ClusterBuilder::new()
             .pending(pod("a").build())
             .pending(pod("b").require(labels::NODEPOOL, Operator::DoesNotExist, &[]).build());
         assert_eq!(names(cluster), ["a"]);
@@ -65,8 +65,11 @@ mod tests {
             .marked()
             .build();
         let staying = node("m").pod(pod("other").bound("m")).build();
-        let cluster =
-            Scene::new().node(going).node(staying).pdb(pdb("guarded", false)).pdb(pdb("stuck", true));
+        let cluster = ClusterBuilder::new()
+            .node(going)
+            .node(staying)
+            .pdb(pdb("guarded", false))
+            .pdb(pdb("stuck", true));
         assert_eq!(names(cluster), ["guarded", "plain"]);
     }
 }

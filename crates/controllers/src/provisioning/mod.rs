@@ -2,7 +2,7 @@
 //!
 //! 1. [`trigger`] adds pending pods to the [`batch`].
 //! 2. When the batch is due, [`provisioner`] takes a snapshot and asks the core for a plan.
-//! 3. [`nominations`] releases pods from NodeClaims that cannot run them.
+//! 3. [`crate::nodeclaim::nominations`] releases pods from NodeClaims that cannot run them.
 //! 4. [`create`] creates the NodeClaims of the plan, within the limits of the NodePools.
 //! 5. [`pod_events`] publishes an event for each pod; [`buffers`] records the outcome for each CapacityBuffer.
 //!
@@ -15,7 +15,6 @@ mod create;
 pub mod eligible;
 mod inbox;
 pub(crate) mod names;
-pub(crate) mod nominations;
 mod pod_events;
 pub mod provisioner;
 pub mod trigger;

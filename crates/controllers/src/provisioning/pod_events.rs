@@ -42,15 +42,6 @@ pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
     recorder.publish(event);
 }
 
-/// Publishes why a pod is not bound to the node that it is nominated to, beside any verdict of a plan.
-pub(super) fn not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
-    let event =
-        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .same_if([pod.uid.as_str(), "waits"])
-            .quiet_for(FAILED_QUIET);
-    recorder.publish(event);
-}
-
 /// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
 /// name does not exist yet), and how many fit no NodePool.
 pub(super) fn unschedulable(

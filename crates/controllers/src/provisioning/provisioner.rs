@@ -22,11 +22,11 @@ use super::{
     eligible,
     inbox::Inbox,
     names::PROVISIONER as NAME,
-    nominations::Nominations,
     pod_events, zones,
 };
 use crate::{
     metrics::{Metrics, pod_times::PodTimes, scheduling as families},
+    nodeclaim::nominations::Nominations,
     runtime::{
         Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, Solvers, later,
     },

@@ -63,17 +63,17 @@ fn allowed(snapshot: &Snapshot, pod: &Pod, zone: &str) -> bool {
 #[cfg(test)]
 mod tests {
     //! By name, several, none.
-    use fleetwright_core::testing::{Scene, pod};
+    use fleetwright_core::testing::{ClusterBuilder, pod};
 
     use super::*;
 
     #[test]
     fn pods_are_counted_by_the_zone_that_they_are_bound_to() {
         let bound = |name: &str, zone: &str| pod(name).selector(ZONE, zone).build();
-        let scene = Scene::with_default_pool().build();
-        let zone = sold(&scene).into_iter().next().unwrap();
+        let builder = ClusterBuilder::with_default_pool().build();
+        let zone = sold(&builder).into_iter().next().unwrap();
         let pods = [bound("a", &zone), bound("b", &zone), bound("c", "nowhere"), pod("d").build()];
-        let series = series(&scene, &pods, "x");
+        let series = series(&builder, &pods, "x");
         let shown: Vec<String> =
             series.iter().map(|(labels, count)| format!("{} {count}", labels.join(" "))).collect();
         assert_eq!(shown, [format!("x {zone} 2"), "x flexible 1".to_owned(), "x none 1".to_owned()].to_vec());

@@ -29,14 +29,14 @@ impl Cluster {
     pub fn observe<T: Tracked>(&self, object: T) {
         let mut index = self.index();
         let change = index.apply(object);
-        self.tell(&index, change);
+        self.notify(&index, change);
     }
 
     /// Applies the deletion of an object.
     pub fn forget<T: Tracked>(&self, object: &T) {
         let mut index = self.index();
         let change = index.delete(object);
-        self.tell(&index, change);
+        self.notify(&index, change);
     }
 
     /// Applies a complete list, as of `version`; with `class`, the list of one kind of NodeClass.
@@ -47,7 +47,7 @@ impl Cluster {
             Some(class) => index.reset_class(class, objects, version, now),
             None => index.reset(objects, version, now),
         };
-        self.tell(&index, changes);
+        self.notify(&index, changes);
     }
 
     /// Records that the watch of a kind is alive; with `class`, that of one kind of NodeClass.
@@ -59,9 +59,9 @@ impl Cluster {
         }
     }
 
-    fn tell(&self, index: &Index, changes: impl IntoIterator<Item = Change>) {
+    fn notify(&self, index: &Index, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
-            self.hub.tell(&change, index);
+            self.hub.notify(&change, index);
         }
     }
 

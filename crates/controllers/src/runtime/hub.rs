@@ -36,7 +36,7 @@ impl Hub {
         self.routes.get().map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn tell(&self, change: &Change, index: &Index) {
+    pub(super) fn notify(&self, change: &Change, index: &Index) {
         for route in self.routes() {
             let Some(controller) = route.controller.upgrade() else { continue };
             for key in controller.interested(change, index) {

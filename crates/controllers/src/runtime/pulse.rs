@@ -60,19 +60,19 @@ impl Pulses {
     /// Whether all loops are alive at `now`.
     pub(super) fn check(&self, now: Timestamp) -> Result<(), Stuck> {
         let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
-        let mut told = String::new();
+        let mut report = String::new();
         for ((what, name), pulse) in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let silent = since(pulse.turned);
             let busy = pulse.busy.map(since).unwrap_or_default();
-            let comma = if told.is_empty() { "" } else { ", " };
+            let comma = if report.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.
             if silent > SILENT {
-                let _ = write!(told, "{comma}{what} {name} has not iterated for {} s", silent.as_secs());
+                let _ = write!(report, "{comma}{what} {name} has not iterated for {} s", silent.as_secs());
             } else if busy > STUCK {
-                let _ = write!(told, "{comma}{what} {name} has been reconciling for {} s", busy.as_secs());
+                let _ = write!(report, "{comma}{what} {name} has been reconciling for {} s", busy.as_secs());
             }
         }
-        if told.is_empty() { Ok(()) } else { Err(Stuck(told)) }
+        if report.is_empty() { Ok(()) } else { Err(Stuck(report)) }
     }
 }
 
@@ -101,23 +101,26 @@ mod tests {
         pulses.turn(("controller", "provisioner".into()), at(0), Some(at(0)));
         pulses.turn(("watch", "Pod".into()), at(200), None);
         assert_eq!(pulses.check(at(300)), Ok(()));
-        let told = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
+        let report = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
         let silent = "controller disruption has not iterated for 301 s";
         assert_eq!(
-            told(301),
+            report(301),
             Err(format!("stuck: {silent}, controller provisioner has not iterated for 301 s"))
         );
         pulses.turn(("controller", "provisioner".into()), at(301), Some(at(0)));
-        assert_eq!(told(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
+        assert_eq!(report(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
         pulses.end(&("controller", "disruption".into()));
-        assert_eq!(told(301), Ok(()), "it ended");
+        assert_eq!(report(301), Ok(()), "it ended");
         for now in [900, 901] {
             pulses.turn(("controller", "provisioner".into()), at(now), Some(at(0)));
             pulses.turn(("watch", "Pod".into()), at(now), None);
         }
-        assert_eq!(told(901), Err("stuck: controller provisioner has been reconciling for 901 s".to_owned()));
+        assert_eq!(
+            report(901),
+            Err("stuck: controller provisioner has been reconciling for 901 s".to_owned())
+        );
         pulses.turn(("controller", "provisioner".into()), at(901), Some(at(800)));
-        assert_eq!(told(901), Ok(()));
+        assert_eq!(report(901), Ok(()));
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
         let watch = |group: &str| ("watch", format!("nodeclasses.{group}").into());
         pulses.turn(watch("a"), at(0), None);
         pulses.turn(watch("b"), at(301), None);
-        let told = pulses.check(at(301)).map_err(|stuck| stuck.to_string());
-        assert_eq!(told, Err("stuck: watch nodeclasses.a has not iterated for 301 s".to_owned()));
+        let report = pulses.check(at(301)).map_err(|stuck| stuck.to_string());
+        assert_eq!(report, Err("stuck: watch nodeclasses.a has not iterated for 301 s".to_owned()));
     }
 }

@@ -10,7 +10,7 @@ use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request, WatchFault
 use fleetwright_state::{Change, Index, Key, Kind};
 
 use super::*;
-use crate::{metrics::runtime as families, testing::World};
+use crate::{metrics::runtime as families, testing::Harness};
 
 /// Records the pods that it reconciles; one pod makes it panic, one makes it fail.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ struct Probe {
 }
 
 impl Probe {
-    fn new(world: &World) -> Self {
-        Self { cluster: world.ctx.cluster.clone(), seen: Arc::default() }
+    fn new(harness: &Harness) -> Self {
+        Self { cluster: harness.ctx.cluster.clone(), seen: Arc::default() }
     }
 
     fn seen(&self) -> Vec<String> {
@@ -65,36 +65,36 @@ impl<F: Fn(&Request, u32) -> Fault + Send + Sync> Faults for Script<F> {
     }
 }
 
-fn world(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> World {
-    World::with(Some(Arc::new(Script(script, Mutex::new(0)))))
+fn harness(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> Harness {
+    Harness::with(Some(Arc::new(Script(script, Mutex::new(0)))))
 }
 
 /// Pods are created and deleted every few seconds; however the watch misbehaves, every change is applied.
-async fn hears_of_everything(world: World) {
-    let probe = Probe::new(&world);
-    let _running = world.run(vec![Arc::new(probe.clone())]);
+async fn hears_of_everything(harness: Harness) {
+    let probe = Probe::new(&harness);
+    let _running = harness.run(vec![Arc::new(probe.clone())]);
     for n in 0..10 {
-        world.pending_pod(&format!("p{n}"), "1");
-        world.pass(3).await;
+        harness.pending_pod(&format!("p{n}"), "1");
+        harness.pass(3).await;
         assert!(probe.seen().contains(&format!("p{n}")), "p{n} in time, in {:?}", probe.seen());
-        world.pass(4).await;
+        harness.pass(4).await;
     }
-    world.server.delete("v1", "Pod", "default", "p3").unwrap();
-    world.pass(90).await;
+    harness.server.delete("v1", "Pod", "default", "p3").unwrap();
+    harness.pass(90).await;
     let seen = probe.seen();
     assert!(seen.contains(&"-p3".to_owned()), "{seen:?}");
-    assert_eq!(world.ctx.cluster.index().pods().count(), 9);
+    assert_eq!(harness.ctx.cluster.index().pods().count(), 9);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_watch() {
-    hears_of_everything(World::new()).await;
+    hears_of_everything(Harness::new()).await;
 }
 
 /// Watches end after two events, as `watch` says, and one that is not begun right after a list is refused with `refusal`.
-fn only_after_a_list(watch: WatchFault, refusal: ApiError) -> World {
+fn only_after_a_list(watch: WatchFault, refusal: ApiError) -> Harness {
     let listed = Mutex::new(false);
-    world(move |request, _| {
+    harness(move |request, _| {
         let mut listed = listed.lock().unwrap();
         let refused = request.verb == "watch" && !*listed;
         *listed = request.verb == "list";
@@ -121,12 +121,12 @@ async fn broken_and_repeating_streams_go_on() {
         watch: WatchFault { break_after: Some(3), duplicate_every: 2, ..WatchFault::default() },
         ..Fault::default()
     };
-    hears_of_everything(world(broken)).await;
+    hears_of_everything(harness(broken)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_that_fail_at_first_are_tried_again() {
-    hears_of_everything(world(|_, count| Fault {
+    hears_of_everything(harness(|_, count| Fault {
         answer: if count < 4 { Answer::Drop } else { Answer::Normal },
         ..Fault::default()
     }))
@@ -137,64 +137,64 @@ async fn lists_that_fail_at_first_are_tried_again() {
 async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
     // Lists of pods never end before 30 s; after 100 s the server does not answer for five minutes.
     let start = tokio::time::Instant::now();
-    let world = world(move |_, _| {
+    let harness = harness(move |_, _| {
         let passed = start.elapsed().as_secs();
         let silent = (100..400).contains(&passed);
         let before = Duration::from_secs(if silent { 400 - passed } else { 30_u64.saturating_sub(passed) });
         let watch = WatchFault { end_after: Some(1), ..WatchFault::default() };
         Fault { before, watch, ..Fault::default() }
     });
-    let probe = Probe::new(&world);
-    world.pending_pod("early", "1");
-    let _running = world.run(vec![Arc::new(probe.clone())]);
-    world.pass(29).await;
+    let probe = Probe::new(&harness);
+    harness.pending_pod("early", "1");
+    let _running = harness.run(vec![Arc::new(probe.clone())]);
+    harness.pass(29).await;
     assert_eq!(probe.seen(), Vec::<String>::new());
-    world.pass(10).await;
+    harness.pass(10).await;
     assert_eq!(probe.seen(), ["early"]);
-    world.pass(260).await;
-    world.ctx.cluster.enqueue("probe", Key::new("default", "early"));
-    world.pass(30).await;
+    harness.pass(260).await;
+    harness.ctx.cluster.enqueue("probe", Key::new("default", "early"));
+    harness.pass(30).await;
     assert_eq!(probe.seen(), ["early"], "the last sign of life of the pod watch is too old");
-    assert!(may_act(&world.ctx.cluster.index(), world.ctx.clocks.steady()).is_err());
-    world.pass(150).await;
+    assert!(may_act(&harness.ctx.cluster.index(), harness.ctx.clocks.steady()).is_err());
+    harness.pass(150).await;
     assert_eq!(probe.seen(), ["early", "early"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn panics_and_errors_are_counted_and_tried_again_later_and_later() {
-    let world = World::new();
-    let probe = Probe::new(&world);
+    let harness = Harness::new();
+    let probe = Probe::new(&harness);
     for name in ["panics", "fails", "fine"] {
-        world.pending_pod(name, "1");
+        harness.pending_pod(name, "1");
     }
-    let (trigger, task) = world.run(vec![Arc::new(probe.clone())]);
-    world.pass(10).await;
+    let (trigger, task) = harness.run(vec![Arc::new(probe.clone())]);
+    harness.pass(10).await;
     let times = |name: &str| probe.seen().iter().filter(|seen| *seen == name).count();
     assert_eq!((times("panics"), times("fails"), times("fine")), (4, 4, 1), "at 0, 1, 3 and 7 seconds");
-    assert_eq!(world.ctx.metrics.value(&families::PANICS, &["probe"]), 4.0);
-    assert_eq!(world.ctx.metrics.value(&families::RECONCILE_ERRORS, &["probe"]), 4.0);
+    assert_eq!(harness.ctx.metrics.value(&families::PANICS, &["probe"]), 4.0);
+    assert_eq!(harness.ctx.metrics.value(&families::RECONCILE_ERRORS, &["probe"]), 4.0);
     trigger.fire();
     task.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
-    let world = World::new();
+    let harness = Harness::new();
     for (name, nodes) in [("odd", 10_000_000_000_000_000_000_u64), ("fine", 3)] {
-        world.pool(name, serde_json::json!({}));
-        world
+        harness.pool(name, serde_json::json!({}));
+        harness
             .server
             .apply(serde_json::json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
                 "metadata": {"name": name}, "status": {"nodes": nodes}}))
             .unwrap();
     }
-    let _running = world.run(Vec::new());
-    world.pass(5).await;
+    let _running = harness.run(Vec::new());
+    harness.pass(5).await;
     let names: Vec<_> =
-        world.ctx.cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
+        harness.ctx.cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
     assert_eq!(names, ["fine"]);
-    world.pass(5).await;
-    let odd = world.server.list("karpenter.sh/v1", "NodePool", "");
+    harness.pass(5).await;
+    let odd = harness.server.list("karpenter.sh/v1", "NodePool", "");
     let odd = odd.iter().find(|pool| pool["metadata"]["name"] == "odd").unwrap();
     let conditions = odd["status"]["conditions"].as_array().unwrap();
     let condition = conditions.iter().find(|condition| condition["type"] == "ValidationSucceeded").unwrap();
@@ -202,16 +202,16 @@ async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
         (&condition["status"], &condition["reason"]),
         (&"False".into(), &"NodePoolValidationFailed".into())
     );
-    let events = world.events();
-    let told: Vec<_> = events
+    let events = harness.events();
+    let reported: Vec<_> = events
         .iter()
         .filter(|event| event.starts_with("NodePool/odd NodePoolValidationFailed: cannot be read: "))
         .collect();
-    assert_eq!(told.len(), 1, "{events:?}");
-    world.server.delete("karpenter.sh/v1", "NodePool", "", "odd").unwrap();
-    world.pool("next", serde_json::json!({}));
-    world.pass(5).await;
-    assert_eq!(world.ctx.cluster.index().pools().count(), 2, "the watch goes on");
+    assert_eq!(reported.len(), 1, "{events:?}");
+    harness.server.delete("karpenter.sh/v1", "NodePool", "", "odd").unwrap();
+    harness.pool("next", serde_json::json!({}));
+    harness.pass(5).await;
+    assert_eq!(harness.ctx.cluster.index().pools().count(), 2, "the watch goes on");
 }
 
 /// Records when it ran, in steady seconds; requeues every ten seconds.
@@ -235,13 +235,13 @@ impl Controller for Ticks {
 #[tokio::test(start_paused = true)]
 async fn loops_do_not_care_what_the_wall_clock_shows() {
     for jump in [-600, 600] {
-        let world = World::new();
-        let ticks = Ticks(world.ctx.clocks.clone(), Arc::default());
-        let _running = world.run(vec![Arc::new(ticks.clone())]);
-        world.pass(15).await;
+        let harness = Harness::new();
+        let ticks = Ticks(harness.ctx.clocks.clone(), Arc::default());
+        let _running = harness.run(vec![Arc::new(ticks.clone())]);
+        harness.pass(15).await;
         let before = ticks.1.lock().unwrap().len();
-        world.clock.set_ahead(jump);
-        world.pass(100).await;
+        harness.clock.set_ahead(jump);
+        harness.pass(100).await;
         let ran = ticks.1.lock().unwrap().clone();
         assert_eq!(ran.len() - before, 10, "{jump} s: neither late nor early, nor passive");
         assert!(ran.windows(2).all(|pair| pair[1] - pair[0] == 10), "{jump} s: {ran:?}");
@@ -252,17 +252,17 @@ async fn loops_do_not_care_what_the_wall_clock_shows() {
 async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
     // After 100 s the server does not answer for pods any more.
     let start = tokio::time::Instant::now();
-    let world = world(move |_, _| {
+    let harness = harness(move |_, _| {
         let before = if start.elapsed().as_secs() < 100 { 0 } else { 1000 };
         let watch = WatchFault { end_after: Some(1), ..WatchFault::default() };
         Fault { before: Duration::from_secs(before), watch, ..Fault::default() }
     });
-    let _running = world.run(Vec::new());
-    world.pass(130).await;
-    assert_eq!(world.ctx.gate.may_act(), Ok(()));
-    world.clock.set_ahead(-600);
-    world.pass(170).await;
-    assert_eq!(world.ctx.gate.may_act(), Err(Passive::Silent(Kind::Pod)));
+    let _running = harness.run(Vec::new());
+    harness.pass(130).await;
+    assert_eq!(harness.ctx.gate.may_act(), Ok(()));
+    harness.clock.set_ahead(-600);
+    harness.pass(170).await;
+    assert_eq!(harness.ctx.gate.may_act(), Err(Passive::Silent(Kind::Pod)));
 }
 
 /// Never completes the key "hangs"; every other key takes ten minutes.
@@ -287,53 +287,54 @@ impl Controller for Slow {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_is_stuck_is_unhealthy() {
-    let world = World::new();
-    let _running = world.run(vec![Arc::new(Slow(world.ctx.clocks.clone())), Arc::new(Probe::new(&world))]);
+    let harness = Harness::new();
+    let _running =
+        harness.run(vec![Arc::new(Slow(harness.ctx.clocks.clone())), Arc::new(Probe::new(&harness))]);
     // Nothing to do for an hour; then much that takes long, but ends.
-    world.pass(3600).await;
-    assert_eq!(world.ctx.alive(), Ok(()));
+    harness.pass(3600).await;
+    assert_eq!(harness.ctx.alive(), Ok(()));
     for name in ["a", "b", "c"] {
-        world.pending_pod(name, "1");
+        harness.pending_pod(name, "1");
     }
     for _ in 0..30 {
-        world.pass(60).await;
-        assert_eq!(world.ctx.alive(), Ok(()));
+        harness.pass(60).await;
+        assert_eq!(harness.ctx.alive(), Ok(()));
     }
-    world.clock.set_ahead(100_000);
-    world.pending_pod("hangs", "1");
-    world.pass(895).await;
-    assert_eq!(world.ctx.alive(), Ok(()));
-    world.pass(10).await;
-    let told = world.ctx.alive().map_err(|stuck| stuck.to_string()).unwrap_err();
-    assert!(told.starts_with("stuck: controller slow has been reconciling for 90"), "{told}");
+    harness.clock.set_ahead(100_000);
+    harness.pending_pod("hangs", "1");
+    harness.pass(895).await;
+    assert_eq!(harness.ctx.alive(), Ok(()));
+    harness.pass(10).await;
+    let reported = harness.ctx.alive().map_err(|stuck| stuck.to_string()).unwrap_err();
+    assert!(reported.starts_with("stuck: controller slow has been reconciling for 90"), "{reported}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_an_api_server_is_healthy() {
     // It refuses, then it does not answer at all.
     let start = tokio::time::Instant::now();
-    let world = world(move |_, _| {
+    let harness = harness(move |_, _| {
         let refuses = start.elapsed().as_secs() < 2000;
         let answer = if refuses { Answer::Refuse(ApiError::internal("no")) } else { Answer::Normal };
         Fault { answer, before: Duration::from_secs(if refuses { 0 } else { 10_000 }), ..Fault::default() }
     });
-    let _running = world.run(vec![Arc::new(Probe::new(&world))]);
+    let _running = harness.run(vec![Arc::new(Probe::new(&harness))]);
     for _ in 0..60 {
-        world.pass(60).await;
-        assert_eq!(world.ctx.alive(), Ok(()));
-        assert!(world.ctx.gate.may_act().is_err());
+        harness.pass(60).await;
+        assert_eq!(harness.ctx.alive(), Ok(()));
+        assert!(harness.ctx.gate.may_act().is_err());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_is_healthy() {
-    let mut world = World::new();
-    world.led_by(Leadership::candidate());
-    let _running = world.run(vec![Arc::new(Probe::new(&world))]);
-    world.pass(3600).await;
-    assert_eq!(world.ctx.gate.may_act(), Err(Passive::NotLeading));
-    assert_eq!(world.ctx.alive(), Ok(()));
-    let loops = world.ctx.pulses.loops();
+    let mut harness = Harness::new();
+    harness.led_by(Leadership::candidate());
+    let _running = harness.run(vec![Arc::new(Probe::new(&harness))]);
+    harness.pass(3600).await;
+    assert_eq!(harness.ctx.gate.may_act(), Err(Passive::NotLeading));
+    assert_eq!(harness.ctx.alive(), Ok(()));
+    let loops = harness.ctx.pulses.loops();
     let running = [("controller", "probe"), ("watch", "Pod"), ("watch", "kwoknodeclasses.karpenter.kwok.sh")];
     assert!(running.iter().all(|(what, name)| loops.contains(&(what, (*name).into()))), "{loops:?}");
 }

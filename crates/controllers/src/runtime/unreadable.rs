@@ -51,7 +51,7 @@ fn words(kind: Kind) -> Option<Words> {
 }
 
 /// Reports that an object cannot be read, and why. Writes nothing if the condition is already set.
-pub(super) async fn tell(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: &DynamicObject, why: &str) {
+pub(super) async fn report(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: &DynamicObject, why: &str) {
     let meta = &object.metadata;
     let (name, namespace) = (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref());
     tracing::error!(%kind, namespace, name, why, "ignoring invalid object");

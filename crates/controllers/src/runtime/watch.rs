@@ -195,7 +195,7 @@ async fn list_one_by_one<K: Watchable>(
     for object in page.items {
         match parse(&object) {
             Ok(parsed) => items.push(parsed),
-            Err(why) => super::unreadable::tell(ctx, K::KIND, &source.resource, &object, &why).await,
+            Err(why) => super::unreadable::report(ctx, K::KIND, &source.resource, &object, &why).await,
         }
     }
     Ok(kube::core::ObjectList { types: page.types, metadata: page.metadata, items })

@@ -68,13 +68,13 @@ impl Worker {
         let concurrency = self.controller.concurrency(&self.ctx.settings).max(1);
         self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
         self.begin_series();
-        let mut told = None;
+        let mut shown = None;
         loop {
             let now = self.ctx.clocks.steady();
             let passive = self.ctx.gate.may_act().err();
-            if passive != told {
+            if passive != shown {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
-                told = passive;
+                shown = passive;
             }
             while passive.is_none() && self.running.len() < concurrency {
                 let Some(key) = self.queue.next(now) else { break };

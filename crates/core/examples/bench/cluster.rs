@@ -13,7 +13,9 @@ use fleetwright_core::{
         Effort, LeastCost, Packer as _, Plan, PreparedSnapshot, Purpose, Request, Rules,
         validator::violations,
     },
-    testing::{NodeBuilder, Numbers, Scene, affinity_to, kwok_catalog, node, now, pod, pool, spread_over},
+    testing::{
+        ClusterBuilder, NodeBuilder, Numbers, affinity_to, kwok_catalog, node, now, pod, pool, spread_over,
+    },
 };
 
 use super::{
@@ -60,8 +62,8 @@ pub(crate) fn cluster_of(
         let pods = if load > 0 { pods_of(at, per_node, load) } else { Vec::new() };
         pods.into_iter().fold(built, NodeBuilder::pod).build()
     });
-    let scene = Scene::new().catalog(kwok_catalog()).pool(pool("default"));
-    let mut snapshot = nodes.fold(scene, Scene::node_unsorted).build();
+    let builder = ClusterBuilder::new().catalog(kwok_catalog()).pool(pool("default"));
+    let mut snapshot = nodes.fold(builder, ClusterBuilder::node_unsorted).build();
     // As where one template makes many pods, which the index shares.
     share(&mut snapshot);
     snapshot

@@ -14,7 +14,9 @@ use fleetwright_core::{
         Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules,
         validator::violations,
     },
-    testing::{Scene, diverse_pods, ec2_catalog, linear_catalog, pod, pool, preference_pods, shaped_pods},
+    testing::{
+        ClusterBuilder, diverse_pods, ec2_catalog, linear_catalog, pod, pool, preference_pods, shaped_pods,
+    },
 };
 
 use super::{
@@ -55,9 +57,9 @@ pub(crate) struct Case {
 
 /// All cases, in the order of the table.
 pub(crate) fn cases() -> Vec<Case> {
-    let linear = || Scene::new().catalog(linear_catalog(400)).pool(pool("default"));
-    let pending = |scene: Scene, pods: Vec<Arc<Pod>>| {
-        let mut snapshot = scene.build();
+    let linear = || ClusterBuilder::new().catalog(linear_catalog(400)).pool(pool("default"));
+    let pending = |builder: ClusterBuilder, pods: Vec<Arc<Pod>>| {
+        let mut snapshot = builder.build();
         snapshot.pending = pods;
         snapshot
     };
@@ -112,7 +114,8 @@ fn shaped(catalog: &Arc<Catalog>, cap: &str, capacity_type: &'static str, gap: f
         move || {
             let wanted = pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]);
             let daemon = pod("ds").daemon().cpu(150).memory(300);
-            let mut snapshot = Scene::new().catalog(Arc::clone(&catalog)).pool(wanted).daemon(daemon).build();
+            let mut snapshot =
+                ClusterBuilder::new().catalog(Arc::clone(&catalog)).pool(wanted).daemon(daemon).build();
             snapshot.pending = shaped_pods(10_000, false, SEED);
             snapshot
         }

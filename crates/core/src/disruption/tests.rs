@@ -17,7 +17,7 @@ use crate::{
         Budget, ConsolidationPolicy, DisruptionReason, LabelSelector, NodeClaim, NodePool, Pod,
         PodDisruptionBudget, Str, nodeclaim::ConditionType, pod::DoNotDisrupt, pool::BudgetNodes,
     },
-    testing::{NodeBuilder, PodBuilder, Scene, node, now, pod, pool},
+    testing::{ClusterBuilder, NodeBuilder, PodBuilder, node, now, pod, pool},
 };
 
 /// A running pod of a ReplicaSet on `host`.
@@ -73,7 +73,7 @@ fn on_demand_only() -> impl Into<Arc<NodePool>> {
 }
 
 /// The proposal as text: `emptiness: a b`, `multi-node-consolidation: a b -> small/spot`, or `nothing`.
-fn told(proposal: &Proposal) -> String {
+fn summary(proposal: &Proposal) -> String {
     let Some(method) = proposal.method else { return "nothing".to_owned() };
     let commands = proposal.commands.iter().map(|command| {
         let mut names: Vec<&str> = command.candidates.iter().map(Candidate::name).collect();
@@ -88,22 +88,22 @@ fn told(proposal: &Proposal) -> String {
 }
 
 #[track_caller]
-fn check(scene: Scene, expected: &str) {
-    let _ = check_with(scene, &Rules::default(), expected);
+fn check(builder: ClusterBuilder, expected: &str) {
+    let _ = check_with(builder, &Rules::default(), expected);
 }
 
 /// [`check`], for a further look at the proposal.
 #[track_caller]
-fn checked(scene: Scene, expected: &str) -> Proposal {
-    check_with(scene, &Rules::default(), expected)
+fn checked(builder: ClusterBuilder, expected: &str) -> Proposal {
+    check_with(builder, &Rules::default(), expected)
 }
 
 #[track_caller]
-fn check_with(scene: Scene, rules: &Rules, expected: &str) -> Proposal {
-    let snapshot = scene.build();
+fn check_with(builder: ClusterBuilder, rules: &Rules, expected: &str) -> Proposal {
+    let snapshot = builder.build();
     let proposal = propose(&snapshot, rules, now());
     assert_eq!(
-        told(&proposal),
+        summary(&proposal),
         expected,
         "blocked: {:?}, left: {:?}",
         blockers(&proposal),
@@ -129,21 +129,24 @@ fn reasons(proposal: &Proposal) -> Vec<String> {
 
 #[test]
 fn empty_nodes_go_together_within_the_budget() {
-    let scene = || Scene::new().node(idle("a").build()).node(idle("b").build()).node(idle("c").build());
-    check(scene().pool(pool("default")), "emptiness: a b c");
-    check(scene().pool(with_budget(BudgetNodes::Count(2))), "emptiness: a b");
+    let builder =
+        || ClusterBuilder::new().node(idle("a").build()).node(idle("b").build()).node(idle("c").build());
+    check(builder().pool(pool("default")), "emptiness: a b c");
+    check(builder().pool(with_budget(BudgetNodes::Count(2))), "emptiness: a b");
     // Percentages round up, so that a small pool is not frozen.
-    check(scene().pool(with_budget(BudgetNodes::Percent(34))), "emptiness: a b");
-    check(scene().pool(with_budget(BudgetNodes::Count(0))), "nothing");
-    check(scene().pool(with_budget(BudgetNodes::Invalid("many".into()))), "nothing");
+    check(builder().pool(with_budget(BudgetNodes::Percent(34))), "emptiness: a b");
+    check(builder().pool(with_budget(BudgetNodes::Count(0))), "nothing");
+    check(builder().pool(with_budget(BudgetNodes::Invalid("many".into()))), "nothing");
 }
 
 #[test]
 fn what_is_being_disrupted_takes_up_the_budget() {
     let unready = idle("b").with_node(|node| node.ready = false);
-    let scene =
-        Scene::new().pool(with_budget(BudgetNodes::Count(1))).node(idle("a").build()).node(unready.build());
-    let proposal = checked(scene, "nothing");
+    let builder = ClusterBuilder::new()
+        .pool(with_budget(BudgetNodes::Count(1)))
+        .node(idle("a").build())
+        .node(unready.build());
+    let proposal = checked(builder, "nothing");
     assert!(proposal.constrained);
 }
 
@@ -153,10 +156,10 @@ fn a_node_waits_for_consolidate_after() {
     let since = |secs: i64| now() - jiff::SignedDuration::from_secs(secs);
     for (age, expected) in [(59, "nothing"), (60, "emptiness: a")] {
         let node = idle("a").with_claim(|claim| claim.last_pod_event = Some(since(age)));
-        check(Scene::new().pool(calm()).node(node.build()), expected);
+        check(ClusterBuilder::new().pool(calm()).node(node.build()), expected);
     }
     let never = pool("default").with(|pool| pool.consolidate_after = None);
-    let proposal = checked(Scene::new().pool(never).node(idle("a").build()), "nothing");
+    let proposal = checked(ClusterBuilder::new().pool(never).node(idle("a").build()), "nothing");
     assert_eq!(reasons(&proposal)[0], "a: NodePool \"default\" has consolidation disabled");
 }
 
@@ -175,7 +178,7 @@ fn blocked_nodes_say_why() {
         ),
         (idle("a").pool("other"), "a: NodePool not found (NodePool=other)"),
     ] {
-        let proposal = checked(Scene::with_default_pool().node(node.build()), "nothing");
+        let proposal = checked(ClusterBuilder::with_default_pool().node(node.build()), "nothing");
         assert_eq!(blockers(&proposal), [text]);
     }
     let mut nominated = (*idle("a").build()).clone();
@@ -183,7 +186,7 @@ fn blocked_nodes_say_why() {
         pod: "p".into(),
         until: now() + jiff::SignedDuration::from_secs(1),
     });
-    let proposal = checked(Scene::with_default_pool().node(nominated), "nothing");
+    let proposal = checked(ClusterBuilder::with_default_pool().node(nominated), "nothing");
     assert_eq!(blockers(&proposal), ["a: node is nominated for a pending pod"]);
 }
 
@@ -197,8 +200,11 @@ fn pods_that_object_keep_their_node() {
         (DoNotDisrupt::For(Duration::ZERO), false),
     ] {
         let node = idle("a").pod(protect(what.clone()).into());
-        let proposal =
-            propose(&Scene::with_default_pool().node(node.build()).build(), &Rules::default(), now());
+        let proposal = propose(
+            &ClusterBuilder::with_default_pool().node(node.build()).build(),
+            &Rules::default(),
+            now(),
+        );
         assert_eq!(blockers(&proposal).len(), usize::from(blocked), "{what:?}");
     }
     let pdb = |name: &str, allowed| PodDisruptionBudget {
@@ -217,54 +223,56 @@ fn pods_that_object_keep_their_node() {
             Some("a: eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/x default/y])"),
         ),
     ] {
-        let scene = pdbs.into_iter().fold(Scene::with_default_pool().node(node()), Scene::pdb);
-        let proposal = propose(&scene.build(), &Rules::default(), now());
+        let builder =
+            pdbs.into_iter().fold(ClusterBuilder::with_default_pool().node(node()), ClusterBuilder::pdb);
+        let proposal = propose(&builder.build(), &Rules::default(), now());
         assert_eq!(blockers(&proposal), text.into_iter().collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn pods_that_fit_elsewhere_free_their_node() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(on_demand_only())
         .node(idle("a").pod(on("a", "p", 500)).build())
         .node(idle("b").pod(on("b", "q", 2000)).pod(on("b", "r", 1000)).build());
     // One of both can go, by its pods' moving to the other; the one with fewer pods saves more per disruption.
-    check(scene, "single-node-consolidation: a");
+    check(builder, "single-node-consolidation: a");
 }
 
 #[test]
 fn several_nodes_become_one_cheaper() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 900)).build();
-    let scene = Scene::new().pool(on_demand_only()).node(full("a")).node(full("b")).node(full("c"));
-    check(scene, "multi-node-consolidation: a b");
+    let builder =
+        ClusterBuilder::new().pool(on_demand_only()).node(full("a")).node(full("b")).node(full("c"));
+    check(builder, "multi-node-consolidation: a b");
 }
 
 #[test]
 fn a_node_that_is_too_large_is_replaced_by_a_smaller_one() {
     let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
-    check(Scene::with_default_pool().node(lone()), "single-node-consolidation: a -> small/spot");
+    check(ClusterBuilder::with_default_pool().node(lone()), "single-node-consolidation: a -> small/spot");
     // Where the policy takes only empty nodes, it stays.
     let when_empty = pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::WhenEmpty);
-    let proposal = checked(Scene::new().pool(when_empty).node(lone()), "nothing");
+    let proposal = checked(ClusterBuilder::new().pool(when_empty).node(lone()), "nothing");
     assert!(reasons(&proposal)[0].contains("consolidation policy WhenEmpty, but node is not empty"));
 }
 
 #[test]
 fn what_is_cheapest_already_stays_and_says_so() {
     let spot = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
-    let scene = || Scene::with_default_pool().node(spot.clone());
-    let proposal = checked(scene(), "nothing");
+    let builder = || ClusterBuilder::with_default_pool().node(spot.clone());
+    let proposal = checked(builder(), "nothing");
     assert!(
         reasons(&proposal)[0].contains("SpotToSpotConsolidation is disabled"),
         "{:?}",
         reasons(&proposal)
     );
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
-    let proposal = check_with(scene(), &rules, "nothing");
+    let proposal = check_with(builder(), &rules, "nothing");
     assert!(reasons(&proposal)[0].contains("Can't replace with a cheaper node"), "{:?}", reasons(&proposal));
     let large = idle("a").size("xlarge", 16, 32).capacity_type("spot").pod(on("a", "p", 1500)).build();
-    let proposal = check_with(Scene::with_default_pool().node(large), &rules, "nothing");
+    let proposal = check_with(ClusterBuilder::with_default_pool().node(large), &rules, "nothing");
     assert!(
         reasons(&proposal)[0].contains("requires 15 cheaper instance type options"),
         "{:?}",
@@ -283,36 +291,37 @@ fn drifted_nodes_are_replaced_oldest_first() {
             },
         )
     };
-    let scene = Scene::with_default_pool().node(drifted("a", 10).build()).node(drifted("b", 20).build());
-    let proposal = propose(&scene.build(), &Rules::default(), now());
-    assert_eq!(told(&proposal), "drift: b -> medium/spot, a -> medium/spot");
+    let builder =
+        ClusterBuilder::with_default_pool().node(drifted("a", 10).build()).node(drifted("b", 20).build());
+    let proposal = propose(&builder.build(), &Rules::default(), now());
+    assert_eq!(summary(&proposal), "drift: b -> medium/spot, a -> medium/spot");
     assert_eq!(proposal.commands[0].method.reason, DisruptionReason::Drifted);
 }
 
 #[test]
 fn a_command_is_rejected_when_the_cluster_has_moved_on() {
-    let before = Scene::with_default_pool().node(idle("a").build()).node(idle("b").build()).build();
+    let before = ClusterBuilder::with_default_pool().node(idle("a").build()).node(idle("b").build()).build();
     let command = propose(&before, &Rules::default(), now()).commands.remove(0);
-    let verdict = |scene: Scene| {
-        validate(&command, &scene.build(), &Rules::default(), now())
+    let verdict = |builder: ClusterBuilder| {
+        validate(&command, &builder.build(), &Rules::default(), now())
             .map(|command| command.candidates.iter().map(|c| c.name().to_owned()).collect::<Vec<_>>())
     };
     let busy = || idle("a").pod(on("a", "p", 100)).build();
     assert_eq!(
-        verdict(Scene::with_default_pool().node(busy()).node(idle("b").build())),
+        verdict(ClusterBuilder::with_default_pool().node(busy()).node(idle("b").build())),
         Ok(vec!["b".to_owned()])
     );
-    assert_eq!(verdict(Scene::with_default_pool().node(busy())), Err(Rejected::Churn));
-    let frozen = Scene::new().pool(with_budget(BudgetNodes::Count(0)));
+    assert_eq!(verdict(ClusterBuilder::with_default_pool().node(busy())), Err(Rejected::Churn));
+    let frozen = ClusterBuilder::new().pool(with_budget(BudgetNodes::Count(0)));
     assert_eq!(verdict(frozen.node(idle("a").build())), Err(Rejected::Budget));
 }
 
 #[test]
 fn a_replacement_is_rejected_when_it_would_no_longer_do() {
     let lone = |milli| idle("a").size("xlarge", 16, 32).pod(on("a", "p", milli)).build();
-    let before = Scene::with_default_pool().node(lone(1500)).build();
+    let before = ClusterBuilder::with_default_pool().node(lone(1500)).build();
     let command = propose(&before, &Rules::default(), now()).commands.remove(0);
-    let grown = Scene::with_default_pool().node(lone(3500)).build();
+    let grown = ClusterBuilder::with_default_pool().node(lone(3500)).build();
     assert!(matches!(validate(&command, &grown, &Rules::default(), now()), Err(Rejected::Scheduling)));
 }
 
@@ -359,8 +368,9 @@ fn budgets_by_reason_and_time() {
 #[test]
 fn balanced_pools_want_a_saving_worth_the_trouble() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
-    let scene =
-        Scene::new().pool(balanced()).node(idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build());
+    let builder = ClusterBuilder::new()
+        .pool(balanced())
+        .node(idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build());
     // One small pod of a node that is far too large for it: worth it.
-    check(scene, "single-node-consolidation: b -> small/spot");
+    check(builder, "single-node-consolidation: b -> small/spot");
 }

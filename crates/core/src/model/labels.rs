@@ -36,7 +36,7 @@ pub const READINESS_TAINT_PREFIX: &str = "readiness.k8s.io/";
 /// Annotation of a NodeClaim: what it replaced, for which disruption command, and what it recreated
 /// ([`crate::disruption::lineage`]).
 pub const LINEAGE: &str = "fleetwright.dev/lineage";
-/// Annotation of a NodeClaim, from its launch on: the label that its provider still has to tell before its node may register.
+/// Annotation of a NodeClaim, from its launch on: the label that its provider has to report before its node may register.
 pub const AWAITS_LABEL: &str = "fleetwright.dev/awaits-label";
 /// The availability zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";

@@ -9,7 +9,7 @@ use super::{
     },
 };
 
-/// Whose taints tell of the state of a node.
+/// Taints that report the state of a node.
 const STATE_TAINT_PREFIXES: [&str; 4] =
     ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/", READINESS_TAINT_PREFIX];
 

@@ -32,8 +32,8 @@ impl Consistency {
         }
         let message = issues.join(", ");
         let failed = ConditionChange::fails(condition, "ConsistencyCheckFailed", message.clone());
-        let tell = Step::Publish(Notice::FailedConsistencyCheck(message));
-        Next::steps(failed.step(claim).into_iter().chain([tell])).again(INTERVAL)
+        let publish = Step::Publish(Notice::FailedConsistencyCheck(message));
+        Next::steps(failed.step(claim).into_iter().chain([publish])).again(INTERVAL)
     }
 }
 

@@ -24,13 +24,13 @@ pub enum Decision {
         /// What is missing.
         missing: Missing,
         /// What follows.
-        rung: Rung,
+        response: OverdueResponse,
     },
 }
 
-/// A rung of the ladder.
+/// How the controller responds to a node that misses its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
+pub enum OverdueResponse {
     /// Say so, and replace the node.
     Replace {
         /// Whether the NodePool has the record of that: what was begun is finished after a crash.
@@ -81,17 +81,17 @@ pub fn decide(view: &View<'_>, setting: Option<Duration>, now: Timestamp) -> Dec
         return Decision::Wait(left);
     }
     let Some(missing) = missing(view, joined) else { return Decision::Nothing };
-    let rung = match standing {
-        InitializationStanding::Healthy => Rung::Replace { recorded: false },
+    let response = match standing {
+        InitializationStanding::Healthy => OverdueResponse::Replace { recorded: false },
         InitializationStanding::Replaced { claim: replaced, .. } if *replaced == claim.name => {
-            Rung::Replace { recorded: true }
+            OverdueResponse::Replace { recorded: true }
         }
-        InitializationStanding::Replaced { since, .. } if claim.created > *since => Rung::Halt,
+        InitializationStanding::Replaced { since, .. } if claim.created > *since => OverdueResponse::Halt,
         // It started together with the one that is replaced and proves no more than that one did.
-        InitializationStanding::Replaced { .. } => Rung::Report,
-        InitializationStanding::Halted { .. } => Rung::Report,
+        InitializationStanding::Replaced { .. } => OverdueResponse::Report,
+        InitializationStanding::Halted { .. } => OverdueResponse::Report,
     };
-    Decision::Overdue { missing, rung }
+    Decision::Overdue { missing, response }
 }
 
 fn missing(view: &View<'_>, since: Timestamp) -> Option<Missing> {
@@ -149,7 +149,7 @@ fn owner_of_resource(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Which rung is next, and who is named.
+    //! Which response is next, and who is named.
     use rstest::rstest;
 
     use super::*;
@@ -187,7 +187,7 @@ mod tests {
     #[case::late_together(Some(TIMEOUT), replaced("b"), 600, "Report")]
     #[case::further(Some(TIMEOUT), InitializationStanding::Halted { since: now() }, 600, "Report")]
     #[case::off(None, InitializationStanding::Healthy, 99_999, "nothing")]
-    fn rungs(
+    fn responses(
         #[case] timeout: Option<Duration>,
         #[case] standing: InitializationStanding,
         #[case] seconds: i64,
@@ -197,10 +197,10 @@ mod tests {
             Decision::Nothing => "nothing".to_owned(),
             Decision::Wait(left) => format!("wait {}", left.as_secs()),
             Decision::Recovered => "recovered".to_owned(),
-            Decision::Overdue { rung, missing } => {
+            Decision::Overdue { response, missing } => {
                 assert_eq!(missing.owner, "the cloud-controller-manager");
                 assert_eq!(&*missing.reason, "KnownEphemeralTaintsExist");
-                format!("{rung:?}")
+                format!("{response:?}")
             }
         };
         assert_eq!(said, expected);

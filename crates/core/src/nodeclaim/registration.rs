@@ -49,7 +49,7 @@ impl Registration {
         };
         let awaited = claim.annotations.get(AWAITS_LABEL).filter(|key| !claim.labels.contains_key(&***key));
         if let Some(key) = awaited {
-            let message = format!("the provider has yet to tell the label {key}");
+            let message = format!("the provider has not reported label {key} yet");
             let hook =
                 ConditionChange::unknown(ConditionType::Registered, "RegistrationHookPending", message);
             return pending(hook);

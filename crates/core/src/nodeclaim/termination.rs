@@ -86,8 +86,8 @@ impl NodeTermination<'_> {
             message.push_str(&format!("; the instance ends at {deadline} all the same"));
         }
         let waits = ConditionChange::unknown(condition, "AwaitingVolumeDetachment", message).step(claim);
-        let tell = Step::Publish(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
-        Wait::Until(Next::steps(waits.into_iter().chain([tell])).again(VOLUMES_INTERVAL))
+        let publish = Step::Publish(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
+        Wait::Until(Next::steps(waits.into_iter().chain([publish])).again(VOLUMES_INTERVAL))
     }
 
     fn instance(&self, view: &View<'_>) -> Next {
@@ -96,8 +96,8 @@ impl NodeTermination<'_> {
         };
         match self.instance {
             InstanceState::Gone => {
-                let told = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
-                Next::steps(told.into_iter().chain([Step::ReleaseNode(self.node.name.clone())]))
+                let terminating = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
+                Next::steps(terminating.into_iter().chain([Step::ReleaseNode(self.node.name.clone())]))
             }
             InstanceState::NotOwned(why) => not_owned(view, why),
             InstanceState::Unknown | InstanceState::Exists => terminate(view, id),
@@ -107,8 +107,8 @@ impl NodeTermination<'_> {
 
 /// Requests the termination; the condition is set once the cloud has accepted it.
 pub(super) fn terminate(view: &View<'_>, id: crate::model::ProviderId) -> Next {
-    let told = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
-    Next::steps([Step::Terminate(id)].into_iter().chain(told)).again(INSTANCE_INTERVAL)
+    let terminating = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
+    Next::steps([Step::Terminate(id)].into_iter().chain(terminating)).again(INSTANCE_INTERVAL)
 }
 
 /// An instance of another owner is not terminated; a condition has the reason, and the claim stays until a user decides.
@@ -119,8 +119,8 @@ pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
     );
     let condition = ConditionType::InstanceTerminating;
     let change = ConditionChange::fails(condition, "InstanceNotOwned", message).step(view.claim);
-    let tell = Step::Publish(Notice::NotOwned(why.clone()));
-    Next::steps(change.into_iter().chain([tell])).again(NOT_OWNED_INTERVAL)
+    let publish = Step::Publish(Notice::NotOwned(why.clone()));
+    Next::steps(change.into_iter().chain([publish])).again(NOT_OWNED_INTERVAL)
 }
 
 /// What keeps new pods and new connections off the node, where that is not there yet.

@@ -157,7 +157,7 @@ fn step(step: &Step) -> String {
         Step::Terminate(id) => format!("terminate {id}"),
         Step::ReleaseNode(name) => format!("release node {name}"),
         Step::ReleaseClaim => "release".to_owned(),
-        Step::Publish(notice) => format!("tell {}", notice.reason()),
+        Step::Publish(notice) => format!("publish {}", notice.reason()),
         Step::CountRegistration(well) => format!("count {well}"),
     }
 }

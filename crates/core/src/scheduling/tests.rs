@@ -31,8 +31,8 @@ fn plan_with(snapshot: &Snapshot, rules: &Rules) -> Plan {
     solve(snapshot, &request, rules)
 }
 
-fn plan(scene: Scene) -> (Snapshot, Plan) {
-    let snapshot = scene.build();
+fn plan(builder: ClusterBuilder) -> (Snapshot, Plan) {
+    let snapshot = builder.build();
     let plan = plan_with(&snapshot, &Rules::default());
     (snapshot, plan)
 }
@@ -62,15 +62,15 @@ fn report(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn check(scene: Scene, expected: &[&str]) {
-    let (snapshot, plan) = plan(scene);
+fn check(builder: ClusterBuilder, expected: &[&str]) {
+    let (snapshot, plan) = plan(builder);
     assert_eq!(report(&snapshot, &plan), expected);
 }
 
 #[test]
 fn the_cheapest_type_that_holds_the_pods() {
     check(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .pending(pod("p").cpu(1500).memory(1024))
             .pending(pod("q").cpu(1500).memory(1024)),
         &["+default medium a spot: p q"],
@@ -80,7 +80,7 @@ fn the_cheapest_type_that_holds_the_pods() {
 #[test]
 fn nodes_that_exist_come_first_initialized_before_others() {
     check(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .node(node("a").uninitialized())
             .node(node("b"))
             .pending(pod("p").cpu(4000))
@@ -91,8 +91,8 @@ fn nodes_that_exist_come_first_initialized_before_others() {
 
 #[test]
 fn an_unlaunched_claim_keeps_its_choice_open() {
-    let scene = || {
-        Scene::with_default_pool().node(
+    let builder = || {
+        ClusterBuilder::with_default_pool().node(
             node("claim")
                 .unlaunched(&[(ZONE, &["a", "b"]), (INSTANCE_TYPE, &["medium", "large"])])
                 .with_claim(|claim| {
@@ -100,15 +100,15 @@ fn an_unlaunched_claim_keeps_its_choice_open() {
                 }),
         )
     };
-    check(scene().pending(pod("p").selector(ZONE, "b").cpu(3000)), &["claim: p"]);
-    check(scene().pending(pod("p").selector(ZONE, "c").cpu(3000)), &["+default medium c spot: p"]);
-    check(scene().pending(pod("p").cpu(5000)), &["+default large a spot: p"]);
+    check(builder().pending(pod("p").selector(ZONE, "b").cpu(3000)), &["claim: p"]);
+    check(builder().pending(pod("p").selector(ZONE, "c").cpu(3000)), &["+default medium c spot: p"]);
+    check(builder().pending(pod("p").cpu(5000)), &["+default large a spot: p"]);
 }
 
 #[test]
 fn answered_pods_go_to_the_claim_that_answers_them() {
     check(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .node(node("b"))
             .node(node("z").uninitialized())
             .pending(pod("p").cpu(500))
@@ -121,45 +121,45 @@ fn answered_pods_go_to_the_claim_that_answers_them() {
 #[test]
 fn nodes_that_go_away_take_nothing() {
     check(
-        Scene::with_default_pool().node(node("a").marked()).pending(pod("p")),
+        ClusterBuilder::with_default_pool().node(node("a").marked()).pending(pod("p")),
         &["+default small a spot: p"],
     );
 }
 
 #[test]
 fn weight_is_strict_priority_and_ties_go_by_name_descending() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("dear").weight(10).require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]))
         .pool(pool("aaa"))
         .pool(pool("bbb"));
-    check(scene.clone().pending(pod("p")), &["+dear small a on-demand: p"]);
-    check(scene.pending(pod("p").selector(CAPACITY_TYPE, SPOT)), &["+bbb small a spot: p"]);
+    check(builder.clone().pending(pod("p")), &["+dear small a on-demand: p"]);
+    check(builder.pending(pod("p").selector(CAPACITY_TYPE, SPOT)), &["+bbb small a spot: p"]);
 }
 
 #[test]
 fn taints_and_preferences_of_taints() {
-    let scene = || Scene::new().pool(pool("default").taint("team", "x", TaintEffect::NoSchedule));
-    check(scene().pending(pod("p").tolerate("team")), &["+default small a spot: p"]);
-    let (_, refused) = plan(scene().pending(pod("p")));
+    let builder = || ClusterBuilder::new().pool(pool("default").taint("team", "x", TaintEffect::NoSchedule));
+    check(builder().pending(pod("p").tolerate("team")), &["+default small a spot: p"]);
+    let (_, refused) = plan(builder().pending(pod("p")));
     assert!(matches!(
         &refused.unplaced[0].1,
         Unplaced::NoPoolFits(verdicts) if matches!(verdicts[0].eliminated, Eliminated::Taint(_))
     ));
-    let soft = Scene::new().pool(pool("default").taint("team", "x", TaintEffect::PreferNoSchedule));
+    let soft = ClusterBuilder::new().pool(pool("default").taint("team", "x", TaintEffect::PreferNoSchedule));
     check(soft.pending(pod("p")), &["+default small a spot: p"]);
 }
 
 #[test]
 fn required_terms_are_alternatives_in_order() {
     let p = pod("p").require(ZONE, Operator::In, &["nowhere"]).require(ZONE, Operator::In, &["c"]);
-    check(Scene::with_default_pool().pending(p), &["+default small c spot: p"]);
+    check(ClusterBuilder::with_default_pool().pending(p), &["+default small c spot: p"]);
 }
 
 #[test]
 fn preferences_hold_until_they_must_go() {
     let p = || pod("p").prefer(1, ZONE, Operator::In, &["c"]).prefer(50, ZONE, Operator::In, &["nowhere"]);
-    check(Scene::with_default_pool().pending(p()), &["+default small c spot: p"]);
-    let snapshot = Scene::with_default_pool().pending(p()).build();
+    check(ClusterBuilder::with_default_pool().pending(p()), &["+default small c spot: p"]);
+    let snapshot = ClusterBuilder::with_default_pool().pending(p()).build();
     let rules = Rules { preferences: PreferencePolicy::Ignore, ..Rules::default() };
     assert_eq!(report(&snapshot, &plan_with(&snapshot, &rules)), ["+default small a spot: p"]);
 }
@@ -168,17 +168,17 @@ fn preferences_hold_until_they_must_go() {
 fn daemons_take_room_where_they_run() {
     let daemon = || pod("ds").daemon().cpu(1000).memory(100);
     check(
-        Scene::with_default_pool().daemon(daemon()).pending(pod("p").cpu(1500)),
+        ClusterBuilder::with_default_pool().daemon(daemon()).pending(pod("p").cpu(1500)),
         &["+default medium a spot: p"],
     );
     let elsewhere = daemon().selector(ARCH, "arm64");
     check(
-        Scene::with_default_pool().daemon(elsewhere).pending(pod("p").cpu(1500)),
+        ClusterBuilder::with_default_pool().daemon(elsewhere).pending(pod("p").cpu(1500)),
         &["+default small a spot: p"],
     );
     // On a node that has it already, it takes nothing more.
     check(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .daemon(daemon())
             .node(node("a").pod(daemon().bound("a")))
             .node(node("b"))
@@ -190,12 +190,12 @@ fn daemons_take_room_where_they_run() {
 
 #[test]
 fn limits_count_within_a_pass() {
-    let scene = Scene::new().pool(pool("default").limit_nodes(2)).node(node("a"));
-    let (snapshot, plan) = plan(scene.pending_many(3, &pod("p").cpu(15_000)));
+    let builder = ClusterBuilder::new().pool(pool("default").limit_nodes(2)).node(node("a"));
+    let (snapshot, plan) = plan(builder.pending_many(3, &pod("p").cpu(15_000)));
     assert_eq!(plan.new_claims.len(), 1);
     assert_eq!(plan.unplaced.len(), 2);
     assert!(report(&snapshot, &plan)[1].contains("nodes"), "{:?}", report(&snapshot, &plan));
-    let cpu = Scene::new().pool(pool("default").limit("cpu", 20_000)).node(node("a"));
+    let cpu = ClusterBuilder::new().pool(pool("default").limit("cpu", 20_000)).node(node("a"));
     let (_, plan) = tests::plan(cpu.pending_many(2, &pod("p").cpu(9_000)));
     assert_eq!((plan.new_claims.len(), plan.unplaced.len()), (1, 1), "the first is charged with 16 CPUs");
 }
@@ -204,7 +204,9 @@ fn limits_count_within_a_pass() {
 fn zones_are_balanced() {
     let p = pod("p").app("x").cpu(1800).spread(spread_over(ZONE, 1, "x"));
     let (_, plan) = plan(
-        Scene::with_default_pool().node(node("n").pod(pod("o").app("x").bound("n"))).pending_many(5, &p),
+        ClusterBuilder::with_default_pool()
+            .node(node("n").pod(pod("o").app("x").bound("n")))
+            .pending_many(5, &p),
     );
     let mut zones: Vec<&str> = plan.new_claims.iter().map(|new_claim| &*new_claim.chosen.zone).collect();
     zones.sort_unstable();
@@ -216,9 +218,9 @@ fn zones_are_balanced() {
 #[test]
 fn hosts_are_kept_apart_and_together() {
     let apart = pod("p").app("x").cpu(100).anti_affinity(affinity_to(HOSTNAME, "x"));
-    assert_eq!(plan(Scene::with_default_pool().pending_many(3, &apart)).1.new_claims.len(), 3);
+    assert_eq!(plan(ClusterBuilder::with_default_pool().pending_many(3, &apart)).1.new_claims.len(), 3);
     let near = pod("p").app("x").cpu(100).affinity(affinity_to(ZONE, "x"));
-    let (_, together) = plan(Scene::with_default_pool().pending_many(3, &near));
+    let (_, together) = plan(ClusterBuilder::with_default_pool().pending_many(3, &near));
     assert_eq!((together.new_claims.len(), together.unplaced.len()), (1, 0));
 }
 
@@ -226,7 +228,7 @@ fn hosts_are_kept_apart_and_together() {
 fn who_wants_to_be_alone_is_left_alone() {
     let hermit = pod("h").app("hermit").anti_affinity(affinity_to(ZONE, "x")).bound("n");
     check(
-        Scene::with_default_pool().node(node("n").pod(hermit)).pending(pod("p").app("x")),
+        ClusterBuilder::with_default_pool().node(node("n").pod(hermit)).pending(pod("p").app("x")),
         &["+default small b spot: p"],
     );
 }
@@ -235,7 +237,7 @@ fn who_wants_to_be_alone_is_left_alone() {
 fn affinity_waits_for_those_that_come_later_in_the_queue() {
     let follower = pod("f").cpu(1900).affinity(affinity_to(ZONE, "x"));
     let leader = pod("l").app("x").cpu(100).selector(ZONE, "c");
-    let (_, plan) = plan(Scene::with_default_pool().pending(follower).pending(leader));
+    let (_, plan) = plan(ClusterBuilder::with_default_pool().pending(follower).pending(leader));
     assert!(plan.unplaced.is_empty());
     assert!(plan.new_claims.iter().all(|new_claim| &*new_claim.chosen.zone == "c"));
 }
@@ -246,32 +248,34 @@ fn namespaces_are_selected_by_label() {
         namespace_selector: Some(crate::model::LabelSelector::of("team", "red")),
         ..affinity_to(HOSTNAME, "x")
     };
-    let scene = |namespace: &str| {
-        Scene::with_default_pool()
+    let builder = |namespace: &str| {
+        ClusterBuilder::with_default_pool()
             .namespace("red", &[("team", "red")])
             .namespace("blue", &[("team", "blue")])
             .node(node("n").pod(pod("o").namespace(namespace).app("x").bound("n")))
             .pending(pod("p").anti_affinity(term.clone()))
     };
-    check(scene("red"), &["+default small a spot: p"]);
-    check(scene("blue"), &["n: p"]);
+    check(builder("red"), &["+default small a spot: p"]);
+    check(builder("blue"), &["n: p"]);
 }
 
 #[test]
 fn host_ports_collide() {
     let p = pod("p").cpu(100).host_port(80);
     check(
-        Scene::with_default_pool().node(node("n").pod(pod("o").host_port(80).bound("n"))).pending_many(2, &p),
+        ClusterBuilder::with_default_pool()
+            .node(node("n").pod(pod("o").host_port(80).bound("n")))
+            .pending_many(2, &p),
         &["+default small a spot: p-0", "+default small a spot: p-1"],
     );
 }
 
 #[test]
 fn min_values_keep_the_choice_wide() {
-    let scene = || Scene::new().pool(pool("default").min_values(INSTANCE_TYPE, 3));
-    let (_, wide) = plan(scene().pending(pod("p").cpu(1000)));
+    let builder = || ClusterBuilder::new().pool(pool("default").min_values(INSTANCE_TYPE, 3));
+    let (_, wide) = plan(builder().pending(pod("p").cpu(1000)));
     assert!(wide.new_claims[0].instance_types.len() >= 3);
-    let snapshot = scene().pending(pod("p").cpu(7000)).build();
+    let snapshot = builder().pending(pod("p").cpu(7000)).build();
     let strict = plan_with(&snapshot, &Rules::default());
     assert!(strict.new_claims.is_empty());
     assert!(
@@ -286,35 +290,36 @@ fn min_values_keep_the_choice_wide() {
 
 #[test]
 fn volumes_decide_zones_or_hold_pods_back() {
-    let scene =
-        |state| Scene::with_default_pool().volume("data", state, &["c"]).pending(pod("p").volume("data"));
-    check(scene(VolumeState::Bound), &["+default small c spot: p"]);
-    check(scene(VolumeState::WaitsForConsumer), &["+default small c spot: p"]);
-    let (_, waiting) = plan(scene(VolumeState::UnboundImmediate));
+    let builder = |state| {
+        ClusterBuilder::with_default_pool().volume("data", state, &["c"]).pending(pod("p").volume("data"))
+    };
+    check(builder(VolumeState::Bound), &["+default small c spot: p"]);
+    check(builder(VolumeState::WaitsForConsumer), &["+default small c spot: p"]);
+    let (_, waiting) = plan(builder(VolumeState::UnboundImmediate));
     assert!(matches!(&waiting.unplaced[0].1, Unplaced::Waiting(what) if what.contains("default/data")));
-    let (_, broken) = plan(scene(VolumeState::Broken("persistentvolume pv-1 not found".into())));
+    let (_, broken) = plan(builder(VolumeState::Broken("persistentvolume pv-1 not found".into())));
     assert!(matches!(&broken.unplaced[0].1, Unplaced::Invalid(_)));
 }
 
 #[test]
 fn volumes_are_attached_up_to_the_limit() {
-    let scene = |limit| {
-        Scene::with_default_pool()
+    let builder = |limit| {
+        ClusterBuilder::with_default_pool()
             .volume("old", VolumeState::Bound, &[])
             .volume("new", VolumeState::Bound, &[])
             .node(node("n").volume_limit("ebs.csi.aws.com", limit).pod(pod("o").volume("old").bound("n")))
             .pending(pod("p").volume("new"))
             .pending(pod("q").volume("old"))
     };
-    check(scene(2), &["n: p q"]);
-    check(scene(1), &["n: q", "+default small a spot: p"]);
+    check(builder(2), &["n: p q"]);
+    check(builder(1), &["n: q", "+default small a spot: p"]);
 }
 
 #[test]
 fn reserved_capacity_is_taken_first_and_strictly() {
     let key = "example.com/reservation";
-    let scene = || {
-        Scene::new()
+    let builder = || {
+        ClusterBuilder::new()
             .schema(|schema| schema.reservation_id = Some(key.into()))
             .catalog(Arc::new(crate::model::Catalog::new(vec![
                 instance_type("small", 2, 4).offer("a", ON_DEMAND, 100).reserve("a", key, "r-1", 1).build(),
@@ -322,7 +327,7 @@ fn reserved_capacity_is_taken_first_and_strictly() {
             .pool(pool("default"))
             .pending_many(2, &pod("p").cpu(1500))
     };
-    let (snapshot, strict) = plan(scene());
+    let (snapshot, strict) = plan(builder());
     assert_eq!(report(&snapshot, &strict)[..1], ["+default small a reserved: p-0"],);
     assert_eq!(strict.unplaced[0].1, Unplaced::ReservedCapacityTaken);
     let request = Request {
@@ -340,11 +345,11 @@ fn reserved_capacity_is_taken_first_and_strictly() {
 
 #[test]
 fn settling_nodes_take_only_the_unschedulable_in_simulations() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| pool.consolidate_after = Some(std::time::Duration::from_secs(300))))
         .node(node("a").with_claim(|claim| claim.last_pod_event = Some(now())))
         .node(node("b").pod(pod("p").bound("b")).with_claim(|claim| claim.last_pod_event = None));
-    let snapshot = scene.build();
+    let snapshot = builder.build();
     let moved = [Arc::clone(&snapshot.nodes[1].pods[0])];
     let request =
         Request { pods: &moved, without: &[1], purpose: Purpose::Consolidation, effort: Effort::First };
@@ -363,8 +368,9 @@ fn settling_nodes_take_only_the_unschedulable_in_simulations() {
 #[test]
 fn what_was_asked_leaves_no_trace() {
     let p = pod("p").app("x").cpu(300).spread(spread_over(ZONE, 1, "x"));
-    let scene = Scene::with_default_pool().node(node("n").pod(p.clone().bound("n"))).pending_many(7, &p);
-    let snapshot = scene.build();
+    let builder =
+        ClusterBuilder::with_default_pool().node(node("n").pod(p.clone().bound("n"))).pending_many(7, &p);
+    let snapshot = builder.build();
     let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
     let request = Request {
         pods: &snapshot.pending,
@@ -382,7 +388,7 @@ fn what_was_asked_leaves_no_trace() {
 
 #[test]
 fn bad_input_gets_a_reason_and_harms_nobody() {
-    let scene = Scene::with_default_pool()
+    let builder = ClusterBuilder::with_default_pool()
         .pending(pod("good"))
         .pending(pod("negative").cpu(-5))
         .pending(pod("giant").cpu(i64::MAX))
@@ -395,7 +401,7 @@ fn bad_input_gets_a_reason_and_harms_nobody() {
         .pending(pod("lost").volume("missing"))
         .pending(pod("host").selector(HOSTNAME, "n1"))
         .pending(pod("lonely").affinity(affinity_to(ZONE, "nobody")));
-    let (snapshot, plan) = plan(scene);
+    let (snapshot, plan) = plan(builder);
     assert_eq!(report(&snapshot, &plan)[0], "+default small a spot: good");
     assert_eq!(plan.unplaced.len(), 8);
     for (pod, why) in &plan.unplaced {
@@ -405,6 +411,9 @@ fn bad_input_gets_a_reason_and_harms_nobody() {
 
 #[test]
 fn without_pools_everyone_hears_so() {
-    let scene = Scene::new().pool(pool("off").not_ready()).pool(pool("static").replicas(3)).pending(pod("p"));
-    check(scene, &["-p: no dynamic nodepools found: create a NodePool, or see why none is ready"]);
+    let builder = ClusterBuilder::new()
+        .pool(pool("off").not_ready())
+        .pool(pool("static").replicas(3))
+        .pending(pod("p"));
+    check(builder, &["-p: no dynamic nodepools found: create a NodePool, or see why none is ready"]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Scene;
+use super::ClusterBuilder;
 use crate::model::{
     Device, DeviceTemplates, NamespacedName, PodClaim, PodUid, Quantity, Requirement, ResourceClaim,
     ResourceSlice, Selector,
@@ -177,7 +177,7 @@ pub fn uses_template(template: &str) -> PodClaim {
     PodClaim { name: template.into(), source: ClaimSource::Template(template.into()) }
 }
 
-impl Scene {
+impl ClusterBuilder {
     /// Adds the DeviceClass `gpu`, which has all devices of [`DRIVER`].
     #[must_use]
     pub fn gpu_class(self) -> Self {

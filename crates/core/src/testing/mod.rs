@@ -43,18 +43,18 @@ pub fn now() -> Timestamp {
 
 /// A cluster under construction.
 #[derive(Clone, Debug)]
-pub struct Scene {
+pub struct ClusterBuilder {
     snapshot: Snapshot,
     catalog: Arc<Catalog>,
 }
 
-impl Default for Scene {
+impl Default for ClusterBuilder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Scene {
+impl ClusterBuilder {
     /// A cluster with neither pools nor nodes, whose pools will offer [`small_catalog`].
     #[must_use]
     pub fn new() -> Self {

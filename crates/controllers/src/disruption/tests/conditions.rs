@@ -3,20 +3,20 @@
 use super::*;
 
 /// A node that consolidation would look at, were it not for its pods.
-fn world(pods: &[&str]) -> World {
-    let world = World::new();
-    world.pool("default", json!({}));
-    node(&world, "old", "Consolidatable");
-    world.server.delete("v1", "Pod", "default", "p-old").unwrap();
+fn harness(pods: &[&str]) -> Harness {
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    node(&harness, "old", "Consolidatable");
+    harness.server.delete("v1", "Pod", "default", "p-old").unwrap();
     for pod in pods {
-        protected(&world, pod);
+        protected(&harness, pod);
     }
-    world
+    harness
 }
 
 /// A pod on the node that says do-not-disrupt.
-fn protected(world: &World, name: &str) {
-    world
+fn protected(harness: &Harness, name: &str) {
+    harness
         .server
         .apply(json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default",
@@ -28,19 +28,19 @@ fn protected(world: &World, name: &str) {
         .unwrap();
 }
 
-fn gone(world: &World, name: &str) {
-    world.server.delete("v1", "Pod", "default", name).unwrap();
+fn gone(harness: &Harness, name: &str) {
+    harness.server.delete("v1", "Pod", "default", name).unwrap();
 }
 
-fn blocked(world: &World, claim_name: &str) -> Value {
-    let claim = claim(world, claim_name);
+fn blocked(harness: &Harness, claim_name: &str) -> Value {
+    let claim = claim(harness, claim_name);
     let all = claim["status"]["conditions"].as_array().cloned().unwrap_or_default();
     all.into_iter().find(|c| c["type"] == "DisruptionBlocked").unwrap_or_default()
 }
 
 /// The pods that the condition names.
-fn named_pods(world: &World) -> Vec<String> {
-    let blocked = blocked(world, "old");
+fn named_pods(harness: &Harness) -> Vec<String> {
+    let blocked = blocked(harness, "old");
     let message = blocked["message"].as_str().unwrap_or_default();
     let owners = message.split("[pod/default/").skip(1).filter_map(|rest| rest.split(']').next());
     owners.map(str::to_owned).collect()
@@ -48,39 +48,39 @@ fn named_pods(world: &World) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn it_follows_what_blocks_and_rests_while_that_stays() {
-    let world = world(&["a"]);
-    let mut controllers = crate::disruption::controllers(&world.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-    let (trigger, task) = world.run(controllers);
-    world.pass(90).await;
-    assert_eq!(named_pods(&world), ["a"], "{}", blocked(&world, "old"));
-    let version = claim(&world, "old")["metadata"]["resourceVersion"].clone();
-    world.pass(600).await;
-    assert_eq!(claim(&world, "old")["metadata"]["resourceVersion"], version, "nothing changed");
-    protected(&world, "b");
-    world.pass(90).await;
-    assert_eq!(named_pods(&world), ["a", "b"], "another one blocks too");
-    gone(&world, "a");
-    world.pass(90).await;
-    assert_eq!(named_pods(&world), ["b"], "the first does not block any more");
+    let harness = harness(&["a"]);
+    let mut controllers = crate::disruption::controllers(&harness.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+    let (trigger, task) = harness.run(controllers);
+    harness.pass(90).await;
+    assert_eq!(named_pods(&harness), ["a"], "{}", blocked(&harness, "old"));
+    let version = claim(&harness, "old")["metadata"]["resourceVersion"].clone();
+    harness.pass(600).await;
+    assert_eq!(claim(&harness, "old")["metadata"]["resourceVersion"], version, "nothing changed");
+    protected(&harness, "b");
+    harness.pass(90).await;
+    assert_eq!(named_pods(&harness), ["a", "b"], "another one blocks too");
+    gone(&harness, "a");
+    harness.pass(90).await;
+    assert_eq!(named_pods(&harness), ["b"], "the first does not block any more");
     trigger.fire();
     task.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_carries_something_out_writes_it_too() {
-    let world = world(&["a"]);
-    let mut controllers = crate::disruption::controllers(&world.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&world.ctx)));
-    let (trigger, task) = world.run(controllers);
-    world.pass(55).await;
-    assert_eq!(blocked(&world, "old"), Value::Null, "a minute after the start it is due");
-    node(&world, "empty", "Consolidatable");
-    gone(&world, "p-empty");
-    world.pass(40).await;
-    let empty = claim(&world, "empty");
+    let harness = harness(&["a"]);
+    let mut controllers = crate::disruption::controllers(&harness.ctx);
+    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+    let (trigger, task) = harness.run(controllers);
+    harness.pass(55).await;
+    assert_eq!(blocked(&harness, "old"), Value::Null, "a minute after the start it is due");
+    node(&harness, "empty", "Consolidatable");
+    gone(&harness, "p-empty");
+    harness.pass(40).await;
+    let empty = claim(&harness, "empty");
     assert!(empty["metadata"]["deletionTimestamp"].is_string(), "that pass had a command: {empty:#}");
-    assert_eq!(named_pods(&world), ["a"], "{}", claim(&world, "old"));
+    assert_eq!(named_pods(&harness), ["a"], "{}", claim(&harness, "old"));
     trigger.fire();
     task.await.unwrap().unwrap();
 }

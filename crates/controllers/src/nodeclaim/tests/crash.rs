@@ -9,7 +9,7 @@ use std::sync::{
 use fleetwright_fake_kube::{Answer, Fault, Faults, Request};
 use serde_json::json;
 
-use super::world::World;
+use super::harness::Harness;
 
 /// Lets this number of effects through.
 pub(super) struct Power(AtomicI64);
@@ -67,30 +67,30 @@ impl Faults for Power {
 async fn a_launch_that_is_cut_off_anywhere_ends_with_one_instance() {
     let mut cut_off = 0;
     for effects in 1..=14 {
-        let world = World::new();
-        world.claim("a", json!({}));
-        world.power.set(effects);
-        let world = world.run();
-        world.sleep(60).await;
-        cut_off += i32::from(world.power.is_out());
-        let world = world.crash().run();
-        world.until("launched", || world.condition("a", "Launched") == "True").await;
-        world.join("node-a", "a");
-        world.until("registered", || world.condition("a", "Registered") == "True").await;
-        world.untaint("node-a", "cni");
-        world.until("initialized", || world.condition("a", "Initialized") == "True").await;
+        let harness = Harness::new();
+        harness.claim("a", json!({}));
+        harness.power.set(effects);
+        let harness = harness.run();
+        harness.sleep(60).await;
+        cut_off += i32::from(harness.power.is_out());
+        let harness = harness.crash().run();
+        harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+        harness.join("node-a", "a");
+        harness.until("registered", || harness.condition("a", "Registered") == "True").await;
+        harness.untaint("node-a", "cni");
+        harness.until("initialized", || harness.condition("a", "Initialized") == "True").await;
         // Long enough for whatever was left over to be taken for an orphan.
-        world.sleep(900).await;
-        let claim = world.get_claim("a").expect("a claim");
+        harness.sleep(900).await;
+        let claim = harness.get_claim("a").expect("a claim");
         {
-            let sky = world.cloud.sky();
-            let ids: Vec<String> = sky.instances.keys().map(ToString::to_string).collect();
+            let state = harness.cloud.state();
+            let ids: Vec<String> = state.instances.keys().map(ToString::to_string).collect();
             assert_eq!(json!(ids), json!([claim["status"]["providerID"]]), "after {effects} effects");
-            assert_eq!(sky.launched, 1, "after {effects} effects: {:?}", sky.calls);
+            assert_eq!(state.launched, 1, "after {effects} effects: {:?}", state.calls);
         }
-        world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-        world.until("gone", || world.get_claim("a").is_none()).await;
-        assert!(world.cloud.sky().instances.is_empty());
+        harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+        harness.until("gone", || harness.get_claim("a").is_none()).await;
+        assert!(harness.cloud.state().instances.is_empty());
     }
     assert!(cut_off >= 4, "only {cut_off} of the runs were cut off");
 }
@@ -98,17 +98,17 @@ async fn a_launch_that_is_cut_off_anywhere_ends_with_one_instance() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_goes_while_its_launch_is_cut_off_leaves_nothing() {
     for effects in 1..=6 {
-        let world = World::new();
-        world.claim("a", json!({}));
-        world.power.set(effects);
-        let world = world.run();
-        world.sleep(60).await;
-        let world = world.crash();
-        world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-        let world = world.run();
-        world.until("gone", || world.get_claim("a").is_none()).await;
-        world.sleep(900).await;
-        assert!(world.cloud.sky().instances.is_empty(), "after {effects} effects");
+        let harness = Harness::new();
+        harness.claim("a", json!({}));
+        harness.power.set(effects);
+        let harness = harness.run();
+        harness.sleep(60).await;
+        let harness = harness.crash();
+        harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+        let harness = harness.run();
+        harness.until("gone", || harness.get_claim("a").is_none()).await;
+        harness.sleep(900).await;
+        assert!(harness.cloud.state().instances.is_empty(), "after {effects} effects");
     }
 }
 
@@ -116,17 +116,17 @@ async fn a_claim_that_goes_while_its_launch_is_cut_off_leaves_nothing() {
 async fn a_termination_that_is_cut_off_anywhere_goes_on() {
     let mut cut_off = 0;
     for effects in 1..=16 {
-        let world = World::new().run();
-        world.grown("a", "node-a", json!({})).await;
-        world.sleep(30).await;
-        world.power.set(effects);
-        world.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-        world.sleep(60).await;
-        cut_off += i32::from(world.power.is_out());
-        let world = world.crash().run();
-        world.until("gone", || world.get_claim("a").is_none()).await;
-        assert!(world.get("v1", "Node", "node-a").is_none(), "after {effects} effects");
-        assert!(world.cloud.sky().instances.is_empty(), "after {effects} effects");
+        let harness = Harness::new().run();
+        harness.grown("a", "node-a", json!({})).await;
+        harness.sleep(30).await;
+        harness.power.set(effects);
+        harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
+        harness.sleep(60).await;
+        cut_off += i32::from(harness.power.is_out());
+        let harness = harness.crash().run();
+        harness.until("gone", || harness.get_claim("a").is_none()).await;
+        assert!(harness.get("v1", "Node", "node-a").is_none(), "after {effects} effects");
+        assert!(harness.cloud.state().instances.is_empty(), "after {effects} effects");
     }
     assert!(cut_off >= 6, "only {cut_off} of the runs were cut off");
 }

@@ -3,11 +3,11 @@
 use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked, WatchFault};
 use serde_json::json;
 
-use crate::testing::World;
+use crate::testing::Harness;
 
 /// All pods that claims were created for, sorted: twice answered, twice named.
-fn answered(world: &World) -> Vec<String> {
-    let mut pods: Vec<String> = world.claims().into_iter().flat_map(|(_, pods)| pods).collect();
+fn answered(harness: &Harness) -> Vec<String> {
+    let mut pods: Vec<String> = harness.claims().into_iter().flat_map(|(_, pods)| pods).collect();
     pods.sort();
     pods
 }
@@ -20,37 +20,37 @@ fn names(count: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn pending_pods_become_nodeclaims_once() {
-    let world = World::new();
-    world.pool("default", json!({}));
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
     for n in 0..20 {
-        world.pending_pod(&format!("p{n}"), "1");
+        harness.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(120).await;
-    assert_eq!(answered(&world), names(20));
-    let nominated = world.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
-    assert!(nominated >= 10, "{:?}", world.events());
-    let name = &world.claims()[0].0;
-    let claim = world.ctx.cluster.index().claim(name).cloned().unwrap();
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(120).await;
+    assert_eq!(answered(&harness), names(20));
+    let nominated = harness.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
+    assert!(nominated >= 10, "{:?}", harness.events());
+    let name = &harness.claims()[0].0;
+    let claim = harness.ctx.cluster.index().claim(name).cloned().unwrap();
     assert_eq!(claim.metadata.finalizers.as_deref().unwrap(), ["karpenter.sh/termination"]);
-    assert!(world.ctx.metrics.encode().unwrap().contains("karpenter_nodeclaims_created_total{"));
+    assert!(harness.ctx.metrics.encode().unwrap().contains("karpenter_nodeclaims_created_total{"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_answer_again() {
-    let mut world = World::new();
-    world.pool("default", json!({}));
+    let mut harness = Harness::new();
+    harness.pool("default", json!({}));
     for n in 0..5 {
-        world.pending_pod(&format!("p{n}"), "1");
+        harness.pending_pod(&format!("p{n}"), "1");
     }
     for _ in 0..3 {
-        let (trigger, task) = world.run(super::super::controllers(&world.ctx));
-        world.pass(15).await;
+        let (trigger, task) = harness.run(super::super::controllers(&harness.ctx));
+        harness.pass(15).await;
         trigger.fire();
         task.await.unwrap().unwrap();
-        world.restart();
+        harness.restart();
     }
-    assert_eq!(answered(&world), names(5));
+    assert_eq!(answered(&harness), names(5));
 }
 
 /// Every creation of a NodeClaim has its effect, and every other one does not say so.
@@ -66,14 +66,14 @@ impl Faults for LostAnswers {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_does_not_make_two_claims() {
-    let world = World::with(Some(std::sync::Arc::new(LostAnswers(0.into()))));
-    world.pool("default", json!({}));
+    let harness = Harness::with(Some(std::sync::Arc::new(LostAnswers(0.into()))));
+    harness.pool("default", json!({}));
     for n in 0..5 {
-        world.pending_pod(&format!("p{n}"), "1");
+        harness.pending_pod(&format!("p{n}"), "1");
     }
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(60).await;
-    assert_eq!(answered(&world), names(5));
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(60).await;
+    assert_eq!(answered(&harness), names(5));
 }
 
 /// The API server takes claims but its answers, and every look at them, fail for a while; watches are late.
@@ -97,71 +97,73 @@ impl Faults for Silence {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_planned_while_it_is_unknown_what_was_written() {
-    let world = World::with(Some(std::sync::Arc::new(Silence(9.into()))));
-    world.pool("default", json!({}));
-    world.pending_pod("p0", "1");
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(120).await;
-    assert_eq!(answered(&world), names(1));
+    let harness = Harness::with(Some(std::sync::Arc::new(Silence(9.into()))));
+    harness.pool("default", json!({}));
+    harness.pending_pod("p0", "1");
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(120).await;
+    assert_eq!(answered(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_nothing_holds_hear_why() {
-    let world = World::new();
-    world.pool("default", json!({}));
-    world.pending_pod("giant", "5000");
-    world.pending_pod("fits", "1");
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(30).await;
-    assert_eq!(answered(&world), ["default/fits"]);
-    let events = world.events();
-    let told =
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    harness.pending_pod("giant", "5000");
+    harness.pending_pod("fits", "1");
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(30).await;
+    assert_eq!(answered(&harness), ["default/fits"]);
+    let events = harness.events();
+    let reported =
         events.iter().find(|event| event.starts_with("Pod/giant FailedScheduling: Failed to schedule pod, "));
-    assert!(told.is_some(), "{events:?}");
-    assert_eq!(world.ctx.metrics.value(&super::families::UNSCHEDULABLE_PODS, &[super::NAME]), 1.0);
+    assert!(reported.is_some(), "{events:?}");
+    assert_eq!(harness.ctx.metrics.value(&super::families::UNSCHEDULABLE_PODS, &[super::NAME]), 1.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_hold_across_passes_while_claims_are_in_flight() {
-    let world = World::new();
-    world.pool("default", json!({"limits": {"nodes": 2}}));
-    let _running = world.run(super::super::controllers(&world.ctx));
+    let harness = Harness::new();
+    harness.pool("default", json!({"limits": {"nodes": 2}}));
+    let _running = harness.run(super::super::controllers(&harness.ctx));
     for n in 0..6 {
-        world.pending_pod(&format!("p{n}"), "15");
-        world.pass(5).await;
+        harness.pending_pod(&format!("p{n}"), "15");
+        harness.pass(5).await;
     }
-    world.pass(60).await;
-    assert_eq!(world.claims().len(), 2, "{:?}", world.claims());
-    assert!(world.events().iter().any(|event| event.contains("FailedScheduling") && event.contains("limit")));
+    harness.pass(60).await;
+    assert_eq!(harness.claims().len(), 2, "{:?}", harness.claims());
+    assert!(
+        harness.events().iter().any(|event| event.contains("FailedScheduling") && event.contains("limit"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
-    let world = World::new();
-    world.pending_pod("p0", "1");
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(30).await;
+    let harness = Harness::new();
+    harness.pending_pod("p0", "1");
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(30).await;
     assert!(
-        world.events().iter().any(|event| event.contains("no dynamic nodepools found")),
+        harness.events().iter().any(|event| event.contains("no dynamic nodepools found")),
         "{:?}",
-        world.events()
+        harness.events()
     );
-    world.pool("default", json!({}));
-    world.pass(3).await;
-    assert_eq!(answered(&world), names(1));
+    harness.pool("default", json!({}));
+    harness.pass(3).await;
+    assert_eq!(answered(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
     use crate::provisioning::create::{ClaimCreator, Created};
-    let world = World::new();
-    world.pool("default", json!({}));
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
     for n in 0..2 {
-        world.pending_pod(&format!("p{n}"), "15");
+        harness.pending_pod(&format!("p{n}"), "15");
     }
-    let _running = world.run(vec![std::sync::Arc::new(super::super::CatalogController::new(&world.ctx))]);
-    world.pass(5).await;
-    let (ctx, creator) = (&world.ctx, ClaimCreator::new(&world.ctx));
+    let _running = harness.run(vec![std::sync::Arc::new(super::super::CatalogController::new(&harness.ctx))]);
+    harness.pass(5).await;
+    let (ctx, creator) = (&harness.ctx, ClaimCreator::new(&harness.ctx));
     let snapshot = ctx.cluster.index().snapshot(ctx.clocks.now());
     let plan =
         super::solve(&ctx.clocks, &ctx.settings, &ctx.solvers, snapshot.clone(), snapshot.pending.clone())
@@ -169,46 +171,46 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
             .unwrap();
     assert_eq!(plan.new_claims.len(), 2);
     // While it was made, one of the pods was bound after all.
-    world
+    harness
         .server
         .apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "default"},
             "spec": {"nodeName": "somewhere"}}))
         .unwrap();
-    world.pass(1).await;
+    harness.pass(1).await;
     let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
     assert_eq!(needless(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
     assert_eq!(needless(&creator.claims(plan.new_claims).await), 2, "the other is answered");
-    assert_eq!(answered(&world), names(1));
+    assert_eq!(answered(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_claims_is_spread() {
-    let world = World::new();
-    *world.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
-    world.pool("default", json!({}));
+    let harness = Harness::new();
+    *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
+    harness.pool("default", json!({}));
     for n in 0..12 {
         // No node takes two.
-        world.pending_pod(&format!("p{n}"), "12");
+        harness.pending_pod(&format!("p{n}"), "12");
     }
-    let _running = world.run(super::super::controllers(&world.ctx));
+    let _running = harness.run(super::super::controllers(&harness.ctx));
     for second in 1..=30 {
-        world.pass(1).await;
-        let made = world.claims().len();
+        harness.pass(1).await;
+        let made = harness.claims().len();
         assert!(made <= 3 + second, "{made} within {second} s");
     }
-    assert_eq!(answered(&world), names(12), "in the end all are, once");
+    assert_eq!(answered(&harness), names(12), "in the end all are, once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
-    let world = World::new();
-    world.pool("default", json!({}));
-    let _running = world.run(super::super::controllers(&world.ctx));
-    world.pass(5).await;
-    world.clock.set_ahead(3600);
-    world.pending_pod("p0", "1");
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(5).await;
+    harness.clock.set_ahead(3600);
+    harness.pending_pod("p0", "1");
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    world.clock.set_ahead(0);
-    world.pass(10).await;
-    assert_eq!(answered(&world), names(1));
+    harness.clock.set_ahead(0);
+    harness.pass(10).await;
+    assert_eq!(answered(&harness), names(1));
 }

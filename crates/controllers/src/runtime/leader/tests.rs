@@ -8,10 +8,10 @@ use serde_json::json;
 use super::*;
 use crate::{
     runtime::{Ctx, ReconcileError, Trigger, run, shutdown},
-    testing::World,
+    testing::Harness,
 };
 
-/// A candidate with all of a controller's parts, on the API server of `world`.
+/// A candidate with all of a controller's parts, on the API server of `harness`.
 struct Replica {
     ctx: Ctx,
     leadership: Leadership,
@@ -21,10 +21,10 @@ struct Replica {
     _stop: Trigger,
 }
 
-fn replica(world: &mut World, identity: &str) -> Replica {
+fn replica(harness: &mut Harness, identity: &str) -> Replica {
     let leadership = Leadership::candidate();
-    world.led_by(leadership.clone());
-    let ctx = world.ctx.clone();
+    harness.led_by(leadership.clone());
+    let ctx = harness.ctx.clone();
     let election = Election {
         namespace: "kube-system".to_owned(),
         name: "karpenter-leader-election".to_owned(),
@@ -39,60 +39,60 @@ fn replica(world: &mut World, identity: &str) -> Replica {
     Replica { ctx, leadership, campaign, controllers, resign, _stop: stop }
 }
 
-fn lease(world: &World) -> serde_json::Value {
+fn lease(harness: &Harness) -> serde_json::Value {
     let found =
-        world.server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
+        harness.server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
     found.map(|lease| lease["spec"].clone()).unwrap_or_default()
 }
 
-fn holder(world: &World) -> String {
-    lease(world)["holderIdentity"].as_str().unwrap_or_default().to_owned()
+fn holder(harness: &Harness) -> String {
+    lease(harness)["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_takes_over_from_a_leader_that_died() {
-    let mut world = World::new();
-    world.pool("default", json!({}));
-    let one = replica(&mut world, "one");
-    world.pass(3).await;
-    let two = replica(&mut world, "two");
-    world.pending_pod("a", "1");
-    world.pass(30).await;
+    let mut harness = Harness::new();
+    harness.pool("default", json!({}));
+    let one = replica(&mut harness, "one");
+    harness.pass(3).await;
+    let two = replica(&mut harness, "two");
+    harness.pending_pod("a", "1");
+    harness.pass(30).await;
     assert_eq!(
-        (holder(&world).as_str(), one.leadership.holds(), two.leadership.holds()),
+        (holder(&harness).as_str(), one.leadership.holds(), two.leadership.holds()),
         ("one", true, false)
     );
-    assert_eq!(world.claims().len(), 1, "one leader, one answer");
+    assert_eq!(harness.claims().len(), 1, "one leader, one answer");
     one.campaign.abort();
     one.controllers.abort();
     // Too large for what is on its way to the first one.
-    world.pending_pod("b", "3");
-    world.pass(9).await;
+    harness.pending_pod("b", "3");
+    harness.pass(9).await;
     assert!(!two.leadership.holds(), "the lease has not run out yet");
-    world.pass(16).await;
+    harness.pass(16).await;
     assert_eq!(
-        (holder(&world).as_str(), one.leadership.holds(), two.leadership.holds()),
+        (holder(&harness).as_str(), one.leadership.holds(), two.leadership.holds()),
         ("two", false, true)
     );
-    assert_eq!(lease(&world)["leaseTransitions"], 1);
-    world.pass(15).await;
-    let mut answered: Vec<String> = world.claims().into_iter().flat_map(|(_, pods)| pods).collect();
+    assert_eq!(lease(&harness)["leaseTransitions"], 1);
+    harness.pass(15).await;
+    let mut answered: Vec<String> = harness.claims().into_iter().flat_map(|(_, pods)| pods).collect();
     answered.sort();
     assert_eq!(answered, ["default/a", "default/b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigns_is_followed_at_once() {
-    let mut world = World::new();
-    let one = replica(&mut world, "one");
-    world.pass(3).await;
-    let two = replica(&mut world, "two");
-    world.pass(3).await;
+    let mut harness = Harness::new();
+    let one = replica(&mut harness, "one");
+    harness.pass(3).await;
+    let two = replica(&mut harness, "two");
+    harness.pass(3).await;
     one.resign.fire();
     assert_eq!(one.campaign.await.unwrap(), Ok(()));
-    assert_eq!((holder(&world).as_str(), one.leadership.holds()), ("", false));
-    world.pass(3).await;
-    assert_eq!((holder(&world).as_str(), two.leadership.holds()), ("two", true));
+    assert_eq!((holder(&harness).as_str(), one.leadership.holds()), ("", false));
+    harness.pass(3).await;
+    assert_eq!((holder(&harness).as_str(), two.leadership.holds()), ("two", true));
 }
 
 /// New watches of NodeClaims tell everything a minute late, while this is set.
@@ -110,22 +110,22 @@ impl Faults for LateNews {
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_knows_what_the_last_one_wrote() {
     let late = Arc::new(AtomicBool::new(false));
-    let mut world = World::with(Some(Arc::new(LateNews(late.clone()))));
-    world.pool("default", json!({}));
-    let one = replica(&mut world, "one");
-    world.pass(3).await;
+    let mut harness = Harness::with(Some(Arc::new(LateNews(late.clone()))));
+    harness.pool("default", json!({}));
+    let one = replica(&mut harness, "one");
+    harness.pass(3).await;
     late.store(true, Ordering::Relaxed);
-    let two = replica(&mut world, "two");
-    world.pass(3).await;
-    world.pending_pod("a", "1");
-    world.pass(5).await;
-    assert_eq!(world.claims().len(), 1);
+    let two = replica(&mut harness, "two");
+    harness.pass(3).await;
+    harness.pending_pod("a", "1");
+    harness.pass(5).await;
+    assert_eq!(harness.claims().len(), 1);
     one.campaign.abort();
     one.controllers.abort();
-    world.pass(30).await;
+    harness.pass(30).await;
     assert!(two.leadership.holds() && two.leadership.has_caught_up());
     assert!(two.ctx.gate.may_act().is_ok());
-    assert_eq!(world.claims().len(), 1, "the pod is answered already");
+    assert_eq!(harness.claims().len(), 1, "the pod is answered already");
 }
 
 /// Leases cannot be written from a moment on.
@@ -141,12 +141,12 @@ impl Faults for NoRenewals {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_acts_no_more() {
     let broken = Arc::new(AtomicBool::new(false));
-    let mut world = World::with(Some(Arc::new(NoRenewals(broken.clone()))));
-    let one = replica(&mut world, "one");
-    world.pass(3).await;
+    let mut harness = Harness::with(Some(Arc::new(NoRenewals(broken.clone()))));
+    let one = replica(&mut harness, "one");
+    harness.pass(3).await;
     assert!(one.leadership.holds());
     broken.store(true, Ordering::Relaxed);
-    world.pass(20).await;
+    harness.pass(20).await;
     assert_eq!(one.campaign.await.unwrap(), Err(Lost));
     assert!(!one.leadership.holds());
     let api = one.ctx.client.cluster::<fleetwright_api::NodePool>();

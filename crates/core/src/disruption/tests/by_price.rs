@@ -29,8 +29,8 @@ fn roomy(name: &str, sizes: &[i64]) -> NodeBuilder {
 
 #[test]
 fn a_node_is_split_by_price_where_one_would_hold_all() {
-    let scene = Scene::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_500]).build());
-    let proposal = checked(scene, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
+    let builder = ClusterBuilder::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_500]).build());
+    let proposal = checked(builder, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
     let pods: Vec<usize> = command.replacements.iter().map(|new_claim| new_claim.pods.len()).collect();
     assert_eq!(pods, [1, 1]);
@@ -41,9 +41,11 @@ fn a_node_is_split_by_price_where_one_would_hold_all() {
 fn pods_stay_on_nodes_that_have_room_and_the_rest_is_packed() {
     // The small pods go to the neighbour, which is full then.
     let neighbour = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();
-    let scene =
-        Scene::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_800, 1_500]).build()).node(neighbour);
-    let proposal = checked(scene, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
+    let builder = ClusterBuilder::new()
+        .pool(on_demand(|_| {}))
+        .node(roomy("a", &[7_000, 1_800, 1_500]).build())
+        .node(neighbour);
+    let proposal = checked(builder, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let pods: usize = proposal.commands[0].replacements.iter().map(|new_claim| new_claim.pods.len()).sum();
     assert_eq!(pods, 2);
 }
@@ -51,12 +53,16 @@ fn pods_stay_on_nodes_that_have_room_and_the_rest_is_packed() {
 #[test]
 fn limits_hold_for_what_is_packed_by_price() {
     let limited = |nodes: i64| move |pool: &mut NodePool| pool.limits.nodes = Some(nodes);
-    let scene =
-        |nodes| Scene::new().pool(on_demand(limited(nodes))).node(roomy("a", &[7_000, 1_500]).build());
-    check(scene(2), "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
-    let proposal = checked(scene(1), "nothing");
-    let told = reasons(&proposal);
-    assert!(told.iter().any(|why| why.contains("would exceed its limit of nodes (2 of 1)")), "{told:?}");
+    let builder = |nodes| {
+        ClusterBuilder::new().pool(on_demand(limited(nodes))).node(roomy("a", &[7_000, 1_500]).build())
+    };
+    check(builder(2), "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
+    let proposal = checked(builder(1), "nothing");
+    let reasons = reasons(&proposal);
+    assert!(
+        reasons.iter().any(|why| why.contains("would exceed its limit of nodes (2 of 1)")),
+        "{reasons:?}"
+    );
 }
 
 /// One pass after what `recall` has of the last one.
@@ -69,10 +75,11 @@ fn after(snapshot: &Snapshot, recall: Recall) -> Proposal {
 #[test]
 fn what_was_packed_in_vain_is_left_alone_while_it_stays_as_it_is() {
     // Two of 8 CPUs would cost what one of 16 does.
-    let scene = |sizes: &[i64]| Scene::new().pool(on_demand(|_| {})).node(roomy("a", sizes).build()).build();
-    let (stuck, other) = (scene(&[4_500, 4_500]), scene(&[4_600, 4_500]));
+    let builder =
+        |sizes: &[i64]| ClusterBuilder::new().pool(on_demand(|_| {})).node(roomy("a", sizes).build()).build();
+    let (stuck, other) = (builder(&[4_500, 4_500]), builder(&[4_600, 4_500]));
     let first = after(&stuck, Recall::default());
-    assert_eq!((told(&first).as_str(), first.unreached.len()), ("nothing", 0));
+    assert_eq!((summary(&first).as_str(), first.unreached.len()), ("nothing", 0));
     let again = after(&stuck, first.recall());
     assert_eq!(again.simulations, first.simulations - 1, "it is not tried again");
     assert_eq!(again.refused, first.refused);
@@ -87,18 +94,18 @@ fn what_was_packed_in_vain_is_left_alone_while_it_stays_as_it_is() {
 #[test]
 fn what_a_pass_does_not_reach_is_told_and_reached_next() {
     // No two of these pods share a node of 8 CPUs, and none has room elsewhere.
-    let stuck = (0..60).fold(Scene::new().pool(on_demand(|_| {})), |scene, at| {
-        scene.node(roomy(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
+    let stuck = (0..60).fold(ClusterBuilder::new().pool(on_demand(|_| {})), |builder, at| {
+        builder.node(roomy(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
     });
     let snapshot = stuck.build();
     let mut last = after(&snapshot, Recall::default());
-    assert_eq!(told(&last), "nothing");
+    assert_eq!(summary(&last), "nothing");
     assert!(!last.unreached.is_empty());
     let trials = |proposal: &Proposal| proposal.simulations;
     let looks = trials(&last) - 32;
     for _ in 0..3 {
         last = after(&snapshot, last.recall());
-        assert!(trials(&last) <= looks + 32 && told(&last) == "nothing");
+        assert!(trials(&last) <= looks + 32 && summary(&last) == "nothing");
     }
     assert_eq!(last.unreached, Vec::<Str>::new(), "all were tried, alone and together");
     assert_eq!(trials(&after(&snapshot, last.recall())), looks, "and none is tried again");
@@ -130,13 +137,14 @@ fn mixed(name: &str) -> Arc<StateNode> {
 
 #[test]
 fn several_become_several_others() {
-    let scene = |nodes: &[&str]| {
-        let scene = Scene::new().catalog(families()).pool(on_demand(|_| {}));
-        nodes.iter().fold(scene, |scene, name| scene.node(mixed(name)))
+    let builder = |nodes: &[&str]| {
+        let builder = ClusterBuilder::new().catalog(families()).pool(on_demand(|_| {}));
+        nodes.iter().fold(builder, |builder, name| builder.node(mixed(name)))
     };
     // Alone it would take two nodes that cost more; one for both pairs costs what two do.
-    check(scene(&["m"]), "nothing");
-    let proposal = checked(scene(&["m", "n"]), "n-to-m-consolidation: m n -> r-8/on-demand -> c-4/on-demand");
+    check(builder(&["m"]), "nothing");
+    let proposal =
+        checked(builder(&["m", "n"]), "n-to-m-consolidation: m n -> r-8/on-demand -> c-4/on-demand");
     assert_eq!(proposal.commands[0].savings(), Price::from_nanos(960_000_000 - 670_000_000));
 }
 
@@ -177,7 +185,7 @@ fn random(seed: u64) -> Snapshot {
         }
         node.build()
     });
-    nodes.fold(Scene::new().pool(pool), Scene::node).build()
+    nodes.fold(ClusterBuilder::new().pool(pool), ClusterBuilder::node).build()
 }
 
 /// A few nodes of three families.
@@ -199,7 +207,9 @@ fn random_families(numbers: &mut Numbers) -> Snapshot {
         }
         node.build()
     });
-    nodes.fold(Scene::new().catalog(families()).pool(on_demand(|_| {})), Scene::node).build()
+    nodes
+        .fold(ClusterBuilder::new().catalog(families()).pool(on_demand(|_| {})), ClusterBuilder::node)
+        .build()
 }
 
 /// What the method says once another one has looked at all sets of nodes; nothing where that one acts.

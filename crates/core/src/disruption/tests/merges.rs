@@ -7,14 +7,14 @@ use crate::{
 };
 
 /// `od` has 4 CPUs and is on-demand at $0.2; what else is offered is spot.
-fn scene(spot: &[Arc<InstanceType>], nodes: &[(&str, &[i64])]) -> Scene {
+fn builder(spot: &[Arc<InstanceType>], nodes: &[(&str, &[i64])]) -> ClusterBuilder {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200).build();
     let catalog = Arc::new(Catalog::new(std::iter::once(od).chain(spot.iter().cloned()).collect()));
-    let scene = Scene::new().catalog(catalog).pool(with_budget(BudgetNodes::Percent(100)));
-    nodes.iter().fold(scene, |scene, (name, sizes)| {
+    let builder = ClusterBuilder::new().catalog(catalog).pool(with_budget(BudgetNodes::Percent(100)));
+    nodes.iter().fold(builder, |builder, (name, sizes)| {
         let node = idle(name).size("od", 4, 8).zone("a");
         let pods = sizes.iter().enumerate();
-        scene.node(
+        builder.node(
             pods.fold(node, |node, (at, milli)| node.pod(on(name, &format!("{name}-{at}"), *milli))).build(),
         )
     })
@@ -30,30 +30,30 @@ const TWO: [(&str, &[i64]); 2] = [("n1", &[500, 500]), ("n2", &[500])];
 #[test]
 fn a_merge_saves_more_than_a_deletion_within_its_set() {
     // Either node may stay, for $0.2.
-    check(scene(&[spot(4, 190)], &TWO), "multi-node-consolidation: n1 n2 -> sp/spot");
-    check(scene(&[spot(4, 200)], &TWO), "single-node-consolidation: n2");
-    check(scene(&[spot(4, 300)], &TWO), "single-node-consolidation: n2");
+    check(builder(&[spot(4, 190)], &TWO), "multi-node-consolidation: n1 n2 -> sp/spot");
+    check(builder(&[spot(4, 200)], &TWO), "single-node-consolidation: n2");
+    check(builder(&[spot(4, 300)], &TWO), "single-node-consolidation: n2");
 }
 
 #[test]
 fn a_type_that_cannot_be_had_as_spot_now_counts_all_the_same() {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200);
     let od = od.offer_with("a", "spot", 100, |offering| offering.available = false).build();
-    let merged = scene(&[spot(4, 210)], &TWO).catalog(Arc::new(Catalog::new(vec![od, spot(4, 210)])));
+    let merged = builder(&[spot(4, 210)], &TWO).catalog(Arc::new(Catalog::new(vec![od, spot(4, 210)])));
     check(merged, "single-node-consolidation: n2");
 }
 
 #[test]
 fn several_nodes_are_deleted_where_one_may_stay() {
     let nodes: [(&str, &[i64]); 3] = [("n1", &[500]), ("n2", &[500]), ("n3", &[500])];
-    check(scene(&[spot(4, 300)], &nodes), "multi-node-consolidation: n1 n2");
+    check(builder(&[spot(4, 300)], &nodes), "multi-node-consolidation: n1 n2");
 }
 
 #[test]
 fn a_merge_saves_more_than_a_deletion_that_keeps_several() {
     // No two pods more than fit on a node: two nodes have to stay, for $0.4.
     let nodes: [(&str, &[i64]); 3] = [("n1", &[1_800]), ("n2", &[1_800]), ("n3", &[1_800])];
-    check(scene(&[spot(16, 390)], &nodes), "multi-node-consolidation: n1 n2 n3 -> sp/spot");
-    check(scene(&[spot(16, 400)], &nodes), "single-node-consolidation: n1");
-    check(scene(&[spot(16, 500)], &nodes), "single-node-consolidation: n1");
+    check(builder(&[spot(16, 390)], &nodes), "multi-node-consolidation: n1 n2 n3 -> sp/spot");
+    check(builder(&[spot(16, 400)], &nodes), "single-node-consolidation: n1");
+    check(builder(&[spot(16, 500)], &nodes), "single-node-consolidation: n1");
 }

@@ -29,29 +29,33 @@ fn crowded(name: &str, milli: i64) -> NodeBuilder {
 
 #[test]
 fn a_node_is_split_where_two_small_ones_are_cheaper() {
-    let scene = || Scene::new().pool(on_demand(|_| {})).node(crowded("a", 1500).build());
-    let proposal = checked(scene(), "n-to-m-consolidation: a -> small/on-demand -> small/on-demand");
+    let builder = || ClusterBuilder::new().pool(on_demand(|_| {})).node(crowded("a", 1500).build());
+    let proposal = checked(builder(), "n-to-m-consolidation: a -> small/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
     assert_eq!(command.savings(), command.price_now().saturating_sub(command.price_then()));
     assert!(command.savings() > Price::ZERO);
-    // What single-node consolidation says stays true, and is told where nothing can be done.
+    // What single-node consolidation says stays true, and is shown where nothing can be done.
     let alone = propose_with(
-        &scene().build(),
+        &builder().build(),
         &Rules::default(),
         now(),
         &[method("single-node-consolidation").unwrap()],
     );
     assert_eq!(reasons(&alone), ["a: Can't remove without creating 2 candidates"]);
-    let asked_alone =
-        propose_with(&scene().build(), &Rules::default(), now(), &[method("n-to-m-consolidation").unwrap()]);
-    assert_eq!(told(&asked_alone), told(&proposal));
+    let asked_alone = propose_with(
+        &builder().build(),
+        &Rules::default(),
+        now(),
+        &[method("n-to-m-consolidation").unwrap()],
+    );
+    assert_eq!(summary(&asked_alone), summary(&proposal));
 }
 
 #[test]
 fn a_split_must_save_a_tenth() {
     // Two of 8 CPUs cost what one of 16 does.
-    let scene = Scene::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
-    let proposal = checked(scene, "nothing");
+    let builder = ClusterBuilder::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
+    let proposal = checked(builder, "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
     // In thousandths of a dollar 900 of 1,000 may be spent, of which a node more weighs three.
     let priced = |half: i64| {
@@ -59,7 +63,10 @@ fn a_split_must_save_a_tenth() {
             instance_type(name, cpus, gib).offer("a", "on-demand", price).build()
         });
         let catalog = Arc::new(Catalog::new(sold.to_vec()));
-        Scene::new().catalog(catalog).pool(on_demand(|_| {})).node(crowded("a", 1500).zone("a").build())
+        ClusterBuilder::new()
+            .catalog(catalog)
+            .pool(on_demand(|_| {}))
+            .node(crowded("a", 1500).zone("a").build())
     };
     check(priced(448), "n-to-m-consolidation: a -> half/on-demand -> half/on-demand");
     let proposal = checked(priced(449), "nothing");
@@ -69,24 +76,24 @@ fn a_split_must_save_a_tenth() {
 #[test]
 fn a_split_needs_the_budget_of_all_that_go() {
     let none = |pool: &mut NodePool| pool.budgets = vec![budget(BudgetNodes::Count(0))];
-    check(Scene::new().pool(on_demand(none)).node(crowded("a", 1500).build()), "nothing");
+    check(ClusterBuilder::new().pool(on_demand(none)).node(crowded("a", 1500).build()), "nothing");
 }
 
 #[test]
 fn a_split_must_not_undo_a_merge() {
     let merged = crowded("a", 1500).with_claim(|claim| came_for(claim, "small/on-demand"));
-    let proposal = checked(Scene::new().pool(on_demand(|_| {})).node(merged.build()), "nothing");
+    let proposal = checked(ClusterBuilder::new().pool(on_demand(|_| {})).node(merged.build()), "nothing");
     assert!(proposal.unconsolidatable.iter().any(|(_, why)| why.kind() == "WouldUndo"));
 }
 
 #[test]
 fn spot_is_split_into_spot_where_the_settings_say_so() {
     let spot = || crowded("a", 1500).capacity_type("spot").build();
-    let proposal = checked(Scene::with_default_pool().node(spot()), "nothing");
+    let proposal = checked(ClusterBuilder::with_default_pool().node(spot()), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
     // One node that becomes spot must keep the choice among fifteen types, which this catalogue does not have.
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
-    let _ = check_with(Scene::with_default_pool().node(spot()), &rules, "nothing");
+    let _ = check_with(ClusterBuilder::with_default_pool().node(spot()), &rules, "nothing");
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn a_move_late_in_life_does_not_pay() {
             claim.expire_after = Some(Duration::from_secs(86_400));
             claim.created = now() - jiff::SignedDuration::from_secs(86_400 - left);
         });
-        Scene::with_default_pool().node(node.build())
+        ClusterBuilder::with_default_pool().node(node.build())
     };
     check(aged(3600), "single-node-consolidation: a -> small/spot");
     let proposal = checked(aged(300), "nothing");
@@ -109,7 +116,7 @@ fn a_move_late_in_life_does_not_pay() {
     let empty = idle("a").with_claim(|claim| {
         claim.expire_after = Some(Duration::from_secs(60));
     });
-    check(Scene::with_default_pool().node(empty.build()), "emptiness: a");
+    check(ClusterBuilder::with_default_pool().node(empty.build()), "emptiness: a");
 }
 
 #[test]
@@ -121,7 +128,7 @@ fn a_replacement_stays_for_a_while() {
             claim.conditions.get_mut(&ConditionType::Initialized).unwrap().since = since;
             claim.requests = crate::model::Resources::of(wanted, 0);
         });
-        Scene::with_default_pool().node(node.build())
+        ClusterBuilder::with_default_pool().node(node.build())
     };
     let proposal = checked(node(9, 1500), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "RecentReplacement");
@@ -137,8 +144,8 @@ fn a_replacement_stays_for_a_while() {
 fn nothing_is_ended_while_nearly_half_of_the_nodes_are_not_ready() {
     let fleet = |unready: i64, all: i64| {
         let generous = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
-        (0..all).fold(Scene::new().pool(generous), |scene, at| {
-            scene.node(idle(&format!("n{at}")).with_node(move |node| node.ready = at >= unready).build())
+        (0..all).fold(ClusterBuilder::new().pool(generous), |builder, at| {
+            builder.node(idle(&format!("n{at}")).with_node(move |node| node.ready = at >= unready).build())
         })
     };
     for (unready, all, moves) in [(3, 4, true), (4, 8, false), (4, 9, true), (9, 20, true), (10, 20, false)] {
@@ -156,16 +163,18 @@ fn old_prices_move_no_pods() {
         prices_as_of: Some(now() - jiff::SignedDuration::from_hours(hours)),
         ..Rules::default()
     };
-    let scene = || Scene::with_default_pool().node(busy());
-    let _ = check_with(scene(), &as_of(24), "single-node-consolidation: a -> small/spot");
-    let proposal = check_with(scene(), &as_of(25), "nothing");
+    let builder = || ClusterBuilder::with_default_pool().node(busy());
+    let _ = check_with(builder(), &as_of(24), "single-node-consolidation: a -> small/spot");
+    let proposal = check_with(builder(), &as_of(25), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "PricesTooOld");
-    let told = reasons(&proposal);
-    assert!(told[0].starts_with("a: prices are as of 2025-"), "{told:?}");
+    let reasons = reasons(&proposal);
+    assert!(reasons[0].starts_with("a: prices are as of 2025-"), "{reasons:?}");
     // What is empty goes whatever it costs, and drift is no matter of prices.
-    let _ = check_with(Scene::with_default_pool().node(idle("a").build()), &as_of(25), "emptiness: a");
+    let _ =
+        check_with(ClusterBuilder::with_default_pool().node(idle("a").build()), &as_of(25), "emptiness: a");
     let drifted = node("a").pod(on("a", "p", 1500)).condition(ConditionType::Drifted).build();
-    let _ = check_with(Scene::with_default_pool().node(drifted), &as_of(25), "drift: a -> small/spot");
+    let _ =
+        check_with(ClusterBuilder::with_default_pool().node(drifted), &as_of(25), "drift: a -> small/spot");
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn dear_pods_make_a_move_dearer() {
         let node = idle("a").size("xlarge", 16, 32).pod(dear.into()).with_claim(|claim| {
             claim.expire_after = Some(Duration::from_secs(1800));
         });
-        Scene::with_default_pool().node(node.build())
+        ClusterBuilder::with_default_pool().node(node.build())
     };
     check(node(0), "single-node-consolidation: a -> small/spot");
     let proposal = checked(node(1_000_000_000), "nothing");
@@ -190,7 +199,7 @@ fn a_circle_over_several_nodes_is_seen() {
             came_for(claim, &replaced);
             claim.created = now() - secs(60);
         });
-        Scene::with_default_pool().node(node.build()).build()
+        ClusterBuilder::with_default_pool().node(node.build()).build()
     };
     // small/spot became medium/spot half an hour ago, and that became this node a minute ago.
     let at = (now() - secs(1800)).as_second();
@@ -214,8 +223,10 @@ fn a_circle_over_several_nodes_is_seen() {
 fn balanced_moves_have_a_score() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
     let lone = idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build();
-    let proposal =
-        checked(Scene::new().pool(balanced()).node(lone), "single-node-consolidation: b -> small/spot");
+    let proposal = checked(
+        ClusterBuilder::new().pool(balanced()).node(lone),
+        "single-node-consolidation: b -> small/spot",
+    );
     let judged = proposal.scores.last().unwrap();
     assert!(judged.approved && judged.score() >= 0.5, "{judged:?}");
     // Nine pods of no size: to move them saves a little, and disturbs nearly everything that the pool runs.
@@ -228,8 +239,8 @@ fn balanced_moves_have_a_score() {
         pool.template.requirements.add(Requirement::is_in(ZONE, ["a"]));
     };
     let idle_neighbour = node("z").size("xlarge", 16, 32).pod(on("z", "big", 100)).build();
-    let scene = Scene::new().pool(on_demand(only)).node(many.build()).node(idle_neighbour);
-    let proposal = propose(&scene.build(), &Rules::default(), now());
+    let builder = ClusterBuilder::new().pool(on_demand(only)).node(many.build()).node(idle_neighbour);
+    let proposal = propose(&builder.build(), &Rules::default(), now());
     let rejected: Vec<&BalancedScore> = proposal.scores.iter().filter(|judged| !judged.approved).collect();
     assert!(
         !rejected.is_empty() && rejected.iter().all(|judged| judged.score() < 0.5),
@@ -248,21 +259,24 @@ fn expired(name: &str, hours_over: i64) -> NodeBuilder {
 
 #[test]
 fn nodes_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
-    let scene = |grace: Option<Duration>, budgeted| {
+    let builder = |grace: Option<Duration>, budgeted| {
         let pool = pool("default").with(|pool| {
             pool.expiry_grace = grace;
             pool.budgets = vec![budget(budgeted)];
         });
-        let scene = Scene::new().pool(pool).node(expired("a", 1).build()).node(expired("b", 2).build());
-        scene.node(expired("c", -1).build())
+        let builder =
+            ClusterBuilder::new().pool(pool).node(expired("a", 1).build()).node(expired("b", 2).build());
+        builder.node(expired("c", -1).build())
     };
     let expiration = method("expiration").unwrap();
-    let found = |scene: Scene| told(&propose_with(&scene.build(), &Rules::default(), now(), &[expiration]));
+    let found = |builder: ClusterBuilder| {
+        summary(&propose_with(&builder.build(), &Rules::default(), now(), &[expiration]))
+    };
     let day = Some(Duration::from_secs(86_400));
-    assert_eq!(found(scene(day, BudgetNodes::Count(1))), "expiration: b -> medium/spot");
-    assert_eq!(found(scene(day, BudgetNodes::Count(3))), "expiration: b -> medium/spot, a -> medium/spot");
-    assert_eq!(found(scene(day, BudgetNodes::Count(0))), "nothing");
-    assert_eq!(found(scene(None, BudgetNodes::Count(3))), "nothing");
+    assert_eq!(found(builder(day, BudgetNodes::Count(1))), "expiration: b -> medium/spot");
+    assert_eq!(found(builder(day, BudgetNodes::Count(3))), "expiration: b -> medium/spot, a -> medium/spot");
+    assert_eq!(found(builder(day, BudgetNodes::Count(0))), "nothing");
+    assert_eq!(found(builder(None, BudgetNodes::Count(3))), "nothing");
 }
 
 #[test]
@@ -286,29 +300,35 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
             pool.budgets = vec![budget(BudgetNodes::Percent(100))];
         })
     };
-    let scene = |ages: &[i64]| {
-        let scene = Scene::new().pool(capped());
-        let scene = ["a", "b", "c", "d"].into_iter().fold(scene, |scene, name| scene.node(drifted(name)));
-        ages.iter().enumerate().fold(scene, |scene, (at, ago)| scene.node(came(&format!("new-{at}"), *ago)))
+    let builder = |ages: &[i64]| {
+        let builder = ClusterBuilder::new().pool(capped());
+        let builder =
+            ["a", "b", "c", "d"].into_iter().fold(builder, |builder, name| builder.node(drifted(name)));
+        ages.iter()
+            .enumerate()
+            .fold(builder, |builder, (at, ago)| builder.node(came(&format!("new-{at}"), *ago)))
     };
-    let commands = |ages: &[i64]| propose(&scene(ages).build(), &Rules::default(), now()).commands.len();
+    let commands = |ages: &[i64]| propose(&builder(ages).build(), &Rules::default(), now()).commands.len();
     assert_eq!(commands(&[]), 3);
     assert_eq!(commands(&[60, 3600]), 2);
     assert_eq!(commands(&[60, 3599, 5]), 0);
-    let reached = |scene: Scene| {
-        let caps = propose(&scene.build(), &Rules::default(), now()).drift_caps;
+    let reached = |builder: ClusterBuilder| {
+        let caps = propose(&builder.build(), &Rules::default(), now()).drift_caps;
         caps.into_iter().map(|usage| usage.is_reached()).collect::<Vec<_>>()
     };
-    assert_eq!(reached(scene(&[60, 3600])), [false]);
-    assert_eq!(reached(scene(&[60, 3599, 5])), [true]);
-    let taken =
-        Scene::new().pool(capped()).node(came("new", 5)).node(came("newer", 5)).node(came("newest", 5));
+    assert_eq!(reached(builder(&[60, 3600])), [false]);
+    assert_eq!(reached(builder(&[60, 3599, 5])), [true]);
+    let taken = ClusterBuilder::new()
+        .pool(capped())
+        .node(came("new", 5))
+        .node(came("newer", 5))
+        .node(came("newest", 5));
     assert_eq!(reached(taken.clone()), [false], "no drifted node waits");
     let mut marked = drifted("a");
     Arc::make_mut(&mut marked).marked_for_deletion = true;
     assert_eq!(reached(taken.clone().node(marked)), [false], "it is being replaced");
     assert_eq!(reached(taken.node(drifted("a"))), [true]);
-    let survey = survey(&scene(&[60, 3599, 5]).build(), &Rules::default(), now(), METHODS);
+    let survey = survey(&builder(&[60, 3599, 5]).build(), &Rules::default(), now(), METHODS);
     let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftCap").unwrap();
     assert_eq!(blocker.until(), Some(now() + secs(1)));
     assert_eq!(blocker.owner().as_deref(), Some("nodepool/default"));

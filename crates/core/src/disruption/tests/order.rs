@@ -9,12 +9,12 @@ fn one_at_a_time() -> impl Into<Arc<NodePool>> {
 
 #[test]
 fn of_empty_nodes_the_dearest_goes_first() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(one_at_a_time())
         .node(idle("a").size("small", 2, 4).build())
         .node(idle("b").size("xlarge", 16, 32).build())
         .node(idle("c").size("large", 8, 16).build());
-    let proposal = checked(scene, "emptiness: b");
+    let proposal = checked(builder, "emptiness: b");
     assert!(proposal.constrained);
 }
 
@@ -30,12 +30,12 @@ fn a_drifted_node_that_must_stay_leaves_the_budget_to_the_next() {
         )
     };
     // No type of the catalogue holds the pod of the one that has drifted for longest.
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(one_at_a_time())
         .node(drifted("a", 20, 64_000).build())
         .node(drifted("b", 10, 3500).build());
-    let proposal = propose(&scene.build(), &Rules::default(), now());
-    assert_eq!(told(&proposal), "drift: b -> medium/spot");
+    let proposal = propose(&builder.build(), &Rules::default(), now());
+    assert_eq!(summary(&proposal), "drift: b -> medium/spot");
     let held: Vec<&str> = proposal.held.iter().map(|(candidate, _)| candidate.name()).collect();
     assert_eq!((held, reasons(&proposal)), (vec!["a"], Vec::new()));
 }
@@ -50,8 +50,8 @@ fn the_annotation_counts_on_daemons_and_static_pods_too() {
     for kind in ["DaemonSet", "Node", "ReplicaSet"] {
         let pod = running("a", pod("p").cpu(100)).with(owned(kind));
         let pod = pod.with(|pod| pod.do_not_disrupt = DoNotDisrupt::Always);
-        let scene = Scene::with_default_pool().node(idle("a").pod(pod.into()).build());
-        let proposal = propose(&scene.build(), &Rules::default(), now());
+        let builder = ClusterBuilder::with_default_pool().node(idle("a").pod(pod.into()).build());
+        let proposal = propose(&builder.build(), &Rules::default(), now());
         assert_eq!(blockers(&proposal).len(), 1, "{kind}");
     }
 }
@@ -73,8 +73,9 @@ fn a_budget_counts_where_a_drain_would_evict() {
     ];
     for (what, pod, blocks) in pods {
         let pod = running("a", pod.cpu(100).app("web"));
-        let scene = Scene::with_default_pool().node(idle("a").pod(pod.into()).build()).pdb(pdb.clone());
-        let proposal = propose(&scene.build(), &Rules::default(), now());
+        let builder =
+            ClusterBuilder::with_default_pool().node(idle("a").pod(pod.into()).build()).pdb(pdb.clone());
+        let proposal = propose(&builder.build(), &Rules::default(), now());
         assert_eq!(!blockers(&proposal).is_empty(), blocks, "{what}: {:?}", blockers(&proposal));
     }
 }
@@ -83,9 +84,9 @@ fn a_budget_counts_where_a_drain_would_evict() {
 fn pods_that_wait_may_count_on_a_node_that_is_not_ready() {
     // The pending pod goes to the node that is coming; that is no reason for the empty-enough one to stay.
     let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
-    let scene = Scene::with_default_pool().node(lone()).node(node("b").launched().build());
-    let scene = scene.pending(pod("w").cpu(3900));
-    check(scene, "single-node-consolidation: a -> small/spot");
+    let builder = ClusterBuilder::with_default_pool().node(lone()).node(node("b").launched().build());
+    let builder = builder.pending(pod("w").cpu(3900));
+    check(builder, "single-node-consolidation: a -> small/spot");
 }
 
 #[test]
@@ -94,7 +95,9 @@ fn what_a_pass_does_not_reach_comes_first_in_the_next() {
         |name: &str| idle(name).capacity_type("spot").pod(on(name, &format!("p-{name}"), 3900)).build();
     let snapshot = ["a", "b", "c", "d"]
         .into_iter()
-        .fold(Scene::new().pool(with_budget(BudgetNodes::Count(4))), |scene, name| scene.node(full(name)))
+        .fold(ClusterBuilder::new().pool(with_budget(BudgetNodes::Count(4))), |builder, name| {
+            builder.node(full(name))
+        })
         .build();
     let single = method("single-node-consolidation").unwrap();
     let rules = Rules { simulations_max: 2, ..Rules::default() };
@@ -121,8 +124,9 @@ fn commands_beyond_the_bound_of_a_pass_are_reported() {
         node(&name).pod(pod).condition(ConditionType::Drifted).build()
     };
     let all = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
-    let scene = (0..70).fold(Scene::new().pool(all), |scene, at| scene.node(drifted(format!("n{at:02}"))));
-    let proposal = propose(&scene.build(), &Rules::default(), now());
+    let builder = (0..70)
+        .fold(ClusterBuilder::new().pool(all), |builder, at| builder.node(drifted(format!("n{at:02}"))));
+    let proposal = propose(&builder.build(), &Rules::default(), now());
     assert_eq!((proposal.commands.len(), proposal.unreached.len()), (64, 6));
 }
 
@@ -131,7 +135,7 @@ fn a_pass_gives_the_solver_back_as_it_was() {
     let drifted = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
     };
-    let snapshot = Scene::new()
+    let snapshot = ClusterBuilder::new()
         .pool(with_budget(BudgetNodes::Count(5)))
         .node(drifted("a"))
         .node(drifted("b"))
@@ -141,8 +145,8 @@ fn a_pass_gives_the_solver_back_as_it_was() {
     let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
     let first = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
     let second = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
-    assert_eq!(told(&first), "drift: a, b -> medium/spot");
-    assert_eq!(told(&second), told(&first));
+    assert_eq!(summary(&first), "drift: a, b -> medium/spot");
+    assert_eq!(summary(&second), summary(&first));
 }
 
 #[test]
@@ -151,9 +155,10 @@ fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
         node(name).pod(on(name, &format!("p-{name}"), 64_000)).condition(ConditionType::Drifted).build()
     };
     let free = node("z").pod(on("z", "p-z", 3500)).condition(ConditionType::Drifted).build();
-    let scene =
-        ["a", "b", "c"].into_iter().fold(Scene::with_default_pool(), |scene, name| scene.node(stuck(name)));
-    let snapshot = scene.node(free).build();
+    let builder = ["a", "b", "c"]
+        .into_iter()
+        .fold(ClusterBuilder::with_default_pool(), |builder, name| builder.node(stuck(name)));
+    let snapshot = builder.node(free).build();
     let rules = Rules { simulations_max: 2, ..Rules::default() };
     let pass = |first: BTreeSet<Str>| {
         let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
@@ -161,6 +166,6 @@ fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
         propose_after(&mut solver, &rules, now(), &[method("drift").unwrap()], recall)
     };
     let proposal = pass(BTreeSet::new());
-    assert_eq!((told(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));
-    assert_eq!(told(&pass(proposal.unreached.into_iter().collect())), "drift: z -> medium/spot");
+    assert_eq!((summary(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));
+    assert_eq!(summary(&pass(proposal.unreached.into_iter().collect())), "drift: z -> medium/spot");
 }

@@ -8,8 +8,8 @@ fn fixed(replicas: i64) -> crate::testing::PoolBuilder {
     pool("default").replicas(replicas).with(|pool| pool.budgets = vec![budget(BudgetNodes::Count(2))])
 }
 
-fn scaled(scene: Scene) -> Scaling {
-    let snapshot = scene.build();
+fn scaled(builder: ClusterBuilder) -> Scaling {
+    let snapshot = builder.build();
     let pool = snapshot.pools[0].clone();
     scale(&snapshot, &pool, now())
 }
@@ -33,22 +33,22 @@ fn a_pool_is_brought_to_its_number(
     #[case] expected: Scaling,
 ) {
     let pool = fixed(replicas).with(|pool| pool.limits.nodes = limit);
-    assert_eq!(scaled(Scene::new().pool(pool).node(node("a").build())), expected);
+    assert_eq!(scaled(ClusterBuilder::new().pool(pool).node(node("a").build())), expected);
 }
 
 #[test]
 fn nodes_that_are_being_replaced_count_until_they_go() {
-    let scene = |replicas| {
-        Scene::new()
+    let builder = |replicas| {
+        ClusterBuilder::new()
             .pool(fixed(replicas))
             .node(node("a").marked().build())
             .node(node("b").build())
             .node(node("c").with_claim(|claim| claim.deleting = Some(now())).build())
     };
-    assert_eq!(scaled(scene(2)), up(0, 0));
-    assert_eq!(scaled(scene(3)), up(1, 0));
+    assert_eq!(scaled(builder(2)), up(0, 0));
+    assert_eq!(scaled(builder(3)), up(1, 0));
     // The one that goes anyway is not taken twice.
-    assert_eq!(scaled(scene(1)), up(0, 0));
+    assert_eq!(scaled(builder(1)), up(0, 0));
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn what_costs_least_goes_first() {
         claim.expire_after = Some(Duration::from_secs(1000));
         claim.created = now() - jiff::SignedDuration::from_secs(900);
     });
-    let scene = |replicas| {
-        Scene::new()
+    let builder = |replicas| {
+        ClusterBuilder::new()
             .pool(fixed(replicas))
             .node(guarded("guarded").build())
             .node(busy("one", 1).build())
@@ -75,30 +75,32 @@ fn what_costs_least_goes_first() {
             .node(node("empty").build())
             .node(node("unlaunched").unlaunched(&[]).build())
     };
-    assert_eq!(scaled(scene(0)), down(&["unlaunched", "empty", "old", "one", "two", "guarded"]));
-    assert_eq!(scaled(scene(4)), down(&["unlaunched", "empty"]));
+    assert_eq!(scaled(builder(0)), down(&["unlaunched", "empty", "old", "one", "two", "guarded"]));
+    assert_eq!(scaled(builder(4)), down(&["unlaunched", "empty"]));
 }
 
 #[test]
 fn drifted_nodes_are_replaced_one_for_one() {
     let drifted = |name: &str| node(name).condition(ConditionType::Drifted);
-    let scene = |pool: crate::testing::PoolBuilder| {
-        ["a", "b", "c"].iter().fold(Scene::new().pool(pool), |scene, name| scene.node(drifted(name).build()))
+    let builder = |pool: crate::testing::PoolBuilder| {
+        ["a", "b", "c"]
+            .iter()
+            .fold(ClusterBuilder::new().pool(pool), |builder, name| builder.node(drifted(name).build()))
     };
-    let told_by = |scene: Scene| told(&propose(&scene.build(), &Rules::default(), now()));
-    assert_eq!(told_by(scene(fixed(3))), "static-drift: a -> small/spot, b -> small/spot");
+    let summary_by = |builder: ClusterBuilder| summary(&propose(&builder.build(), &Rules::default(), now()));
+    assert_eq!(summary_by(builder(fixed(3))), "static-drift: a -> small/spot, b -> small/spot");
     // The limit has room for one more node.
     let limited = fixed(3).with(|pool| pool.limits.nodes = Some(4));
-    assert_eq!(told_by(scene(limited)), "static-drift: a -> small/spot");
+    assert_eq!(summary_by(builder(limited)), "static-drift: a -> small/spot");
     // A surplus goes before anything is replaced; empty nodes of a static pool are no case for emptiness.
-    assert_eq!(told_by(scene(fixed(2))), "nothing");
+    assert_eq!(summary_by(builder(fixed(2))), "nothing");
 }
 
 #[test]
 fn nothing_is_replaced_where_nothing_is_launched() {
     let drifted = node("a").condition(ConditionType::Drifted).build();
     let closed = fixed(1).with(|pool| pool.ready = false);
-    let proposal = checked(Scene::new().pool(closed).node(drifted), "nothing");
+    let proposal = checked(ClusterBuilder::new().pool(closed).node(drifted), "nothing");
     let why: Vec<_> = proposal.held.iter().map(|(_, why)| why.kind()).collect();
     assert_eq!(why, ["NodePoolNotReady"]);
 }
@@ -111,19 +113,23 @@ fn nodes_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
             claim.created = now() - jiff::SignedDuration::from_hours(24 * days);
         })
     };
-    let scene = |grace: Option<Duration>| {
+    let builder = |grace: Option<Duration>| {
         let pool = fixed(3).with(|pool| pool.expiry_grace = grace);
         let drifted = node("c").condition(ConditionType::Drifted);
-        Scene::new().pool(pool).node(old("a", 31).build()).node(old("b", 29).build()).node(drifted.build())
+        ClusterBuilder::new()
+            .pool(pool)
+            .node(old("a", 31).build())
+            .node(old("b", 29).build())
+            .node(drifted.build())
     };
-    let told_by = |grace| told(&propose(&scene(grace).build(), &Rules::default(), now()));
-    assert_eq!(told_by(None), "static-drift: c -> small/spot");
-    assert_eq!(told_by(Some(Duration::from_secs(3600))), "static-drift: a -> small/spot, c -> small/spot");
+    let summary_by = |grace| summary(&propose(&builder(grace).build(), &Rules::default(), now()));
+    assert_eq!(summary_by(None), "static-drift: c -> small/spot");
+    assert_eq!(summary_by(Some(Duration::from_secs(3600))), "static-drift: a -> small/spot, c -> small/spot");
 }
 
 #[test]
 fn a_claim_of_a_static_pool_names_no_instance_types() {
-    let snapshot = Scene::new().pool(fixed(1)).build();
+    let snapshot = ClusterBuilder::new().pool(fixed(1)).build();
     let new_claim = static_new_claim(&snapshot, &snapshot.pools[0].clone()).unwrap();
     assert!(new_claim.requirements.get(crate::model::labels::INSTANCE_TYPE).is_none());
     assert!(new_claim.pods.is_empty());

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{NodeClaim, Nomination};
 
-fn surveyed(scene: Scene, methods: &[&dyn Method]) -> Survey {
-    survey(&scene.build(), &Rules::default(), now(), methods)
+fn surveyed(builder: ClusterBuilder, methods: &[&dyn Method]) -> Survey {
+    survey(&builder.build(), &Rules::default(), now(), methods)
 }
 
 /// `name [candidate]: Type(owner, until); …` of every node.
@@ -37,8 +37,8 @@ fn drifted(name: &str, ago: i64) -> NodeBuilder {
 #[test]
 fn a_pass_has_as_many_commands_as_the_budget_allows() {
     let fleet = |budget| {
-        let scene = Scene::new().pool(with_budget(budget));
-        (0..5).fold(scene, |scene, at| scene.node(drifted(&format!("n{at}"), 10 - at).build()))
+        let builder = ClusterBuilder::new().pool(with_budget(budget));
+        (0..5).fold(builder, |builder, at| builder.node(drifted(&format!("n{at}"), 10 - at).build()))
     };
     for (budget, expected) in [
         (BudgetNodes::Count(0), "nothing"),
@@ -47,7 +47,7 @@ fn a_pass_has_as_many_commands_as_the_budget_allows() {
         (BudgetNodes::Count(3), "drift: n0 -> medium/spot, n1 -> medium/spot, n2 -> medium/spot"),
     ] {
         let proposal = propose(&fleet(budget.clone()).build(), &Rules::default(), now());
-        assert_eq!(told(&proposal), expected, "{budget:?}");
+        assert_eq!(summary(&proposal), expected, "{budget:?}");
         assert!(proposal.constrained, "{budget:?}: there is more to do than the budget allows");
     }
 }
@@ -55,13 +55,13 @@ fn a_pass_has_as_many_commands_as_the_budget_allows() {
 #[test]
 fn commands_of_one_pass_do_not_count_on_the_same_room() {
     // `room` has space for the pod of one of both, not for those of both.
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Count(5))]))
         .node(node("room").build())
         .node(drifted("a", 9).build())
         .node(drifted("b", 8).build());
-    let proposal = propose(&scene.build(), &Rules::default(), now());
-    assert_eq!(told(&proposal), "drift: a, b -> medium/spot");
+    let proposal = propose(&builder.build(), &Rules::default(), now());
+    assert_eq!(summary(&proposal), "drift: a, b -> medium/spot");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn everything_that_keeps_a_node_is_listed() {
     let protected = idle("b").with_claim(recent).pod(guarded.into()).with_node(|node| {
         node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
     });
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(calm)
         .pending(pod("w").cpu(100))
         .node(nominated)
@@ -89,7 +89,7 @@ fn everything_that_keeps_a_node_is_listed() {
         .node(idle("c").build())
         .node(node("d").uninitialized().build())
         .node(idle("e").marked().build());
-    let survey = surveyed(scene, METHODS);
+    let survey = surveyed(builder, METHODS);
     assert_eq!(survey.method, None);
     assert_eq!(
         listed(&survey),
@@ -107,7 +107,7 @@ fn everything_that_keeps_a_node_is_listed() {
 #[test]
 fn budgets_and_prices_keep_nodes_too() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3900)).build();
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| {
             pool.budgets = vec![budget(BudgetNodes::Count(1))];
             pool.template
@@ -117,7 +117,7 @@ fn budgets_and_prices_keep_nodes_too() {
         .node(idle("a").build())
         .node(idle("b").build())
         .node(full("c"));
-    let survey = surveyed(scene, METHODS);
+    let survey = surveyed(builder, METHODS);
     assert_eq!((survey.method, survey.commands.len()), (Some("emptiness"), 1));
     assert_eq!(
         listed(&survey),
@@ -134,7 +134,7 @@ fn budgets_and_prices_keep_nodes_too() {
 #[test]
 fn one_node_says_why_it_is_not_cheaper() {
     let small = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
-    let snapshot = Scene::with_default_pool().node(small).build();
+    let snapshot = ClusterBuilder::with_default_pool().node(small).build();
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
     let found = status(&snapshot, &rules, now(), "a").unwrap();
     let [Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now: price, cheapest })] =
@@ -175,8 +175,8 @@ fn a_budget_ends_when_the_last_window_that_says_so_closes() {
     };
     let noon: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
     let until = |budgets: Vec<Budget>| {
-        let scene = Scene::default().pool(pool("default").with(|pool| pool.budgets = budgets));
-        let snapshot = scene.node(idle("a").build()).build();
+        let builder = ClusterBuilder::default().pool(pool("default").with(|pool| pool.budgets = budgets));
+        let snapshot = builder.node(idle("a").build()).build();
         let pool = snapshot.pool("default").unwrap();
         allowance(&snapshot, pool, DisruptionReason::Empty, noon).until.map(|until| until.to_string())
     };
@@ -194,10 +194,10 @@ fn a_node_does_not_become_again_what_it_replaced() {
             came_for(claim, replaced);
             claim.created = now() - secs(ago);
         });
-        Scene::with_default_pool().node(large.build())
+        ClusterBuilder::with_default_pool().node(large.build())
     };
-    let names = |scene: Scene| {
-        let proposal = checked(scene, "single-node-consolidation: a -> small/spot");
+    let names = |builder: ClusterBuilder| {
+        let proposal = checked(builder, "single-node-consolidation: a -> small/spot");
         let types = proposal.commands[0].replacements[0].instance_types.iter();
         types.map(|known| known.name.to_string()).collect::<Vec<_>>()
     };
@@ -229,7 +229,7 @@ fn a_node_that_came_back_does_not_go_without_another() {
         })
     };
     let room = || node("b").size("xlarge", 16, 32).pod(on("b", "q", 9000)).build();
-    let pair = |ago: i64| Scene::with_default_pool().node(room()).node(came("a", 500, ago).build());
+    let pair = |ago: i64| ClusterBuilder::with_default_pool().node(room()).node(came("a", 500, ago).build());
     check(pair(3600), "single-node-consolidation: a");
     let proposal = checked(pair(3599), "nothing");
     assert!(
@@ -242,7 +242,7 @@ fn a_node_that_came_back_does_not_go_without_another() {
     // It is removed with a replacement, which remembers.
     let lone = came("c", 1500, 60).size("xlarge", 16, 32).build();
     let proposal =
-        checked(Scene::with_default_pool().node(lone), "single-node-consolidation: c -> small/spot");
+        checked(ClusterBuilder::with_default_pool().node(lone), "single-node-consolidation: c -> small/spot");
     let returned = returned(60);
     assert_eq!(
         lineage_of(&proposal.commands[0].candidates, now()),
@@ -257,7 +257,7 @@ fn a_node_that_came_back_does_not_go_without_another() {
 
 #[test]
 fn replacements_remember_what_they_replace() {
-    let snapshot = Scene::with_default_pool()
+    let snapshot = ClusterBuilder::with_default_pool()
         .node(idle("a").size("small", 2, 4).capacity_type("spot").build())
         .node(idle("b").build())
         .node(idle("c").build())
@@ -270,10 +270,11 @@ fn replacements_remember_what_they_replace() {
 fn a_pod_that_runs_does_not_wait_for_a_node_that_may_never_come() {
     // What is left of a command that was rolled back answers the pod still.
     let stranded = drifted("a", 9).build();
-    let mut snapshot = Scene::with_default_pool().node(stranded).node(node("b").launched().build()).build();
+    let mut snapshot =
+        ClusterBuilder::with_default_pool().node(stranded).node(node("b").launched().build()).build();
     let uid = snapshot.nodes[0].pods[0].uid.clone();
     snapshot.nominated.insert(uid, "b".into());
     let proposal = propose(&snapshot, &Rules::default(), now());
-    assert_eq!(told(&proposal), "nothing");
+    assert_eq!(summary(&proposal), "nothing");
     assert_eq!(proposal.held[0].1.kind(), "LandsOnUninitialized");
 }

@@ -7,7 +7,7 @@ use rstest::rstest;
 use super::*;
 use crate::{
     model::{Operator, Snapshot},
-    testing::{NodeBuilder, Scene, node, now, pod},
+    testing::{ClusterBuilder, NodeBuilder, node, now, pod},
 };
 
 fn at(minutes: i64) -> Timestamp {
@@ -22,8 +22,8 @@ fn short(verdict: &Verdict) -> String {
     }
 }
 
-fn says(node: NodeBuilder, pod: &Arc<Pod>, scene: Scene, minutes: i64) -> String {
-    let snapshot: Snapshot = scene.build();
+fn says(node: NodeBuilder, pod: &Arc<Pod>, builder: ClusterBuilder, minutes: i64) -> String {
+    let snapshot: Snapshot = builder.build();
     short(&judge(&node.build(), pod, &Resources::new(), &snapshot.volumes, at(minutes)))
 }
 
@@ -40,32 +40,42 @@ fn small(gib: i64) -> NodeBuilder {
 #[case::fits(4 << 10, "CapacityTaken")]
 fn a_small_node(#[case] mib: i64, #[case] expected: &str) {
     let asks = pod("p").cpu(100).memory(mib).build();
-    assert_eq!(says(small(5), &asks, Scene::new(), 0), expected);
-    assert_eq!(says(small(8), &pod("p").cpu(100).memory(9 << 10).build(), Scene::new(), 0), "CapacityTaken");
+    assert_eq!(says(small(5), &asks, ClusterBuilder::new(), 0), expected);
+    assert_eq!(
+        says(small(8), &pod("p").cpu(100).memory(9 << 10).build(), ClusterBuilder::new(), 0),
+        "CapacityTaken"
+    );
 }
 
 #[test]
 fn a_node_that_starts_is_believed_only_where_it_is_final() {
     let asks = pod("p").cpu(100).memory(6 << 10).build();
     let early = || small(5).uninitialized();
-    assert_eq!(says(early(), &asks, Scene::new(), 0), "SmallerThanPredicted");
+    assert_eq!(says(early(), &asks, ClusterBuilder::new(), 0), "SmallerThanPredicted");
     let not_ready = early().with_node(|node| node.ready = false);
-    assert_eq!(says(not_ready, &asks, Scene::new(), 0), "keep");
+    assert_eq!(says(not_ready, &asks, ClusterBuilder::new(), 0), "keep");
     let tainted = node("n").uninitialized().taint("late", TaintEffect::NoSchedule);
-    assert_eq!(says(tainted, &pod("p").build(), Scene::new(), 600), "keep", "whatever taints appear");
-    assert_eq!(says(node("n").launched(), &pod("p").build(), Scene::new(), 600), "keep");
+    assert_eq!(
+        says(tainted, &pod("p").build(), ClusterBuilder::new(), 600),
+        "keep",
+        "whatever taints appear"
+    );
+    assert_eq!(says(node("n").launched(), &pod("p").build(), ClusterBuilder::new(), 600), "keep");
 }
 
 #[test]
 fn a_taint_is_waited_for() {
     let tainted = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
-    assert_eq!(says(tainted(), &pod("p").build(), Scene::new(), 1), "wait 240 UnexpectedTaint");
-    assert_eq!(says(tainted(), &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
-    assert_eq!(says(tainted(), &pod("p").tolerate("late").build(), Scene::new(), 5), "CapacityTaken");
+    assert_eq!(says(tainted(), &pod("p").build(), ClusterBuilder::new(), 1), "wait 240 UnexpectedTaint");
+    assert_eq!(says(tainted(), &pod("p").build(), ClusterBuilder::new(), 5), "UnexpectedTaint");
+    assert_eq!(
+        says(tainted(), &pod("p").tolerate("late").build(), ClusterBuilder::new(), 5),
+        "CapacityTaken"
+    );
     let soft = node("n").taint("soft", TaintEffect::PreferNoSchedule);
-    assert_eq!(says(soft, &pod("p").build(), Scene::new(), 0), "CapacityTaken");
+    assert_eq!(says(soft, &pod("p").build(), ClusterBuilder::new(), 0), "CapacityTaken");
     let cordoned = node("n").with_node(|node| node.cordoned = true);
-    assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
+    assert_eq!(says(cordoned, &pod("p").build(), ClusterBuilder::new(), 0), "Cordoned");
 }
 
 #[rstest]
@@ -87,18 +97,18 @@ fn how_a_node_is_teaches_nothing_about_others() {
     let node =
         |key: &str| node("n").taint(key, TaintEffect::NoSchedule).condition(ConditionType::Initialized);
     let lost = || node("node.kubernetes.io/unreachable");
-    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 1), "wait 240 NodeUnhealthy");
-    assert_eq!(says(lost(), &pod("p").build(), Scene::new(), 5), "NodeUnhealthy");
+    assert_eq!(says(lost(), &pod("p").build(), ClusterBuilder::new(), 1), "wait 240 NodeUnhealthy");
+    assert_eq!(says(lost(), &pod("p").build(), ClusterBuilder::new(), 5), "NodeUnhealthy");
     let cordoned = node("node.kubernetes.io/unschedulable").with_node(|node| node.cordoned = true);
-    assert_eq!(says(cordoned, &pod("p").build(), Scene::new(), 0), "Cordoned");
+    assert_eq!(says(cordoned, &pod("p").build(), ClusterBuilder::new(), 0), "Cordoned");
     // A startup taint that is added again is declared.
     let back = node("agent").with_claim(|claim| {
         claim.startup_taints = vec![Taint::new("agent", "", TaintEffect::NoSchedule)];
     });
-    assert_eq!(says(back, &pod("p").build(), Scene::new(), 5), "NodeUnhealthy");
+    assert_eq!(says(back, &pod("p").build(), ClusterBuilder::new(), 5), "NodeUnhealthy");
     // Where both are there, the one that others may have is what counts.
     let both = lost().taint("late", TaintEffect::NoSchedule);
-    assert_eq!(says(both, &pod("p").build(), Scene::new(), 5), "UnexpectedTaint");
+    assert_eq!(says(both, &pod("p").build(), ClusterBuilder::new(), 5), "UnexpectedTaint");
     let mut observed = Observed::default();
     let misfit = Misfit::Unwell(Taint::new("agent", "", TaintEffect::NoSchedule));
     assert!(!learn(&mut observed, &node("n").build(), &misfit, now()));
@@ -107,12 +117,12 @@ fn how_a_node_is_teaches_nothing_about_others() {
 #[test]
 fn a_volume_that_went_elsewhere_frees_its_pod_at_once() {
     let asks = pod("p").volume("data").build();
-    let bound = |zone: &str| Scene::new().volume("data", VolumeState::Bound, &[zone]);
+    let bound = |zone: &str| ClusterBuilder::new().volume("data", VolumeState::Bound, &[zone]);
     let open = || node("n").unlaunched(&[(labels::ZONE, &["a", "b"])]);
     assert_eq!(says(open(), &asks, bound("b"), 0), "keep");
     assert_eq!(says(open(), &asks, bound("c"), 0), "VolumeBoundElsewhere");
     assert_eq!(says(node("n").zone("a"), &asks, bound("c"), 0), "VolumeBoundElsewhere");
-    let waits = Scene::new().volume("data", VolumeState::UnboundImmediate, &["c"]);
+    let waits = ClusterBuilder::new().volume("data", VolumeState::UnboundImmediate, &["c"]);
     assert_eq!(says(open(), &asks, waits, 0), "keep");
 }
 
@@ -148,7 +158,7 @@ fn a_pool_with_an_observed_taint_opens_nothing_for_those_who_do_not_tolerate_it(
     observed.add_taint(ObservedTaint { taint, claim: "c".into(), since: now(), until: at(60) });
     let pool = crate::testing::pool("default").with(|pool| pool.observed = observed);
     let tolerant = pod("q").tolerate("late").require(labels::ZONE, Operator::Exists, &[]).build();
-    let snapshot = Scene::new().pool(pool).pending(pod("p").build()).pending(tolerant).build();
+    let snapshot = ClusterBuilder::new().pool(pool).pending(pod("p").build()).pending(tolerant).build();
     let pods = snapshot.pending.clone();
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };

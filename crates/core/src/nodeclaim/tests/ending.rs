@@ -57,14 +57,14 @@ fn a_node_ends_in_order() {
     assert_eq!(says(&broken), closing, "not ready alone proves nothing");
     let mut busy = drained();
     busy.pods.push(pod("late").bound("a"));
-    let late = "Drained=Unknown/Draining; evict late; tell FailedDraining; ~1";
+    let late = "Drained=Unknown/Draining; evict late; publish FailedDraining; ~1";
     assert_eq!(says(&busy), late, "a pod that came after the drain is drained too");
     let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
     assert_eq!(says(&drained()), terminate);
-    let told =
+    let terminating =
         drained().condition(ConditionType::InstanceTerminating, ConditionStatus::True, "InstanceTerminating");
-    assert_eq!(says(&told), "terminate fake:///a; ~5");
-    assert_eq!(node_says(&told, &[], &gone, 100), "release node a");
+    assert_eq!(says(&terminating), "terminate fake:///a; ~5");
+    assert_eq!(node_says(&terminating, &[], &gone, 100), "release node a");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn volumes_hold_a_node_until_the_deadline() {
         fixture
     };
     let unknown = InstanceState::Unknown;
-    let waits = "VolumesDetached=Unknown/AwaitingVolumeDetachment; tell AwaitingVolumeDetachment; ~1";
+    let waits = "VolumesDetached=Unknown/AwaitingVolumeDetachment; publish AwaitingVolumeDetachment; ~1";
     let terminate = "terminate fake:///a; InstanceTerminating=True/InstanceTerminating; ~5";
     assert_eq!(node_says(&node(), &["v"], &unknown, 49), waits);
     let message = |fixture: &Fixture, seconds| {
@@ -105,12 +105,12 @@ fn volumes_hold_a_node_until_the_deadline() {
 #[test]
 fn what_is_not_ours_is_left_alone() {
     let foreign = InstanceState::NotOwned("tag x is missing".into());
-    let told = "InstanceTerminating=False/InstanceNotOwned; tell InstanceNotOwned; ~60";
-    assert_eq!(node_says(&drained(), &[], &foreign, 0), told);
+    let says = "InstanceTerminating=False/InstanceNotOwned; publish InstanceNotOwned; ~60";
+    assert_eq!(node_says(&drained(), &[], &foreign, 0), says);
     let mut fixture = drained();
     fixture.nodes.clear();
     let stage = Finalization { instance: &foreign, trace: &Trace::Unknown };
-    assert_eq!(fixture.says(&stage, now()), told);
+    assert_eq!(fixture.says(&stage, now()), says);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_claim_ends_in_order() {
     assert_eq!(says(&Fixture::of(node("a")), unknown()), "");
     assert_eq!(says(&deleted(), unknown()), "delete nodes 1; ~10");
     let period = || deleted().with(|claim| claim.termination_grace_period = Some(Duration::from_secs(60)));
-    let expiring = "deadline +60; tell TerminationGracePeriodExpiring; delete nodes 1; ~10";
+    let expiring = "deadline +60; publish TerminationGracePeriodExpiring; delete nodes 1; ~10";
     assert_eq!(says(&period(), unknown()), expiring);
     let set = period().with(|claim| claim.termination_deadline = Some(after(10)));
     assert_eq!(says(&set, unknown()), "delete nodes 1; ~10", "a deadline that stands is kept");

@@ -172,11 +172,11 @@ fn pods_leave_in_tiers() {
     ];
     for expected in ["a", "b", "c", "d"] {
         let says = draining(pods.clone(), None).says(&Drain, now());
-        assert_eq!(says, format!("evict {expected}; tell FailedDraining; ~1"));
+        assert_eq!(says, format!("evict {expected}; publish FailedDraining; ~1"));
         let mut leaving = pods.clone();
         Arc::make_mut(leaving.last_mut().expect("a pod")).deleting = Some(after(30));
         let says = draining(leaving, None).says(&Drain, now());
-        assert_eq!(says, "tell FailedDraining; ~1", "a tier ends when its last pod is gone");
+        assert_eq!(says, "publish FailedDraining; ~1", "a tier ends when its last pod is gone");
         pods.pop();
     }
     assert_eq!(draining(pods, None).says(&Drain, after(5)), "Drained=True/Drained");
@@ -220,8 +220,8 @@ fn do_not_disrupt_holds_until_the_deadline() {
             .bound("a")
     };
     let minute = || DoNotDisrupt::For(Duration::from_secs(60));
-    let waits = "tell FailedDraining; ~1";
-    let forced = "tell Disrupted; force p 29; tell FailedDraining; ~1";
+    let waits = "publish FailedDraining; ~1";
+    let forced = "publish Disrupted; force p 29; publish FailedDraining; ~1";
     for (annotation, deadline, at, expected) in [
         (DoNotDisrupt::Always, None, 9999, waits.to_owned()),
         (DoNotDisrupt::Always, Some(100), 70, waits.to_owned()),
@@ -230,11 +230,11 @@ fn do_not_disrupt_holds_until_the_deadline() {
             DoNotDisrupt::Invalid("yes".into()),
             None,
             9999,
-            format!("tell InvalidDoNotDisruptAnnotation; {waits}"),
+            format!("publish InvalidDoNotDisruptAnnotation; {waits}"),
         ),
         (DoNotDisrupt::Invalid("yes".into()), Some(100), 71, forced.to_owned()),
-        (minute(), None, 59, format!("tell DoNotDisruptUntil; {waits}")),
-        (minute(), None, 60, format!("tell DoNotDisruptGracePeriodElapsed; evict p; {waits}")),
+        (minute(), None, 59, format!("publish DoNotDisruptUntil; {waits}")),
+        (minute(), None, 60, format!("publish DoNotDisruptGracePeriodElapsed; evict p; {waits}")),
     ] {
         let says = draining(vec![held(annotation.clone())], deadline).says(&Drain, after(at));
         assert_eq!(says, expected, "{annotation:?} {deadline:?} +{at}");
@@ -262,7 +262,7 @@ fn pods_past_their_own_deadline_go_whatever_their_tier() {
         .with_spec(|spec| spec.termination_grace_period = Duration::from_secs(90))
         .bound("a");
     let says = draining(vec![slow, pod("quick").bound("a")], Some(100)).says(&Drain, after(50));
-    assert_eq!(says, "tell Disrupted; force slow 50; evict quick; tell FailedDraining; ~1");
+    assert_eq!(says, "publish Disrupted; force slow 50; evict quick; publish FailedDraining; ~1");
 }
 
 #[test]

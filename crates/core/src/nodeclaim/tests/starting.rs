@@ -59,8 +59,8 @@ fn instance() -> Instance {
 #[rstest]
 #[case(Ok(instance()), 0, "adopt; Launched=True/Launched")]
 #[case(Err(LaunchError::InsufficientCapacity("x".into())), 0,
-    "tell InsufficientCapacityError; count false; delete insufficient_capacity")]
-#[case(Err(LaunchError::NodeClassNotReady("x".into())), 0, "tell NodeClassNotReady; delete nodeclass_not_ready")]
+    "publish InsufficientCapacityError; count false; delete insufficient_capacity")]
+#[case(Err(LaunchError::NodeClassNotReady("x".into())), 0, "publish NodeClassNotReady; delete nodeclass_not_ready")]
 #[case(Err(LaunchError::Failed { reason: "Denied".into(), message: "x".into() }), 0,
     "Launched=Unknown/Denied; ~1")]
 #[case(Err(LaunchError::Failed { reason: "".into(), message: "x".into() }), 0,
@@ -156,7 +156,7 @@ fn registration_syncs_once() {
     });
     assert_eq!(own.says(&Registration, now()), format!("{labels} {unregistered}; {REGISTERING}"));
     let bare = joined().with_node(|node| node.taints.clear());
-    assert!(bare.says(&Registration, now()).starts_with("tell UnregisteredTaintMissing; node own"));
+    assert!(bare.says(&Registration, now()).starts_with("publish UnregisteredTaintMissing; node own"));
 }
 
 #[test]
@@ -175,10 +175,10 @@ fn registration_waits_for_a_label_that_the_provider_owes() {
         claim.annotations.insert(AWAITS_LABEL.into(), "cloud/partition".into());
     });
     assert_eq!(owed.says(&Registration, now()), "Registered=Unknown/RegistrationHookPending");
-    let told = owed.with(|claim| {
+    let set = owed.with(|claim| {
         claim.labels.insert("cloud/partition".into(), "3".into());
     });
-    let says = told.says(&Registration, now());
+    let says = set.says(&Registration, now());
     assert!(says.contains("cloud/partition=3") && says.ends_with(REGISTERING), "{says}");
 }
 
@@ -286,7 +286,7 @@ fn consistency_of_shape() {
             .with_node(|node| node.capacity = node.capacity.clone().with("cpu", found))
     };
     let holds = "ConsistentStateFound=True/ConsistentStateFound; ~600";
-    let fails = "ConsistentStateFound=False/ConsistencyCheckFailed; tell FailedConsistencyCheck; ~600";
+    let fails = "ConsistentStateFound=False/ConsistencyCheckFailed; publish FailedConsistencyCheck; ~600";
     for (found, expected) in [(10_000, holds), (9000, holds), (8999, fails), (0, fails)] {
         assert_eq!(node(found).says(&Consistency, now()), expected, "{found}");
     }

@@ -85,7 +85,7 @@ fn hashes_migrate_without_drift() {
 #[test]
 fn notices_name_what_holds() {
     let pods = vec![pod("p").build().id.clone()];
-    let told = Notice::FailedDraining { waiting: 3, held: pods }.message();
-    assert!(told.starts_with("Failed to drain node, 3 pods are waiting to be evicted"), "{told}");
-    assert!(told.contains("default/p"), "{told}");
+    let message = Notice::FailedDraining { waiting: 3, held: pods }.message();
+    assert!(message.starts_with("Failed to drain node, 3 pods are waiting to be evicted"), "{message}");
+    assert!(message.contains("default/p"), "{message}");
 }

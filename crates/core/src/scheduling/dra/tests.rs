@@ -50,7 +50,7 @@ fn zones(place: &Nodes) -> u8 {
 
 /// A universe and what is asked of it.
 #[derive(Clone, Debug, Default)]
-struct World {
+struct Case {
     cluster: Vec<DeviceBuilder>,
     template: Vec<DeviceBuilder>,
     /// How much the cluster's counter has; devices name it in the set `set`.
@@ -58,7 +58,7 @@ struct World {
     claims: Vec<ClaimSpec>,
 }
 
-impl World {
+impl Case {
     fn wants(&self) -> IdVec<WantId, Arc<Want>> {
         let class = DeviceClass { name: "gpu".into(), selectors: Vec::new() };
         let classes = BTreeMap::from([("gpu".into(), Arc::new(class))]);
@@ -221,31 +221,31 @@ proptest! {
             d.consumes.clear();
             d.nodes = None;
         });
-        let world = World {
+        let case = Case {
             cluster: named(cluster),
             template: named(template.into_iter().map(bare).collect()),
             counter: Some("3"),
             claims,
         };
-        let found = world.search();
-        prop_assert_eq!(found.is_ok(), world.can(), "{:?}", found);
+        let found = case.search();
+        prop_assert_eq!(found.is_ok(), case.can(), "{:?}", found);
         if let Ok(given) = found {
             let slots: Vec<_> = given.iter().map(|given| (given.claim.position(), given.request)).collect();
             let devices: Vec<Ref> = given.iter().map(|given| given.device).collect();
-            prop_assert!(world.allows(&slots, &devices), "{:?}", given);
+            prop_assert!(case.allows(&slots, &devices), "{:?}", given);
         }
     }
 }
 
 #[test]
 fn devices_of_the_cluster_come_before_those_of_the_node() {
-    let world = World {
+    let case = Case {
         cluster: vec![device("a")],
         template: vec![device("b"), device("c")],
         claims: vec![claim_spec(&[exactly("gpu", option(2))])],
-        ..World::default()
+        ..Case::default()
     };
-    let devices: Vec<Ref> = world.search().expect("two").iter().map(|given| given.device).collect();
+    let devices: Vec<Ref> = case.search().expect("two").iter().map(|given| given.device).collect();
     assert_eq!(devices, [Ref { template: false, at: 0 }, Ref { template: true, at: 0 }]);
 }
 
@@ -256,18 +256,18 @@ fn the_second_choice_is_taken_where_the_first_leads_nowhere() {
     request.options[0].selectors.push(having("size", "large"));
     request.options.push(option(2));
     request.options[1].name = "small".into();
-    let mut world = World {
+    let mut case = Case {
         template: vec![device("a").attribute("size", "large"), device("b"), device("c")],
         claims: vec![claim_spec(&[request, exactly("other", option(1))])],
-        ..World::default()
+        ..Case::default()
     };
-    let options = |world: &World| -> Vec<usize> {
-        world.search().expect("enough").iter().map(|given| given.option).collect()
+    let options = |case: &Case| -> Vec<usize> {
+        case.search().expect("enough").iter().map(|given| given.option).collect()
     };
-    assert_eq!(options(&world), [0, 0]);
+    assert_eq!(options(&case), [0, 0]);
     // The other request needs the large device.
-    world.claims[0].requests[1].options[0].selectors.push(having("size", "large"));
-    assert_eq!(options(&world), [1, 1, 0]);
+    case.claims[0].requests[1].options[0].selectors.push(having("size", "large"));
+    assert_eq!(options(&case), [1, 1, 0]);
 }
 
 #[rstest]
@@ -278,12 +278,12 @@ fn all_devices(#[case] kinds: &[&str], #[case] expected: Option<usize>) {
     wanted.count = DeviceCount::All;
     wanted.selectors.push(having("kind", "x"));
     let each = |(at, kind): (usize, &&str)| device(&format!("d{at}")).attribute("kind", kind);
-    let world = World {
+    let case = Case {
         template: kinds.iter().enumerate().map(each).collect(),
         claims: vec![claim_spec(&[exactly("gpu", wanted)])],
-        ..World::default()
+        ..Case::default()
     };
-    assert_eq!(world.search().ok().map(|given| given.len()), expected);
+    assert_eq!(case.search().ok().map(|given| given.len()), expected);
 }
 
 #[test]
@@ -291,28 +291,28 @@ fn devices_for_administration_are_shared_with_anyone() {
     let mut admin = option(1);
     admin.admin = true;
     let claim = claim_spec(&[exactly("gpu", option(1))]);
-    let world = World {
+    let case = Case {
         template: vec![device("a")],
         claims: vec![claim.clone(), claim_spec(&[exactly("admin", admin)])],
-        ..World::default()
+        ..Case::default()
     };
-    assert_eq!(world.search().map(|given| given.len()), Ok(2));
-    let both = World { claims: vec![claim.clone(), claim], ..world };
+    assert_eq!(case.search().map(|given| given.len()), Ok(2));
+    let both = Case { claims: vec![claim.clone(), claim], ..case };
     assert!(both.search().is_err());
 }
 
 #[test]
 fn a_taint_keeps_claims_away_unless_tolerated() {
-    let mut world = World {
+    let mut case = Case {
         template: vec![device("a").taint("broken")],
         claims: vec![claim_spec(&[exactly("gpu", option(1))])],
-        ..World::default()
+        ..Case::default()
     };
-    assert!(world.search().is_err());
+    assert!(case.search().is_err());
     let toleration =
         crate::model::device::DeviceToleration { key: "broken".into(), exists: true, ..Default::default() };
-    world.claims[0].requests[0].options[0].tolerations.push(toleration);
-    assert!(world.search().is_ok());
+    case.claims[0].requests[0].options[0].tolerations.push(toleration);
+    assert!(case.search().is_ok());
 }
 
 #[test]
@@ -363,8 +363,8 @@ fn a_search_without_end_is_given_up() {
     let spec = matching(claim_spec(&[exactly("gpu", option(1))]), "gpu.example.com/numa");
     let mut claims = vec![spec; 12];
     claims.push(matching(claim_spec(&[exactly("gpu", option(4))]), "gpu.example.com/numa"));
-    let world = World { template: (0..40).map(pair).collect(), claims, ..World::default() };
-    assert!(matches!(world.search(), Err(Failure::TooWide { .. })));
+    let case = Case { template: (0..40).map(pair).collect(), claims, ..Case::default() };
+    assert!(matches!(case.search(), Err(Failure::TooWide { .. })));
 }
 
 #[rstest]

@@ -3,9 +3,9 @@
 use super::*;
 use crate::model::{Catalog, Requirement};
 
-/// The plan of a scene in which `good` must have its place, and the reason of every other pod by name.
-fn reasons(scene: Scene) -> Vec<(String, String)> {
-    let (snapshot, plan) = plan(scene.pending(pod("good")));
+/// The plan of a builder in which `good` must have its place, and the reason of every other pod by name.
+fn reasons(builder: ClusterBuilder) -> Vec<(String, String)> {
+    let (snapshot, plan) = plan(builder.pending(pod("good")));
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
@@ -21,14 +21,14 @@ fn reasons(scene: Scene) -> Vec<(String, String)> {
 }
 
 /// The reason of the only pod without a place.
-fn reason(scene: Scene) -> String {
-    let mut reasons = reasons(scene);
+fn reason(builder: ClusterBuilder) -> String {
+    let mut reasons = reasons(builder);
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     reasons.remove(0).1
 }
 
 fn on_default(pod: PodBuilder) -> String {
-    reason(Scene::with_default_pool().pending(pod))
+    reason(ClusterBuilder::with_default_pool().pending(pod))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn contradictions_name_the_key_and_both_sides() {
     assert!(bounds.contains("contradict each other (size Exists >=6 and size Exists <=2)"), "{bounds}");
     let host = on_default(pod("p").selector(HOSTNAME, "n1"));
     assert!(host.ends_with("no new node has the name of one that exists"), "{host}");
-    let pool = || Scene::new().pool(pool("default").require(ZONE, Operator::In, &["a", "b"]));
+    let pool = || ClusterBuilder::new().pool(pool("default").require(ZONE, Operator::In, &["a", "b"]));
     let zone = reason(pool().pending(pod("p").selector(ZONE, "c")));
     assert!(zone.contains("zone In [c] not in topology.kubernetes.io/zone In [a b]"), "{zone}");
     assert!(zone.ends_with("ask for a value that the nodepool has, or let it have more"), "{zone}");
@@ -64,12 +64,12 @@ fn misspelt_and_restricted_labels_are_recognised() {
     let field = on_default(pod("p").require("metadata.name", Operator::In, &["n1"]));
     assert!(field.contains("matchFields"), "{field}");
     // A node that has the label is another matter.
-    let there = Scene::with_default_pool()
+    let there = ClusterBuilder::with_default_pool()
         .node(node("n"))
         .pending(pod("p").selector("karpenter.sh/registered", "true"));
     check(there, &["n: p"]);
     // So is asking for its absence, and an old name of a known key.
-    let (snapshot, plan) = plan(Scene::with_default_pool().pending(pod("p").require(
+    let (snapshot, plan) = plan(ClusterBuilder::with_default_pool().pending(pod("p").require(
         "karpenter.sh/registered",
         Operator::NotIn,
         &["x"],
@@ -80,7 +80,8 @@ fn misspelt_and_restricted_labels_are_recognised() {
         "no NodeClaim may name it"
     );
     check(
-        Scene::with_default_pool().pending(pod("q").selector("failure-domain.beta.kubernetes.io/zone", "b")),
+        ClusterBuilder::with_default_pool()
+            .pending(pod("q").selector("failure-domain.beta.kubernetes.io/zone", "b")),
         &["+default small b spot: q"],
     );
 }
@@ -96,17 +97,17 @@ fn what_contradicts_itself_opens_no_nodes() {
         Operator::In,
         &["amd64"],
     );
-    check(Scene::with_default_pool().pending(either), &["+default small b spot: p"]);
+    check(ClusterBuilder::with_default_pool().pending(either), &["+default small b spot: p"]);
     // A preference yields to what is required.
-    let scene = Scene::new().pool(pool("blank").weight(10)).pool(pool("red").label("team", "red"));
+    let builder = ClusterBuilder::new().pool(pool("blank").weight(10)).pool(pool("red").label("team", "red"));
     let torn = pod("p").selector("team", "red").prefer(9, "team", Operator::In, &["blue"]);
-    check(scene.pending(torn), &["+red small a spot: p"]);
+    check(builder.pending(torn), &["+red small a spot: p"]);
     // Exclusions do not contradict each other.
     let none = pod("p").with_spec(|spec| {
         let not = |value| Requirement::not_in("team", [value]);
         spec.required_node_terms = vec![vec![not("a"), not("b"), Requirement::does_not_exist("team")]];
     });
-    check(Scene::with_default_pool().pending(none), &["+default small a spot: p"]);
+    check(ClusterBuilder::with_default_pool().pending(none), &["+default small a spot: p"]);
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn sizes_name_the_resource_and_the_largest_type() {
         pod("p").cpu(15_000).memory(32 * 1024).request("pods", 1).selector(INSTANCE_TYPE, "memory"),
     );
     assert!(both.contains("is 4 (on memory)"), "{both}");
-    let combination = reason(Scene::with_default_pool().pending(
+    let combination = reason(ClusterBuilder::with_default_pool().pending(
         pod("p").cpu(8000).memory(20 * 1024).require(INSTANCE_TYPE, Operator::In, &["large", "memory"]),
     ));
     assert!(combination.contains("no allowed type has enough of all resources at once"), "{combination}");
@@ -139,12 +140,12 @@ fn limits_say_what_claims_before_launch_reserve() {
         let keeps_away = affinity_to(HOSTNAME, "web");
         pod(name).app("web").cpu(1_000).anti_affinity(keeps_away)
     };
-    let refused = |scene: Scene| {
-        let scene = ["a", "b", "c"].into_iter().fold(scene, |scene, name| scene.pending(apart(name)));
-        let (snapshot, plan) = plan(scene);
+    let refused = |builder: ClusterBuilder| {
+        let builder = ["a", "b", "c"].into_iter().fold(builder, |builder, name| builder.pending(apart(name)));
+        let (snapshot, plan) = plan(builder);
         report(&snapshot, &plan).join("\n")
     };
-    let limited = |milli| Scene::new().pool(pool("default").limit("cpu", milli));
+    let limited = |milli| ClusterBuilder::new().pool(pool("default").limit("cpu", milli));
     let text = refused(limited(10_000));
     let reserved =
         "(cpu: 10 of 10 reserved by 2 NodeClaims not launched yet (largest candidate types)): raise";
@@ -157,14 +158,15 @@ fn limits_say_what_claims_before_launch_reserve() {
 
 #[test]
 fn limits_say_by_how_much() {
-    let limited = || Scene::new().pool(pool("default").limit("cpu", 6_000));
+    let limited = || ClusterBuilder::new().pool(pool("default").limit("cpu", 6_000));
     let by = reason(limited().pending(pod("p").cpu(7_000)));
     let good = "(cpu: 4 of 6 reserved by 1 NodeClaim not launched yet (largest candidate types))";
     assert!(by.contains(&format!("{good}: raise spec.limits.cpu by 6")), "{by}");
     // What no type could hold is no matter of limits.
     let never = reason(limited().pending(pod("p").cpu(70_000)));
     assert!(never.contains("the most cpu that an allowed type leaves"), "{never}");
-    let nodes = Scene::new().pool(pool("default").limit_nodes(1)).pending(pod("p").cpu(16_000).memory(1));
+    let nodes =
+        ClusterBuilder::new().pool(pool("default").limit_nodes(1)).pending(pod("p").cpu(16_000).memory(1));
     let (snapshot, plan) = plan(nodes.pending(pod("q").cpu(16_000).memory(1)));
     let text = report(&snapshot, &plan).join("\n");
     assert!(text.contains("(1 of 1 nodes): raise spec.limits.nodes by 1"), "{text}");
@@ -174,7 +176,7 @@ fn limits_say_by_how_much() {
 fn pods_that_wait_for_each_other_hear_so() {
     let near = |name: &str, app: &str, other: &str| pod(name).app(app).affinity(affinity_to(ZONE, other));
     let reasons = reasons(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .pending(near("a", "a", "b"))
             .pending(near("b", "b", "c"))
             .pending(near("c", "c", "a")),
@@ -185,7 +187,7 @@ fn pods_that_wait_for_each_other_hear_so() {
     assert_eq!(names, ["a", "b", "c"]);
     assert!(reasons.iter().all(|(_, why)| why.contains("wait for each other")), "{reasons:?}");
     let mut crowded =
-        Scene::with_default_pool().pending(pod("p").app("x").anti_affinity(affinity_to(ZONE, "x")));
+        ClusterBuilder::with_default_pool().pending(pod("p").app("x").anti_affinity(affinity_to(ZONE, "x")));
     for zone in ["a", "b", "c"] {
         let resident = pod(&format!("r-{zone}")).app("x").bound(&format!("n-{zone}"));
         crowded = crowded.node(node(&format!("n-{zone}")).zone(zone).pod(resident));
@@ -196,18 +198,18 @@ fn pods_that_wait_for_each_other_hear_so() {
 
 #[test]
 fn volumes_out_of_reach_are_named() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("default").require(ZONE, Operator::In, &["a", "b"]))
         .volume("data", VolumeState::Bound, &["c"])
         .pending(pod("p").volume("data"));
-    let why = reason(scene);
+    let why = reason(builder);
     assert!(why.contains("incompatible volumes") && why.contains("[c]"), "{why}");
-    let apart = Scene::with_default_pool()
+    let apart = ClusterBuilder::with_default_pool()
         .volume("one", VolumeState::Bound, &["a"])
         .volume("two", VolumeState::Bound, &["b"])
         .pending(pod("p").volume("one").volume("two"));
     assert!(reason(apart).contains("cannot be reached from one place"));
-    let nowhere = Scene::with_default_pool()
+    let nowhere = ClusterBuilder::with_default_pool()
         .volume("data", VolumeState::Bound, &["z"])
         .pending(pod("p").volume("data"));
     assert!(reason(nowhere).contains("no type has topology.kubernetes.io/zone In [z]"));
@@ -215,14 +217,15 @@ fn volumes_out_of_reach_are_named() {
 
 #[test]
 fn pools_without_types_and_zones_nobody_knows() {
-    let bare = Scene::new().pool(pool("a")).pool(pool("bare")).without_catalog("bare");
+    let bare = ClusterBuilder::new().pool(pool("a")).pool(pool("bare")).without_catalog("bare");
     let (snapshot, plan) = plan(bare.pending(pod("p").selector(ZONE, "nowhere")));
     let text = report(&snapshot, &plan).join("\n");
     assert!(text.contains("nodepool \"bare\" has no instance types that can be bought"), "{text}");
     assert!(text.contains("no type has topology.kubernetes.io/zone In [nowhere]"), "{text}");
-    let empty = Scene::new().catalog(Arc::new(Catalog::default())).pool(pool("default")).pending(pod("p"));
+    let empty =
+        ClusterBuilder::new().catalog(Arc::new(Catalog::default())).pool(pool("default")).pending(pod("p"));
     assert_eq!(tests::plan(empty).1.unplaced.len(), 1);
-    let sold_out = Scene::new()
+    let sold_out = ClusterBuilder::new()
         .catalog(Arc::new(Catalog::new(vec![
             instance_type("small", 2, 4)
                 .offer_with("a", SPOT, 1, |offering| offering.available = false)
@@ -241,7 +244,7 @@ fn ten_thousand_labels_selectors_and_terms() {
     let picky =
         (0..10_000).fold(pod("picky"), |pod, at| pod.require(ZONE, Operator::In, &[&format!("z{at}")]));
     let reasons = reasons(
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .pending(wide.spread(spread).anti_affinity(affinity_to(ZONE, "x")))
             .pending(choosy)
             .pending(picky),
@@ -253,11 +256,11 @@ fn ten_thousand_labels_selectors_and_terms() {
 
 #[test]
 fn ten_thousand_pools() {
-    let mut scene = Scene::new();
+    let mut builder = ClusterBuilder::new();
     let catalog = Arc::new(Catalog::new(vec![instance_type("small", 2, 4).offer("a", SPOT, 20).build()]));
-    scene = scene.catalog(catalog);
+    builder = builder.catalog(catalog);
     let mut snapshot =
-        scene.pending(pod("p").selector("team", "t777")).pending(pod("q").selector("team", "none")).build();
+        builder.pending(pod("p").selector("team", "t777")).pending(pod("q").selector("team", "none")).build();
     let types = Arc::new(Catalog::new(vec![instance_type("small", 2, 4).offer("a", SPOT, 20).build()]));
     for at in 0..10_000 {
         let pool = pool(&format!("pool-{at:05}")).label("team", &format!("t{at}")).build();
@@ -275,7 +278,7 @@ fn ten_thousand_pools() {
 #[test]
 fn one_impossible_pod_among_ten_thousand() {
     let many = pod("p").cpu(100).memory(64).replicas(10_000);
-    let mut snapshot = Scene::with_default_pool().pending(pod("zz").cpu(500_000)).build();
+    let mut snapshot = ClusterBuilder::with_default_pool().pending(pod("zz").cpu(500_000)).build();
     snapshot.pending.extend(many);
     let plan = plan_with(&snapshot, &Rules::default());
     let unplaced: Vec<&str> = plan.unplaced.iter().map(|(pod, _)| &*pod.id.name).collect();
@@ -287,10 +290,10 @@ fn one_impossible_pod_among_ten_thousand() {
 fn the_old_and_the_small_are_not_starved() {
     // Each of a different size, so that none is settled by another's verdict, and none with a place.
     let giants = (0..40).map(|at| pod(&format!("giant-{at:02}")).cpu(50_000 + at));
-    let scene = giants.fold(Scene::with_default_pool(), Scene::pending);
+    let builder = giants.fold(ClusterBuilder::with_default_pool(), ClusterBuilder::pending);
     let hour = jiff::SignedDuration::from_hours(1);
     let small = |name: &str, created| pod(name).cpu(100).created(created).build();
-    let mut snapshot = scene.pending(small("young", now())).pending(small("old", now() - hour)).build();
+    let mut snapshot = builder.pending(small("young", now())).pending(small("old", now() - hour)).build();
     let rules = Rules { max_probes: 60, ..Rules::default() };
     let placed = |plan: &Plan| -> Vec<String> {
         let pods = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);

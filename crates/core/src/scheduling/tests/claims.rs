@@ -5,12 +5,12 @@ use crate::model::{Catalog, Requirement};
 
 #[test]
 fn what_a_pool_leaves_open_gets_a_label() {
-    let scene = || {
+    let builder = || {
         let open = pool("default").require("team", Operator::Exists, &[]);
-        Scene::new().pool(open.require("rack", Operator::NotIn, &["r0", "0"]))
+        ClusterBuilder::new().pool(open.require("rack", Operator::NotIn, &["r0", "0"]))
     };
     let labels = |p: PodBuilder| {
-        let snapshot = scene().pending(p).build();
+        let snapshot = builder().pending(p).build();
         let plan = plan_with(&snapshot, &Rules::default());
         let request = Request {
             pods: &snapshot.pending,
@@ -38,20 +38,20 @@ fn what_a_pool_leaves_open_gets_a_label() {
 #[test]
 fn zones_of_pools_that_a_pod_cannot_use_are_no_domains() {
     let of = |name: &str, zones: &[&str]| pool(name).label("team", name).require(ZONE, Operator::In, zones);
-    let scene = |p: PodBuilder| {
-        let pools = Scene::new().pool(of("blue", &["b", "c"])).pool(of("red", &["a"]));
+    let builder = |p: PodBuilder| {
+        let pools = ClusterBuilder::new().pool(of("blue", &["b", "c"])).pool(of("red", &["a"]));
         pools.pending_many(3, &p.app("x").cpu(100).spread(spread_over(ZONE, 1, "x")))
     };
-    check(scene(pod("p").selector("team", "red")), &["+red small a spot: p-0 p-1 p-2"]);
-    assert_eq!(plan(scene(pod("p"))).1.new_claims.len(), 3);
+    check(builder(pod("p").selector("team", "red")), &["+red small a spot: p-0 p-1 p-2"]);
+    assert_eq!(plan(builder(pod("p"))).1.new_claims.len(), 3);
     // Types are asked as well: arm64 is sold in zone b alone.
     let types = vec![
         instance_type("x86", 4, 8).offer("a", SPOT, 10).offer("b", SPOT, 10).build(),
         instance_type("arm", 4, 8).label(ARCH, "arm64").offer("b", SPOT, 9).build(),
     ];
     let p = pod("p").app("x").cpu(100).selector(ARCH, "arm64").spread(spread_over(ZONE, 1, "x"));
-    let scene = Scene::new().catalog(Arc::new(Catalog::new(types))).pool(pool("default"));
-    check(scene.pending_many(2, &p), &["+default arm b spot: p-0 p-1"]);
+    let builder = ClusterBuilder::new().catalog(Arc::new(Catalog::new(types))).pool(pool("default"));
+    check(builder.pending_many(2, &p), &["+default arm b spot: p-0 p-1"]);
 }
 
 #[test]
@@ -61,21 +61,23 @@ fn ports_of_daemons_are_named_where_the_pool_has_other_types_too() {
         instance_type("arm", 4, 8).label(ARCH, "arm64").offer("a", SPOT, 9).build(),
     ];
     let pool = pool("default").require(ARCH, Operator::In, &["amd64"]);
-    let scene = Scene::new().catalog(Arc::new(Catalog::new(types))).pool(pool);
-    let scene = scene.daemon(pod("ds").daemon().host_port(9100)).pending(pod("p").host_port(9100));
-    let why = plan(scene).1.unplaced[0].1.to_string();
+    let builder = ClusterBuilder::new().catalog(Arc::new(Catalog::new(types))).pool(pool);
+    let builder = builder.daemon(pod("ds").daemon().host_port(9100)).pending(pod("p").host_port(9100));
+    let why = plan(builder).1.unplaced[0].1.to_string();
     assert!(why.contains("host port 9100 is taken by a daemon on every instance type"), "{why}");
 }
 
 #[test]
 fn min_values_count_what_the_claim_may_still_be() {
-    let scene = |p: PodBuilder| {
-        Scene::new().pool(pool("default").require(ZONE, Operator::Exists, &[]).min_values(ZONE, 2)).pending(p)
+    let builder = |p: PodBuilder| {
+        ClusterBuilder::new()
+            .pool(pool("default").require(ZONE, Operator::Exists, &[]).min_values(ZONE, 2))
+            .pending(p)
     };
-    let (_, free) = plan(scene(pod("p")));
+    let (_, free) = plan(builder(pod("p")));
     assert_eq!(free.new_claims.len(), 1);
     // A claim that names one zone and demands two is refused by the API server.
-    let (_, torn) = plan(scene(pod("p").selector(ZONE, "a")));
+    let (_, torn) = plan(builder(pod("p").selector(ZONE, "a")));
     assert!(torn.unplaced[0].1.to_string().contains("1 of 2 values"), "{}", torn.unplaced[0].1);
 }
 
@@ -85,8 +87,9 @@ fn soft_spreads_yield_in_karpenters_order() {
     let soft = |key: &str| TopologySpread { hard: false, ..spread_over(key, 1, "x") };
     let p = pod("p").app("x").spread(soft("r1")).spread(soft(ZONE)).spread(soft("r3"));
     let p = p.spread(spread_over(HOSTNAME, 1, "x")).cpu(100);
-    let scene = Scene::with_default_pool().node(node("n").zone("a").pod(pod("o").app("x").bound("n")));
+    let builder =
+        ClusterBuilder::with_default_pool().node(node("n").zone("a").pod(pod("o").app("x").bound("n")));
     // r1 is unknown, so is r3: both yield, and the zones with them, in between.
-    let (_, plan) = plan(scene.pending(p));
+    let (_, plan) = plan(builder.pending(p));
     assert_eq!(&*plan.new_claims[0].chosen.zone, "a");
 }

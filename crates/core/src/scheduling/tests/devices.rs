@@ -23,8 +23,8 @@ fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::new(vec![build("plain", 0, 100), build("one", 1, 200), build("four", 4, 700)]))
 }
 
-fn scene() -> Scene {
-    Scene::new().catalog(catalog()).pool(pool("default")).gpu_class()
+fn builder() -> ClusterBuilder {
+    ClusterBuilder::new().catalog(catalog()).pool(pool("default")).gpu_class()
 }
 
 fn claiming(name: &str, claims: &[PodClaim]) -> PodBuilder {
@@ -35,8 +35,8 @@ fn gpus(count: u32) -> crate::model::resource_claim::ClaimSpec {
     claim_spec(&[exactly("gpu", option(count))])
 }
 
-fn planned(scene: Scene) -> Vec<String> {
-    let snapshot = scene.build();
+fn planned(builder: ClusterBuilder) -> Vec<String> {
+    let snapshot = builder.build();
     let plan = plan_with(&snapshot, &rules());
     let request = Request {
         pods: &snapshot.pending,
@@ -50,36 +50,36 @@ fn planned(scene: Scene) -> Vec<String> {
 
 #[test]
 fn a_template_of_claims_gets_each_pod_its_own_device() {
-    let scene = scene()
+    let builder = builder()
         .claim_template("gpu", gpus(1))
         .pending(claiming("p1", &[uses_template("gpu")]))
         .pending(claiming("p2", &[uses_template("gpu")]));
-    assert_eq!(planned(scene), ["+default four a on-demand: p1 p2"]);
+    assert_eq!(planned(builder), ["+default four a on-demand: p1 p2"]);
 }
 
 #[test]
 fn pods_share_a_node_with_enough_devices() {
     let pods = ["p1", "p2", "p3", "p4", "p5"];
-    let scene = pods.iter().fold(scene().claim_template("gpu", gpus(2)), |scene, name| {
-        scene.pending(claiming(name, &[uses_template("gpu")]))
+    let builder = pods.iter().fold(builder().claim_template("gpu", gpus(2)), |builder, name| {
+        builder.pending(claiming(name, &[uses_template("gpu")]))
     });
-    let (snapshot, plan) = (scene.clone().build(), planned(scene));
+    let (snapshot, plan) = (builder.clone().build(), planned(builder));
     assert_eq!(plan.len(), 3, "{plan:?}");
     assert_eq!(snapshot.pending.len(), 5);
 }
 
 #[test]
 fn pods_of_one_claim_stay_together() {
-    let scene = scene()
+    let builder = builder()
         .resource_claim("shared", gpus(1))
         .pending(claiming("p1", &[uses_claim("shared")]))
         .pending(claiming("p2", &[uses_claim("shared")]));
-    assert_eq!(planned(scene), ["+default one a on-demand: p1 p2"]);
+    assert_eq!(planned(builder), ["+default one a on-demand: p1 p2"]);
 }
 
 #[test]
 fn the_drivers_that_a_node_has_to_wait_for_are_named() {
-    let snapshot = scene()
+    let snapshot = builder()
         .claim_template("gpu", gpus(1))
         .pending(claiming("p1", &[uses_template("gpu")]))
         .pending(pod("p2").cpu(15_500))
@@ -96,40 +96,40 @@ fn the_drivers_that_a_node_has_to_wait_for_are_named() {
 
 #[test]
 fn a_device_of_the_network_decides_the_zone() {
-    let scene = scene()
+    let builder = builder()
         .resource_slice(slice("fabric", in_zone("b"), &[device("f0")]))
         .resource_claim("fabric", gpus(1))
         .pending(claiming("p1", &[uses_claim("fabric")]));
-    assert_eq!(planned(scene), ["+default plain b on-demand: p1"]);
+    assert_eq!(planned(builder), ["+default plain b on-demand: p1"]);
 }
 
 #[test]
 fn devices_of_a_node_are_used_before_anything_is_bought() {
-    let scene = scene()
+    let builder = builder()
         .node(node("n1").size("one", 16, 64).zone("a").build())
         .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
         .claim_template("gpu", gpus(1))
         .pending(claiming("p1", &[uses_template("gpu")]))
         .pending(claiming("p2", &[uses_template("gpu")]));
-    assert_eq!(planned(scene), ["n1: p1", "+default one a on-demand: p2"]);
+    assert_eq!(planned(builder), ["n1: p1", "+default one a on-demand: p2"]);
 }
 
 #[test]
 fn a_device_that_is_held_is_not_given_again() {
-    let scene = scene()
+    let builder = builder()
         .node(node("n1").size("one", 16, 64).zone("a").build())
         .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
         .allocated_claim("held", &[("n1", "gpu-0")], Nodes::Named("n1".into()), &["other"])
         .resource_claim("mine", gpus(1))
         .pending(claiming("p1", &[uses_claim("mine")]))
         .pending(claiming("p2", &[uses_claim("held")]));
-    assert_eq!(planned(scene), ["n1: p2", "+default one a on-demand: p1"]);
+    assert_eq!(planned(builder), ["n1: p2", "+default one a on-demand: p1"]);
 }
 
 #[test]
 fn what_only_moving_pods_hold_is_given_again() {
     let bound = claiming("p1", &[uses_claim("held")]).bound("n1");
-    let snapshot = scene()
+    let snapshot = builder()
         .node(node("n1").size("one", 16, 64).zone("a").pod(Arc::clone(&bound)).build())
         .resource_slice(slice("n1", Nodes::Named("n1".into()), &[device("gpu-0")]))
         .allocated_claim("held", &[("n1", "gpu-0")], Nodes::Named("n1".into()), &["p1"])
@@ -142,17 +142,17 @@ fn what_only_moving_pods_hold_is_given_again() {
 
 #[test]
 fn a_node_that_is_not_ready_has_what_its_type_will_have() {
-    let scene = scene()
+    let builder = builder()
         .node(node("n1").size("four", 16, 64).zone("a").uninitialized().build())
         .claim_template("gpu", gpus(3))
         .pending(claiming("p1", &[uses_template("gpu")]))
         .pending(claiming("p2", &[uses_template("gpu")]));
-    assert_eq!(planned(scene), ["n1: p1", "+default four a on-demand: p2"]);
+    assert_eq!(planned(builder), ["n1: p1", "+default four a on-demand: p2"]);
 }
 
 #[test]
 fn reasons_name_claim_and_request() {
-    let snapshot = scene()
+    let snapshot = builder()
         .claim_template("many", gpus(5))
         .claim_template("odd", {
             let mut wanted = option(1);

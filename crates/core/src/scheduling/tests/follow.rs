@@ -46,8 +46,11 @@ fn edit(snapshot: &mut Snapshot, step: usize, numbers: &mut Numbers) {
                 snapshot.pools[0] = Arc::new(pool);
             }
             _ => {
-                let volume =
-                    Scene::new().volume("data", VolumeState::Bound, &[["a", "b", "c"][numbers.below(3)]]);
+                let volume = ClusterBuilder::new().volume(
+                    "data",
+                    VolumeState::Bound,
+                    &[["a", "b", "c"][numbers.below(3)]],
+                );
                 snapshot.volumes = volume.build().volumes;
                 let pod = pod(&format!("v{step}")).volume("data").build();
                 snapshot.pending.push(pod);
@@ -117,7 +120,7 @@ fn zones_of_leaving_nodes_come_and_go(#[case] team: Option<&str>) {
     if let Some(team) = team {
         pods = pods.selector("team", team);
     }
-    let without = Scene::new().pool(only_a).pending_many(3, &pods).build();
+    let without = ClusterBuilder::new().pool(only_a).pending_many(3, &pods).build();
     let leaving = node("n0").zone("c").label("team", "red").marked().build();
     let with = Snapshot { nodes: vec![leaving], ..without.clone() };
     let mut prepared = PreparedSnapshot::new(&without, &Rules::default());

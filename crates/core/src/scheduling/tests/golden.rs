@@ -94,9 +94,9 @@ fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
 
 #[test]
 fn batches_of_the_benchmark() {
-    let linear = || Scene::new().catalog(linear_catalog(100)).pool(pool("default"));
-    let with = |scene: Scene, pods: Vec<Arc<Pod>>| {
-        let mut snapshot = scene.build();
+    let linear = || ClusterBuilder::new().catalog(linear_catalog(100)).pool(pool("default"));
+    let with = |builder: ClusterBuilder, pods: Vec<Arc<Pod>>| {
+        let mut snapshot = builder.build();
         snapshot.pending = pods;
         snapshot
     };
@@ -107,9 +107,9 @@ fn batches_of_the_benchmark() {
     for (capacity_type, wide) in [(ON_DEMAND, false), (SPOT, false), (SPOT, true)] {
         let wanted = pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]);
         let daemon = pod("ds").daemon().cpu(150).memory(300);
-        let scene = Scene::new().catalog(ec2_catalog(64, 1)).pool(wanted).daemon(daemon);
+        let builder = ClusterBuilder::new().catalog(ec2_catalog(64, 1)).pool(wanted).daemon(daemon);
         let name = format!("generic-{capacity_type}{}", if wide { "-wide" } else { "" });
-        inputs.push((name, with(scene, shaped_pods(400, wide, 1))));
+        inputs.push((name, with(builder, shaped_pods(400, wide, 1))));
     }
     let mut out = String::new();
     for (name, snapshot) in &inputs {

@@ -6,7 +6,8 @@ use super::*;
 fn few_domains_count_as_an_empty_one() {
     let mut spread = spread_over(ZONE, 1, "x");
     spread.min_domains = Some(4);
-    let (_, plan) = plan(Scene::with_default_pool().pending_many(4, &pod("p").app("x").spread(spread)));
+    let (_, plan) =
+        plan(ClusterBuilder::with_default_pool().pending_many(4, &pod("p").app("x").spread(spread)));
     assert_eq!(plan.unplaced.len(), 1, "three zones, one pod each");
 }
 
@@ -20,23 +21,23 @@ fn match_label_keys_tell_generations_apart() {
         node = node.pod(old.clone().with(|pod| pod.id.name = format!("o{at}").into()).bound("n"));
     }
     let new = pod("p").app("x").label("hash", "2").selector(ZONE, "b").spread(spread);
-    let (_, plan) = plan(Scene::with_default_pool().node(node).pending(new));
+    let (_, plan) = plan(ClusterBuilder::with_default_pool().node(node).pending(new));
     assert!(plan.unplaced.is_empty());
 }
 
 #[test]
 fn tainted_nodes_are_domains_unless_taints_are_honoured() {
-    let scene = |honor: bool| {
+    let builder = |honor: bool| {
         let mut spread = spread_over("rack", 1, "x");
         spread.honor_node_taints = honor;
         // Rack r2 is out of reach, and empty.
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .node(node("n1").label("rack", "r1").pod(pod("o").app("x").bound("n1")))
             .node(node("n2").label("rack", "r2").taint("team", TaintEffect::NoSchedule))
             .pending(pod("p").app("x").spread(spread))
     };
-    assert_eq!(plan(scene(false)).1.unplaced.len(), 1);
-    check(scene(true), &["n1: p"]);
+    assert_eq!(plan(builder(false)).1.unplaced.len(), 1);
+    check(builder(true), &["n1: p"]);
 }
 
 #[test]
@@ -44,13 +45,14 @@ fn soft_spreads_yield() {
     let mut spread = spread_over(ZONE, 1, "x");
     spread.hard = false;
     let p = pod("p").app("x").selector(ZONE, "a").cpu(100).spread(spread);
-    assert!(plan(Scene::with_default_pool().pending_many(3, &p)).1.unplaced.is_empty());
+    assert!(plan(ClusterBuilder::with_default_pool().pending_many(3, &p)).1.unplaced.is_empty());
 }
 
 #[test]
 fn ports_of_daemons_are_taken() {
     let daemon = pod("ds").daemon().cpu(10).host_port(9100);
-    let (_, plan) = plan(Scene::with_default_pool().daemon(daemon).pending(pod("p").host_port(9100)));
+    let (_, plan) =
+        plan(ClusterBuilder::with_default_pool().daemon(daemon).pending(pod("p").host_port(9100)));
     assert!(matches!(
         &plan.unplaced[0].1,
         Unplaced::NoPoolFits(verdicts) if verdicts[0].eliminated == Eliminated::HostPort(9100)
@@ -59,10 +61,11 @@ fn ports_of_daemons_are_taken() {
 
 #[test]
 fn custom_labels_of_pods_need_a_pool_that_has_them() {
-    let scene = || Scene::new().pool(pool("default").require("team", Operator::Exists, &[]));
-    let (_, plan) = plan(scene().pending(pod("p").selector("team", "red")));
+    let builder = || ClusterBuilder::new().pool(pool("default").require("team", Operator::Exists, &[]));
+    let (_, plan) = plan(builder().pending(pod("p").selector("team", "red")));
     assert_eq!(plan.new_claims[0].labels.get("team").map(|value| &**value), Some("red"));
-    let (_, refused) = super::plan(Scene::with_default_pool().pending(pod("p").selector("team", "red")));
+    let (_, refused) =
+        super::plan(ClusterBuilder::with_default_pool().pending(pod("p").selector("team", "red")));
     let text = refused.unplaced[0].1.to_string();
     assert!(text.contains("label \"team\" does not have known values"), "{text}");
 }
@@ -70,7 +73,7 @@ fn custom_labels_of_pods_need_a_pool_that_has_them() {
 #[test]
 fn a_new_claim_says_what_it_may_become() {
     let (_, plan) = plan(
-        Scene::new()
+        ClusterBuilder::new()
             .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]).taint(
                 "t",
                 "",
@@ -93,9 +96,10 @@ fn a_new_claim_says_what_it_may_become() {
 
 #[test]
 fn one_impossible_pod_among_many_harms_nobody() {
-    let scene =
-        Scene::with_default_pool().pending_many(500, &pod("p").cpu(100)).pending(pod("x").cpu(500_000));
-    let (_, plan) = plan(scene);
+    let builder = ClusterBuilder::with_default_pool()
+        .pending_many(500, &pod("p").cpu(100))
+        .pending(pod("x").cpu(500_000));
+    let (_, plan) = plan(builder);
     assert_eq!(plan.unplaced.len(), 1);
     let text = plan.unplaced[0].1.to_string();
     assert!(
@@ -106,10 +110,10 @@ fn one_impossible_pod_among_many_harms_nobody() {
 
 #[test]
 fn a_cheaper_packing_never_ignores_weight() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("dear").weight(10).require(INSTANCE_TYPE, Operator::In, &["xlarge"]).limit_nodes(1))
         .pool(pool("cheap"));
-    let snapshot = scene.pending_many(4, &pod("p").cpu(3000).memory(100)).build();
+    let snapshot = builder.pending_many(4, &pod("p").cpu(3000).memory(100)).build();
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
@@ -130,7 +134,7 @@ fn claims_tell_which_overlays_they_rest_on() {
         capacity,
     };
     let planned = |overlay, p: PodBuilder| {
-        let mut snapshot = Scene::with_default_pool().pending(p).build();
+        let mut snapshot = ClusterBuilder::with_default_pool().pending(p).build();
         snapshot.catalogs =
             crate::overlay::evaluate(&snapshot.pools, &snapshot.catalogs, &[overlay]).catalogs;
         let plan = plan_with(&snapshot, &Rules::default());
@@ -157,8 +161,8 @@ fn claims_tell_which_overlays_they_rest_on() {
 fn default_constraints_hold_for_pods_without_their_own() {
     let default = |hard| TopologySpread { selector: None, hard, ..spread_over(ZONE, 1, "") };
     let rules = |hard| Rules { default_spread: vec![default(hard)], ..Rules::default() };
-    let scene = |pods: PodBuilder, service: bool| {
-        let mut snapshot = Scene::with_default_pool().pending_many(3, &pods).build();
+    let builder = |pods: PodBuilder, service: bool| {
+        let mut snapshot = ClusterBuilder::with_default_pool().pending_many(3, &pods).build();
         if service {
             let id = crate::model::NamespacedName::new("default", "web");
             Arc::make_mut(&mut snapshot.workloads).services.insert(id, labels_of(&[("app", "web")]));
@@ -179,16 +183,16 @@ fn default_constraints_hold_for_pods_without_their_own() {
         (zones.len(), plan.unplaced.len())
     };
     let web = || pod("p").app("web").cpu(100);
-    assert_eq!(zones(&scene(web(), true), &rules(true)), (3, 0));
-    assert_eq!(zones(&scene(web(), true), &rules(false)), (3, 0));
-    assert_eq!(zones(&scene(web(), false), &rules(true)), (1, 0), "nothing selects them");
-    assert_eq!(zones(&scene(web(), true), &Rules::default()), (1, 0));
+    assert_eq!(zones(&builder(web(), true), &rules(true)), (3, 0));
+    assert_eq!(zones(&builder(web(), true), &rules(false)), (3, 0));
+    assert_eq!(zones(&builder(web(), false), &rules(true)), (1, 0), "nothing selects them");
+    assert_eq!(zones(&builder(web(), true), &Rules::default()), (1, 0));
     let own = web().spread(spread_over(HOSTNAME, 3, "web"));
-    assert_eq!(zones(&scene(own, true), &rules(true)), (1, 0), "they have constraints");
+    assert_eq!(zones(&builder(own, true), &rules(true)), (1, 0), "they have constraints");
     let pinned = web().selector(ZONE, "a");
-    assert_eq!(zones(&scene(pinned.clone(), true), &rules(false)), (1, 0), "soft ones yield");
+    assert_eq!(zones(&builder(pinned.clone(), true), &rules(false)), (1, 0), "soft ones yield");
     // The domains that a pod cannot use do not count for it.
-    assert_eq!(zones(&scene(pinned, true), &rules(true)), (1, 0));
+    assert_eq!(zones(&builder(pinned, true), &rules(true)), (1, 0));
 }
 
 #[test]
@@ -203,10 +207,10 @@ fn ephemeral_volumes_are_where_their_class_allows() {
         ],
         driver: "ebs.csi.aws.com".into(),
     };
-    let scene = |name: Option<&str>, classes: &[(&str, bool, bool)]| {
+    let builder = |name: Option<&str>, classes: &[(&str, bool, bool)]| {
         let volume = VolumeRef::Ephemeral { volume: "v".into(), storage_class: name.map(Into::into) };
         let p = pod("p").with_spec(|spec| spec.volumes.push(volume));
-        let mut snapshot = Scene::with_default_pool()
+        let mut snapshot = ClusterBuilder::with_default_pool()
             .node(node("full").zone("b").volume_limit("ebs.csi.aws.com", 0))
             .pending(p)
             .build();
@@ -225,58 +229,65 @@ fn ephemeral_volumes_are_where_their_class_allows() {
         assert_eq!(judged, Vec::<String>::new());
         report(&snapshot, &plan).join("; ")
     };
-    assert_eq!(scene(Some("zonal"), &[("zonal", false, false)]), "+default small b spot: p");
-    assert_eq!(scene(None, &[("zonal", false, true)]), "+default small b spot: p");
-    let waits = scene(Some("now"), &[("now", true, false)]);
+    assert_eq!(builder(Some("zonal"), &[("zonal", false, false)]), "+default small b spot: p");
+    assert_eq!(builder(None, &[("zonal", false, true)]), "+default small b spot: p");
+    let waits = builder(Some("now"), &[("now", true, false)]);
     assert_eq!(waits, "-p: waits for persistentvolumeclaim default/p-v to be bound");
     assert!(
-        scene(Some("gone"), &[]).contains("storageclass gone of ephemeral volume default/p-v does not exist")
+        builder(Some("gone"), &[])
+            .contains("storageclass gone of ephemeral volume default/p-v does not exist")
     );
-    assert!(scene(None, &[("zonal", false, false)]).contains("names no storage class"));
+    assert!(builder(None, &[("zonal", false, false)]).contains("names no storage class"));
 }
 
 #[test]
 fn volumes_that_are_being_attached_count() {
-    let scene = |attached: &[&str]| {
+    let builder = |attached: &[&str]| {
         let mut node = (*node("n").volume_limit("ebs.csi.aws.com", 2).build()).clone();
         node.attached = attached.iter().map(|handle| ("ebs.csi.aws.com".into(), (*handle).into())).collect();
-        Scene::with_default_pool()
+        ClusterBuilder::with_default_pool()
             .volume("new", VolumeState::Bound, &[])
             .node(node)
             .pending(pod("p").volume("new"))
     };
-    check(scene(&["vol-x"]), &["n: p"]);
-    check(scene(&["vol-x", "vol-y"]), &["+default small a spot: p"]);
+    check(builder(&["vol-x"]), &["n: p"]);
+    check(builder(&["vol-x", "vol-y"]), &["+default small a spot: p"]);
     // Its own volume is there already.
-    check(scene(&["vol-new", "vol-x"]), &["n: p"]);
+    check(builder(&["vol-new", "vol-x"]), &["n: p"]);
 }
 
 #[test]
 fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become() {
     let mut node = (*node("claim").unlaunched(&[(INSTANCE_TYPE, &["small", "xlarge"])]).build()).clone();
     node.at_most = Some(Resources::of(16_000, 0));
-    let scene = |limit| {
-        Scene::new().pool(pool("default").limit("cpu", limit)).node(node.clone()).pending(pod("p").cpu(6000))
+    let builder = |limit| {
+        ClusterBuilder::new()
+            .pool(pool("default").limit("cpu", limit))
+            .node(node.clone())
+            .pending(pod("p").cpu(6000))
     };
-    let (snapshot, plan) = plan(scene(20_000));
+    let (snapshot, plan) = plan(builder(20_000));
     assert_eq!(plan.unplaced.len(), 1, "{:?}", report(&snapshot, &plan));
     assert_eq!(snapshot.usage("default").0.cpu(), 16_000);
-    assert_eq!(tests::plan(scene(24_000)).1.new_claims.len(), 1);
+    assert_eq!(tests::plan(builder(24_000)).1.new_claims.len(), 1);
 }
 
 /// Under hard limits a node counts until it is gone; under others it has made room as soon as it is being deleted.
 #[test]
 fn hard_limits_count_what_goes_away() {
-    let scene = |hard: bool| {
+    let builder = |hard: bool| {
         let pool = pool("default").limit("cpu", 20_000).with(|pool| pool.limits.hard = hard);
-        Scene::new().pool(pool).node(node("a").size("xlarge", 16, 32).marked()).pending(pod("p").cpu(6000))
+        ClusterBuilder::new()
+            .pool(pool)
+            .node(node("a").size("xlarge", 16, 32).marked())
+            .pending(pod("p").cpu(6000))
     };
-    assert_eq!(plan(scene(false)).1.new_claims.len(), 1);
-    let (snapshot, hard) = plan(scene(true));
+    assert_eq!(plan(builder(false)).1.new_claims.len(), 1);
+    let (snapshot, hard) = plan(builder(true));
     assert_eq!((hard.new_claims.len(), hard.unplaced.len()), (0, 1), "{:?}", report(&snapshot, &hard));
     assert_eq!(snapshot.usage("default").1, 1);
     // Nor does an excluded node make room.
-    let (snapshot, _) = plan(scene(true));
+    let (snapshot, _) = plan(builder(true));
     let mut nodes = snapshot.nodes.clone();
     Arc::make_mut(&mut nodes[0]).marked_for_deletion = false;
     for (hard, new_claims) in [(false, 1), (true, 0)] {
@@ -293,14 +304,14 @@ fn hard_limits_count_what_goes_away() {
 
 #[test]
 fn who_stays_without_a_place_hears_why_the_nodes_do_not_take_it() {
-    let scene = Scene::with_default_pool()
+    let builder = ClusterBuilder::with_default_pool()
         .node(node("a").zone("a").taint("gpu", TaintEffect::NoSchedule))
         .node(node("b").zone("b"))
         .node(node("c").zone("c").pod(pod("r").cpu(3000).bound("c")))
         .node(node("d").zone("c").marked())
         .node(node("e").zone("c").pod(pod("q").host_port(80).bound("e")));
     let asks = |change: fn(PodBuilder) -> PodBuilder| {
-        let (_, plan) = plan(scene.clone().pending(change(pod("p").cpu(64_000))));
+        let (_, plan) = plan(builder.clone().pending(change(pod("p").cpu(64_000))));
         plan.nodes.values().map(|nodes| nodes.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -311,7 +322,7 @@ fn who_stays_without_a_place_hears_why_the_nodes_do_not_take_it() {
         asks(|pod| pod.cpu(100).selector(ZONE, "c").selector(ARCH, "riscv").host_port(80)),
         ["5 nodes: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 going away"]
     );
-    let (snapshot, placed) = plan(scene.pending(pod("p").cpu(100)));
+    let (snapshot, placed) = plan(builder.pending(pod("p").cpu(100)));
     assert!(placed.nodes.is_empty(), "{:?}", report(&snapshot, &placed));
 }
 
@@ -323,13 +334,13 @@ fn a_stopped_pool_says_why() {
             (pool.ready, pool.halted) = (false, Some("nothing is launched for this pool".into()))
         })
     };
-    let only = plan(Scene::new().pool(stopped("a")).pending(pod("p")));
+    let only = plan(ClusterBuilder::new().pool(stopped("a")).pending(pod("p")));
     assert_eq!(
         report(&only.0, &only.1),
         ["-p: incompatible with nodepool \"a\", nothing is launched for this pool"]
     );
     let other = pool("b").taint("team", "red", TaintEffect::NoSchedule);
-    let (snapshot, plan) = plan(Scene::new().pool(other).pool(stopped("a")).pending(pod("p")));
+    let (snapshot, plan) = plan(ClusterBuilder::new().pool(other).pool(stopped("a")).pending(pod("p")));
     let text = report(&snapshot, &plan).join("\n");
     assert!(
         text.contains("nodepool \"b\", did not tolerate taint") && text.contains("nothing is launched"),

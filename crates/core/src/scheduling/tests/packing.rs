@@ -35,8 +35,8 @@ fn forty_and_one() -> Arc<crate::model::Catalog> {
 fn what_may_become_spot_keeps_its_choice() {
     // Eight pods fill a node's CPUs, and only nine of the small types have memory for eight.
     let p = pod("p").cpu(1000).memory(5376);
-    let scene = Scene::new().catalog(forty_and_one()).pool(pool("default")).pending_many(21, &p);
-    let snapshot = scene.build();
+    let builder = ClusterBuilder::new().catalog(forty_and_one()).pool(pool("default")).pending_many(21, &p);
+    let snapshot = builder.build();
     let least = |plan: &Plan| plan.new_claims.iter().map(|o| o.instance_types.len()).min().unwrap_or(0);
     let (reference, plan) = both(&snapshot, &Rules::default(), 50);
     assert!(plan.cost.hourly < reference.cost.hourly, "{} {}", plan.cost.hourly, reference.cost.hourly);
@@ -49,7 +49,7 @@ fn what_may_become_spot_keeps_its_choice() {
 
 #[test]
 fn a_pod_for_the_largest_node_and_many_small_ones() {
-    let snapshot = Scene::with_default_pool()
+    let snapshot = ClusterBuilder::with_default_pool()
         .pending(pod("giant").cpu(15_500).memory(1024))
         .pending_many(90, &pod("p").cpu(900).memory(1500))
         .build();
@@ -59,15 +59,16 @@ fn a_pod_for_the_largest_node_and_many_small_ones() {
 
 #[test]
 fn without_types_everyone_hears_so_from_both() {
-    let snapshot = Scene::with_default_pool().without_catalog("default").pending_many(3, &pod("p")).build();
+    let snapshot =
+        ClusterBuilder::with_default_pool().without_catalog("default").pending_many(3, &pod("p")).build();
     let (reference, plan) = both(&snapshot, &Rules::default(), 10);
     assert_eq!((reference.unplaced.len(), plan.unplaced.len()), (3, 3));
 }
 
 #[test]
 fn a_pool_of_higher_weight_is_filled_to_its_limit_first() {
-    let scene = |limit: fn(PoolBuilder) -> PoolBuilder| {
-        Scene::new()
+    let builder = |limit: fn(PoolBuilder) -> PoolBuilder| {
+        ClusterBuilder::new()
             .pool(limit(pool("dear").weight(10).require(INSTANCE_TYPE, Operator::In, &["xlarge"])))
             .pool(pool("cheap"))
             .pending_many(60, &pod("p").cpu(700).memory(1200))
@@ -76,7 +77,7 @@ fn a_pool_of_higher_weight_is_filled_to_its_limit_first() {
     let limits: [fn(PoolBuilder) -> PoolBuilder; 2] =
         [|pool| pool.limit_nodes(2), |pool| pool.limit("cpu", 33_000)];
     for limit in limits {
-        let snapshot = scene(limit);
+        let snapshot = builder(limit);
         let (reference, plan) = both(&snapshot, &Rules::default(), 100);
         let dear = |plan: &Plan| {
             let of = plan.new_claims.iter().filter(|new_claim| new_claim.pool.weight == 10);
@@ -90,7 +91,7 @@ fn a_pool_of_higher_weight_is_filled_to_its_limit_first() {
 #[test]
 fn min_values_hold_when_the_list_is_cut() {
     let few = Rules { max_instance_types: 3, ..Rules::default() };
-    let snapshot = Scene::new()
+    let snapshot = ClusterBuilder::new()
         .pool(pool("default").require(ARCH, Operator::Exists, &[]).min_values(ARCH, 2))
         .pending_many(40, &pod("p").cpu(600).memory(900))
         .build();
@@ -107,8 +108,10 @@ fn min_values_hold_when_the_list_is_cut() {
 #[test]
 fn daemons_of_some_types_are_left_room_there() {
     let daemon = pod("ds").daemon().cpu(1500).require(INSTANCE_TYPE, Operator::In, &["xlarge", "large"]);
-    let snapshot =
-        Scene::with_default_pool().daemon(daemon).pending_many(50, &pod("p").cpu(500).memory(500)).build();
+    let snapshot = ClusterBuilder::with_default_pool()
+        .daemon(daemon)
+        .pending_many(50, &pod("p").cpu(500).memory(500))
+        .build();
     let (reference, plan) = both(&snapshot, &Rules::default(), 200);
     assert!(plan.cost.hourly < reference.cost.hourly, "{:?}", report(&snapshot, &plan));
 }
@@ -116,7 +119,7 @@ fn daemons_of_some_types_are_left_room_there() {
 #[test]
 fn the_gap_is_small_where_only_size_matters() {
     for (capacity_type, wide) in [(ON_DEMAND, false), (SPOT, false), (ON_DEMAND, true)] {
-        let mut snapshot = Scene::new()
+        let mut snapshot = ClusterBuilder::new()
             .catalog(ec2_catalog(64, 3))
             .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[capacity_type]))
             .daemon(pod("ds").daemon().cpu(150).memory(300))
@@ -131,7 +134,7 @@ fn the_gap_is_small_where_only_size_matters() {
 
 #[test]
 fn pods_that_spread_and_keep_apart_are_packed_by_price() {
-    let mut snapshot = Scene::new().catalog(linear_catalog(60)).pool(pool("default")).build();
+    let mut snapshot = ClusterBuilder::new().catalog(linear_catalog(60)).pool(pool("default")).build();
     snapshot.pending = diverse_pods(400, 5);
     let (reference, plan) = both(&snapshot, &Rules::default(), 0);
     let (before, after) = (reference.cost.hourly.dollars(), plan.cost.hourly.dollars());
@@ -146,7 +149,7 @@ fn pods_that_spread_and_keep_apart_are_packed_by_price() {
 fn pods_that_keep_apart_by_zone_have_a_zone_each_in_one_pass() {
     let p = pod("p").app("p").cpu(900).anti_affinity(affinity_to(ZONE, "p"));
     let (reference, plan) =
-        both(&Scene::with_default_pool().pending_many(4, &p).build(), &Rules::default(), 0);
+        both(&ClusterBuilder::with_default_pool().pending_many(4, &p).build(), &Rules::default(), 0);
     assert_eq!((reference.unplaced.len(), plan.unplaced.len()), (3, 1), "three zones");
     let zones: std::collections::BTreeSet<_> =
         plan.new_claims.iter().map(|o| o.chosen.zone.clone()).collect();
@@ -154,8 +157,11 @@ fn pods_that_keep_apart_by_zone_have_a_zone_each_in_one_pass() {
     // Who is avoided takes no more zones than one either.
     let avoided = pod("web").app("web").cpu(1900);
     let avoids = pod("db").cpu(900).anti_affinity(affinity_to(ZONE, "web"));
-    let (reference, plan) =
-        both(&Scene::with_default_pool().pending(avoided).pending(avoids).build(), &Rules::default(), 0);
+    let (reference, plan) = both(
+        &ClusterBuilder::with_default_pool().pending(avoided).pending(avoids).build(),
+        &Rules::default(),
+        0,
+    );
     assert_eq!((reference.unplaced.len(), plan.unplaced.len()), (1, 0));
 }
 
@@ -168,7 +174,7 @@ fn random_scene(seed: u64) -> Snapshot {
     if numbers.below(3) == 0 {
         default = default.require(CAPACITY_TYPE, Operator::In, &[[ON_DEMAND, SPOT][numbers.below(2)]]);
     }
-    let mut scene = Scene::new().pool(default);
+    let mut builder = ClusterBuilder::new().pool(default);
     if numbers.below(2) == 0 {
         let mut other = pool("other").weight([0, 7][numbers.below(2)]);
         match numbers.below(4) {
@@ -177,21 +183,22 @@ fn random_scene(seed: u64) -> Snapshot {
             2 => other = other.taint("team", "", TaintEffect::NoSchedule),
             _ => {}
         }
-        scene = scene.pool(other);
+        builder = builder.pool(other);
     }
     if numbers.below(2) == 0 {
-        scene = scene.daemon(pod("ds").daemon().cpu(150).selector(ARCH, "amd64"));
+        builder = builder.daemon(pod("ds").daemon().cpu(150).selector(ARCH, "amd64"));
     }
     if numbers.below(3) == 0 {
-        scene = scene.node(node("n").zone("a").pod(pod("r").app("y").cpu(300).bound("n")));
+        builder = builder.node(node("n").zone("a").pod(pod("r").app("y").cpu(300).bound("n")));
     }
     if numbers.below(6) == 0 {
         let key = "example.com/reservation";
         let reserved =
             instance_type("reserved", 4, 16).offer("a", ON_DEMAND, 140).reserve("a", key, "r-1", 2);
         let other = instance_type("other", 8, 16).offer("a", ON_DEMAND, 250).offer("b", SPOT, 90);
-        scene = scene.schema(|schema| schema.reservation_id = Some(key.into()));
-        scene = scene.catalog(Arc::new(crate::model::Catalog::new(vec![reserved.build(), other.build()])));
+        builder = builder.schema(|schema| schema.reservation_id = Some(key.into()));
+        builder =
+            builder.catalog(Arc::new(crate::model::Catalog::new(vec![reserved.build(), other.build()])));
     }
     for shape in 0..numbers.below(5) + 1 {
         let mut template = pod(&format!("p{shape}"))
@@ -212,9 +219,9 @@ fn random_scene(seed: u64) -> Snapshot {
             11 => template = template.app("y").spread(spread_over(CAPACITY_TYPE, 1, "y")),
             _ => {}
         }
-        scene = scene.pending_many(numbers.below(30) + 1, &template);
+        builder = builder.pending_many(numbers.below(30) + 1, &template);
     }
-    scene.build()
+    builder.build()
 }
 
 proptest! {

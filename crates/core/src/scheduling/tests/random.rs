@@ -62,23 +62,23 @@ pub(super) fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
 
 pub(super) fn random_scene(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
-    let mut scene = Scene::new().pool(pool("default"));
+    let mut builder = ClusterBuilder::new().pool(pool("default"));
     if numbers.below(2) == 0 {
         let red = pool("red").weight(5).label("team", "red").taint("team", "red", TaintEffect::NoSchedule);
-        scene = scene.pool(red.limit("cpu", 20_000));
+        builder = builder.pool(red.limit("cpu", 20_000));
     }
     if numbers.below(3) == 0 {
-        scene = scene.daemon(pod("ds").daemon().cpu(200).tolerate("team"));
+        builder = builder.daemon(pod("ds").daemon().cpu(200).tolerate("team"));
     }
     for at in 0..numbers.below(5) {
-        scene = scene.node(random_node(at, &mut numbers));
+        builder = builder.node(random_node(at, &mut numbers));
     }
     let (shapes, copies) = (numbers.below(6) + 1, numbers.below(5) + 1);
     for shape in 0..shapes {
         let template = random_pod(&format!("p{shape}"), &mut numbers);
-        scene = scene.pending_many(copies, &template);
+        builder = builder.pending_many(copies, &template);
     }
-    scene.build()
+    builder.build()
 }
 
 pub(super) fn text(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
@@ -150,7 +150,7 @@ fn zones_of_leaving_nodes_count() {
 #[test]
 fn the_judge_sees_what_is_wrong() {
     let p = pod("p").app("x").cpu(3000).anti_affinity(affinity_to(HOSTNAME, "x"));
-    let snapshot = Scene::with_default_pool().pending_many(2, &p).build();
+    let snapshot = ClusterBuilder::with_default_pool().pending_many(2, &p).build();
     let request = Request {
         pods: &snapshot.pending,
         without: &[],

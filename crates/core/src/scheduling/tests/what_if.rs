@@ -12,7 +12,7 @@ use crate::{
     scheduling::validator::violations,
 };
 
-fn scene(seed: u64) -> Snapshot {
+fn builder(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut snapshot = random_scene(seed);
     for at in 10..14 + numbers.below(6) {
@@ -86,7 +86,7 @@ fn lines(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
 }
 
 fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
-    let snapshot = scene(seed);
+    let snapshot = builder(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &rules));
     let mut kept: Vec<Vec<usize>> = Vec::new();
@@ -124,16 +124,16 @@ fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
 /// Nodes of 4 CPUs with pods of one CPU, some of which are leaving, and some pods that wait.
 fn uniform(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
-    let mut scene =
-        Scene::new().pool(pool("default").limit("cpu", [40_000, 44_000, 56_000, 90_000][numbers.below(4)]));
+    let mut builder = ClusterBuilder::new()
+        .pool(pool("default").limit("cpu", [40_000, 44_000, 56_000, 90_000][numbers.below(4)]));
     for at in 0..10 {
         let name = format!("n{at}");
         let built = node(&name).zone("a").size("medium", 4, 16);
         let built = if numbers.below(4) == 0 { built.marked() } else { built };
         let pods = (0..numbers.below(4)).map(|index| pod(&format!("r{at}-{index}")).cpu(1_000).bound(&name));
-        scene = scene.node(pods.fold(built, |built, pod| built.pod(pod)).build());
+        builder = builder.node(pods.fold(built, |built, pod| built.pod(pod)).build());
     }
-    scene.pending_many(numbers.below(4), &pod("w").cpu(1_000)).build()
+    builder.pending_many(numbers.below(4), &pod("w").cpu(1_000)).build()
 }
 
 fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
@@ -162,7 +162,7 @@ fn agrees_with_one_request(seed: u64) -> Result<(), TestCaseError> {
 
 /// Packing by price where anything is cheap enough: all that can be packed again is.
 fn packs_soundly(seed: u64) -> Result<(), TestCaseError> {
-    let snapshot = scene(seed);
+    let snapshot = builder(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &rules));
     let paid = Price::from_nanos(100_000_000_000);
@@ -233,7 +233,7 @@ fn pods_are_packed_by_price_below_what_was_paid() {
     let filled = [("p", 7_000), ("q", 1_500)].into_iter();
     let large = filled.fold(large, |node, (name, cpu)| node.pod(pod(name).cpu(cpu).bound("a"))).build();
     let on_demand = pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]);
-    let snapshot = Scene::new().pool(on_demand).node(large).build();
+    let snapshot = ClusterBuilder::new().pool(on_demand).node(large).build();
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
     let mut packed = |paid: i64, shunned: &[Str]| {
         let terms = Repack { paid: Price::from_nanos(paid * 1_000_000), nodes: 1, shunned, rounds: 20 };
@@ -255,13 +255,13 @@ fn pods_are_packed_by_price_below_what_was_paid() {
 /// A pod that waits has the place that a larger one would take, and what settled is counted.
 #[test]
 fn who_has_no_place_comes_first() {
-    let scene = Scene::new()
+    let builder = ClusterBuilder::new()
         .pool(pool("default").limit_nodes(4))
         .node(node("a").zone("a").size("medium", 4, 16).pod(pod("big").cpu(3_000).bound("a")).build());
-    let scene = scene.node(node("b").zone("a").size("medium", 4, 16).build());
-    let scene =
-        scene.node(node("c").zone("a").size("medium", 4, 16).pod(pod("s").cpu(2_000).bound("c")).build());
-    let snapshot = scene.pending(pod("w").cpu(1_000).selector(HOSTNAME, "b")).build();
+    let builder = builder.node(node("b").zone("a").size("medium", 4, 16).build());
+    let builder =
+        builder.node(node("c").zone("a").size("medium", 4, 16).pod(pod("s").cpu(2_000).bound("c")).build());
+    let snapshot = builder.pending(pod("w").cpu(1_000).selector(HOSTNAME, "b")).build();
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &Rules::default()));
     let plan = removals.without(&moved(&snapshot, &[2]), &[2], Purpose::Consolidation);
     assert_eq!(report(&snapshot, &plan), ["b: s"]);

@@ -65,7 +65,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn history(steps: &[Step]) -> Vec<News> {
     let host = |n: u8| if n == 3 { String::new() } else { format!("n{n}") };
     let instance = |n: u8| if n == 3 { String::new() } else { format!("fake://n{n}") };
-    let tell = |(at, step): (usize, &Step)| {
+    let news = |(at, step): (usize, &Step)| {
         let version = u64::try_from(at).unwrap() + 1;
         match step {
             Step::Pod { name, node } => News::Pod(pod(&format!("p{name}"), version, &host(*node))),
@@ -84,7 +84,7 @@ fn history(steps: &[Step]) -> Vec<News> {
             Step::DeleteNode { name } => News::NodeGone(node(&format!("n{name}"), version)),
         }
     };
-    steps.iter().enumerate().map(tell).collect()
+    steps.iter().enumerate().map(news).collect()
 }
 
 /// Everything in a snapshot that a decision could notice.

@@ -44,7 +44,7 @@ impl PoolStatus {
     }
 
     /// The pool called `name`, where it is ours.
-    pub(super) fn managed(&self, name: &str) -> Option<Arc<api::NodePool>> {
+    pub(crate) fn managed(&self, name: &str) -> Option<Arc<api::NodePool>> {
         let index = self.cluster.index();
         let pool = index.pool(name)?;
         let class = &pool.spec.template.spec.node_class_ref;
@@ -53,7 +53,7 @@ impl PoolStatus {
 }
 
 /// The class that a pool names.
-pub(super) fn class_of(pool: &api::NodePool) -> NodeClassRef {
+pub(crate) fn class_of(pool: &api::NodePool) -> NodeClassRef {
     let class = &pool.spec.template.spec.node_class_ref;
     NodeClassRef {
         group: class.group.as_str().into(),
@@ -63,7 +63,7 @@ pub(super) fn class_of(pool: &api::NodePool) -> NodeClassRef {
 }
 
 /// The keys of the pools that a change of a pool or of a class is about.
-pub(super) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
+pub(crate) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
     match change.kind {
         Kind::NodePool => vec![change.key.clone()],
         Kind::NodeClass => {
@@ -78,7 +78,7 @@ pub(super) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
 
 impl PoolStatus {
     /// Changes the status of a pool; fails where anybody else wrote meanwhile, writes nothing where nothing changes.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         pool: &api::NodePool,
         change: impl FnOnce(&mut api::NodePoolStatus),
@@ -96,14 +96,14 @@ impl PoolStatus {
         let (api, params) = (self.client.cluster::<api::NodePool>(), PatchParams::default());
         let patched = self.client.call("write nodepool status", api.patch_status(name, &params, &body)).await;
         if let Some(written) = gone_is_ok(patched)? {
-            self.tell(pool, &written);
+            self.publish_transitions(pool, &written);
             self.cluster.observe(written);
         }
         Ok(())
     }
 
     /// An event for each condition that changed its status, in the words that Karpenter's users search for.
-    fn tell(&self, before: &api::NodePool, after: &api::NodePool) {
+    fn publish_transitions(&self, before: &api::NodePool, after: &api::NodePool) {
         for type_ in [
             VALIDATION_SUCCEEDED,
             NODE_CLASS_READY,

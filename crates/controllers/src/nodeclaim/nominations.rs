@@ -10,6 +10,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use fleetwright_api::labels as names;
@@ -20,19 +21,21 @@ use fleetwright_core::{
 };
 use fleetwright_state::{observed, raise};
 
-use super::pod_events;
+use super::families;
 use crate::{
-    events::{Event, regarding},
+    events::{Event, regarding, regarding_pod},
     metrics::Metrics,
-    nodeclaim::families,
     patch::Patches,
     runtime::{Clocks, Cluster, Ctx, ReconcileError, Recorder, later},
     settings::Settings,
 };
 
+/// How long the same reason is not published again.
+const QUIET: Duration = Duration::from_secs(300);
+
 /// The verdicts about the pods of a plan.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
+pub(crate) struct Judged {
     /// Pods that get no other NodeClaim in this pass.
     kept: BTreeSet<PodUid>,
     /// Pods that stay nominated to their node, with its name.
@@ -80,12 +83,12 @@ impl Nominations {
     ///
     /// # Errors
     /// Where a reason cannot be written: then no NodeClaim may be created.
-    pub(super) async fn resolve(&self, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
+    pub(crate) async fn resolve(&self, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
         let mut judged = self.judge(snapshot, plan);
         let mut observed = false;
         self.keep_nominated(std::mem::take(&mut judged.nominated));
         for (pod, why) in &judged.blocked {
-            pod_events::not_bound(&self.recorder, pod, why);
+            publish_not_bound(&self.recorder, pod, why);
         }
         for (claim, released) in std::mem::take(&mut judged.released) {
             let Some(node) = snapshot.node(&claim) else { continue };
@@ -269,6 +272,15 @@ impl Nominations {
     }
 }
 
+/// Publishes why a pod is not bound to the node that it is nominated to, beside any verdict of a plan.
+fn publish_not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
+    let event =
+        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
+            .same_if([pod.uid.as_str(), "waits"])
+            .quiet_for(QUIET);
+    recorder.publish(event);
+}
+
 #[cfg(test)]
 mod tests {
     //! One observation beside others.
@@ -280,26 +292,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::World;
+    use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
     async fn an_observation_keeps_those_that_were_written_meanwhile() {
-        let world = World::new();
-        world.pool("default", json!({}));
-        let read = || async { world.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap() };
-        world.ctx.cluster.observe(read().await);
+        let harness = Harness::new();
+        harness.pool("default", json!({}));
+        let read = || async { harness.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap() };
+        harness.ctx.cluster.observe(read().await);
         let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
         let (since, until) =
-            (world.ctx.clocks.now(), later(world.ctx.clocks.now(), answer::OBSERVATION_LIFETIME));
+            (harness.ctx.clocks.now(), later(harness.ctx.clocks.now(), answer::OBSERVATION_LIFETIME));
         let mut others = Observed::default();
         others.add_taint(ObservedTaint { taint: taint("other"), claim: "b".into(), since, until });
         let annotations = json!({ names::OBSERVED: observed::write(&others) });
         let metadata = json!({"name": "default", "annotations": annotations});
         let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata});
-        world.server.apply(pool).unwrap();
+        harness.server.apply(pool).unwrap();
         let node = node("a").with_claim(|claim| claim.pool = Some("default".into())).build();
         let misfit = Misfit::Taint(taint("own"));
-        assert!(Nominations::new(&world.ctx).record_observation(&node, &misfit).await.unwrap());
+        assert!(Nominations::new(&harness.ctx).record_observation(&node, &misfit).await.unwrap());
         let written = read().await.metadata.annotations.unwrap_or_default().remove(names::OBSERVED);
         let taints = observed::read(&written.unwrap_or_default()).taints;
         let keys: Vec<&str> = taints.iter().map(|known| &*known.taint.key).collect();

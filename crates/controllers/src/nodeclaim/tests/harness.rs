@@ -1,4 +1,4 @@
-//! A small world: the in-memory API server, a cloud that does what it is told, and hands that play the kubelet.
+//! A small harness: the in-memory API server, a cloud that does what the test says, and hands that play the kubelet.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -78,7 +78,7 @@ impl Clock for Settable {
     }
 }
 
-/// What the cloud is told to do at the next launches.
+/// What the cloud is reported to do at the next launches.
 pub(super) enum Script {
     /// Launch, and lose the answer.
     LoseAnswer,
@@ -87,7 +87,7 @@ pub(super) enum Script {
 }
 
 #[derive(Default)]
-pub(super) struct Sky {
+pub(super) struct CloudState {
     pub(super) instances: BTreeMap<ProviderId, Instance>,
     /// Every call for a launch: batch, attempt, claims.
     pub(super) calls: Vec<(BatchId, u32, Vec<ClaimName>)>,
@@ -106,14 +106,14 @@ pub(super) struct Sky {
 
 pub(super) struct TestCloud {
     info: ProviderInfo,
-    sky: Mutex<Sky>,
+    state: Mutex<CloudState>,
     clock: Virtual,
     power: Arc<Power>,
 }
 
 impl TestCloud {
-    pub(super) fn sky(&self) -> MutexGuard<'_, Sky> {
-        self.sky.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, CloudState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,11 +152,11 @@ impl CloudProvider for TestCloud {
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let names = requests.iter().map(|request| request.claim.name.clone()).collect();
         let (script, slow) = {
-            let mut sky = self.sky();
+            let mut state = self.state();
             if let Some(first) = requests.first() {
-                sky.calls.push((first.batch.clone(), first.attempt, names));
+                state.calls.push((first.batch.clone(), first.attempt, names));
             }
-            (sky.script.pop_front(), sky.slow)
+            (state.script.pop_front(), state.slow)
         };
         self.clock.sleep(slow.saturating_add(Duration::from_millis(200))).await;
         let spent = self.power.spend();
@@ -196,16 +196,16 @@ impl CloudProvider for TestCloud {
     }
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
-        let sky = self.sky();
-        if let Some(error) = &sky.refuses {
+        let state = self.state();
+        if let Some(error) = &state.refuses {
             return Err(error.clone());
         }
-        let found = sky.instances.get(id).cloned();
+        let found = state.instances.get(id).cloned();
         found.ok_or_else(|| CloudError::NotFound(id.as_str().into()))
     }
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        Ok(self.sky().instances.values().cloned().collect())
+        Ok(self.state().instances.values().cloned().collect())
     }
 
     async fn drift(&self, _: &NodeClaim) -> Result<Option<Drift>, CloudError> {
@@ -216,7 +216,7 @@ impl CloudProvider for TestCloud {
 impl TestCloud {
     /// The instances of a call: those that are there, and new ones.
     fn born(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
-        let mut sky = self.sky();
+        let mut state = self.state();
         let (mut answers, mut dealt) = (Vec::new(), BTreeSet::new());
         for request in requests {
             let launch = Some((request.batch.clone(), request.attempt));
@@ -226,15 +226,15 @@ impl TestCloud {
             let nobodys = |known: &&Instance| {
                 known.launched_by == launch && known.claim.is_none() && !dealt.contains(&known.provider_id)
             };
-            let all = || sky.instances.values().filter(|known| !known.terminating);
+            let all = || state.instances.values().filter(|known| !known.terminating);
             let known = all().find(same).or_else(|| all().find(nobodys)).cloned();
             let launched = known.unwrap_or_else(|| {
-                sky.launched += 1;
-                let name = format!("i-{}", sky.launched);
+                state.launched += 1;
+                let name = format!("i-{}", state.launched);
                 instance(&name, &request.claim.name, &request.batch, request.attempt)
             });
             dealt.insert(launched.provider_id.clone());
-            sky.instances.insert(launched.provider_id.clone(), launched.clone());
+            state.instances.insert(launched.provider_id.clone(), launched.clone());
             answers.push(Ok(launched));
         }
         answers
@@ -246,30 +246,30 @@ impl TestCloud {
         requests: &[LaunchRequest],
         mut answers: Vec<Result<Instance, LaunchError>>,
     ) -> Vec<Result<Instance, LaunchError>> {
-        let mut sky = self.sky();
+        let mut state = self.state();
         for (request, instance) in requests.iter().zip(answers.iter_mut().flatten()) {
             instance.claim = Some(request.claim.name.clone());
-            sky.instances.insert(instance.provider_id.clone(), instance.clone());
+            state.instances.insert(instance.provider_id.clone(), instance.clone());
         }
         answers
     }
 
     fn end(&self, id: &ProviderId) -> Result<Termination, CloudError> {
-        let mut sky = self.sky();
-        if let Some(error) = &sky.refuses {
+        let mut state = self.state();
+        if let Some(error) = &state.refuses {
             return Err(error.clone());
         }
-        if sky.foreign {
+        if state.foreign {
             return Err(CloudError::NotOwned {
                 id: id.as_str().into(),
                 why: "tag of another cluster".into(),
             });
         }
-        sky.terminations += 1;
-        match sky.instances.get_mut(id) {
+        state.terminations += 1;
+        match state.instances.get_mut(id) {
             None => Ok(Termination::Gone),
             Some(instance) if instance.terminating => {
-                sky.instances.remove(id);
+                state.instances.remove(id);
                 Ok(Termination::Gone)
             }
             Some(instance) => {
@@ -281,7 +281,7 @@ impl TestCloud {
 }
 
 /// Everything together.
-pub(super) struct World {
+pub(super) struct Harness {
     pub(super) server: Server,
     pub(super) ctx: Ctx,
     pub(super) cloud: Arc<TestCloud>,
@@ -292,7 +292,7 @@ pub(super) struct World {
     running: Option<(Trigger, tokio::task::JoinHandle<Result<(), RunError>>)>,
 }
 
-impl World {
+impl Harness {
     /// A server with CRDs, class and pool; nothing runs yet.
     pub(super) fn new() -> Self {
         let clock = Virtual(tokio::time::Instant::now());
@@ -325,18 +325,18 @@ impl World {
             }],
             bootstraps_startup_taints: false,
         };
-        let cloud = Arc::new(TestCloud { info, sky: Mutex::default(), clock, power: power.clone() });
+        let cloud = Arc::new(TestCloud { info, state: Mutex::default(), clock, power: power.clone() });
         let ctx = Self::process(&server, &cloud, Arc::new(clock), Settings::default(), 7);
-        let world = Self { server, ctx, cloud, writes, power, running: None };
-        world.apply(json!({
+        let harness = Self { server, ctx, cloud, writes, power, running: None };
+        harness.apply(json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
             "spec": {},
         }));
-        world.apply(json!({
+        harness.apply(json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
             "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": class_ref()}}},
         }));
-        world
+        harness
     }
 
     /// A process that knows nothing yet.
@@ -359,7 +359,7 @@ impl World {
         })
     }
 
-    /// The process is told the time by a clock that is so much ahead of the API server's.
+    /// The process is reported the time by a clock that is so much ahead of the API server's.
     pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
         let clock = Arc::new(Ahead(self.cloud.clock, by));
         self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
