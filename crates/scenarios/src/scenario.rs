@@ -17,8 +17,9 @@ mod region;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use fleetwright_api::NillableDuration;
 use fleetwright_fake::cloud::Fault;
 use serde::Deserialize;
 use serde_json::Value;
@@ -409,4 +410,9 @@ impl Scenario {
     pub fn parse(yaml: &str) -> Result<Self, String> {
         serde_saphyr::from_str(yaml).map_err(|error| error.to_string())
     }
+}
+
+/// A finite duration such as `90s`.
+fn duration(text: &str) -> Option<Duration> {
+    NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use fleetwright_api::NillableDuration;
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use fleetwright_sim::{
@@ -14,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, expand, expectations,
-    history::History, region,
+    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, duration, expand,
+    expectations, history::History, region,
 };
 use crate::region::Region;
 
@@ -516,10 +515,6 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
         failures.push(format!("cost: expected at most ${most}/h, found ${:.4}/h", seen.hourly.dollars()));
     }
     failures
-}
-
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    NillableDuration::new(text).finite().and_then(|duration| duration.try_into().ok())
 }
 
 /// `1h2m3s`, without zero parts.

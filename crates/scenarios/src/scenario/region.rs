@@ -5,7 +5,7 @@ use fleetwright_sim::simulator::Simulator;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Announcement, AwsShort, Expect, RegionStep, play::duration};
+use super::{Announcement, AwsShort, Expect, RegionStep, duration};
 use crate::region::Region;
 
 /// The time between the notice and the interruption.

@@ -1,6 +1,6 @@
 //! The shared cache of the actors: all watched objects, ordered and indexed.
 //!
-//! One cache serves all actors, so that each object is decoded once. Watches ([`super::feed`]) and the answers to the actors' own writes
+//! One cache serves all actors, so that each object is decoded once. Watches and the answers to the actors' own writes
 //! update it, so that no actor acts twice because of a late watch event.
 
 use std::{
@@ -22,7 +22,8 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::queue::Mailbox;
+/// Called for each change, with the tables locked: it must be cheap.
+type Listener = Box<dyn Fn(&Change, &Tables) + Send + Sync>;
 
 /// Namespace and name; the namespace is empty for cluster-scoped objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +68,12 @@ pub(crate) trait WatchedKind:
     fn api(client: Client, namespace: &str) -> Api<Self>;
 }
 
+/// Something that is done for each watched kind.
+pub(crate) trait KindVisitor {
+    /// Does it for one kind.
+    fn visit<K: WatchedKind>(&mut self);
+}
+
 macro_rules! kept {
     ($($field:ident: $kind:ident $scope:ident),* $(,)?) => {
         /// All objects by kind, and indexes over pods.
@@ -97,9 +104,9 @@ macro_rules! kept {
             fn api(client: Client, namespace: &str) -> Api<Self> { kept!(@api $scope client namespace) }
         })*
 
-        /// Watches every kind.
-        pub(crate) fn feeds(ctx: &super::ctx::Ctx) -> Vec<futures::future::BoxFuture<'static, ()>> {
-            vec![$(Box::pin(super::feed::follow::<$kind>(ctx.clone())),)*]
+        /// Visits every watched kind.
+        pub(crate) fn each_kind(visitor: &mut impl KindVisitor) {
+            $(visitor.visit::<$kind>();)*
         }
         /// The number of watched kinds.
         pub(crate) const KINDS: usize = [$(stringify!($kind)),*].len();
@@ -229,10 +236,10 @@ fn version(meta: &ObjectMeta) -> Option<u64> {
 }
 
 /// The shared cache.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Cache {
     tables: Mutex<Tables>,
-    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    listeners: Mutex<Vec<Listener>>,
 }
 
 impl Cache {
@@ -241,9 +248,9 @@ impl Cache {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delivers changes to this mailbox too, from now on.
-    pub(crate) fn subscribe(&self, mailbox: Arc<Mailbox>) {
-        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).push(mailbox);
+    /// Calls this too for each change from now on.
+    pub(crate) fn subscribe(&self, listener: impl Fn(&Change, &Tables) + Send + Sync + 'static) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
 
     /// Stores an object, unless a newer version is stored.
@@ -285,8 +292,8 @@ impl Cache {
     }
 
     fn publish(&self, change: &Change, tables: &Tables) {
-        for mailbox in self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            mailbox.deliver(change, tables);
+        for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(change, tables);
         }
     }
 }

@@ -1,20 +1,36 @@
-//! Feeds the cache from the watch of a kind.
+//! Feeds the cache from the watches of all kinds.
 
 use std::{pin::pin, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::BoxFuture};
 use kube::runtime::watcher::{self, Event};
 
-use super::{cache::WatchedKind, ctx::Ctx};
+use super::{
+    cache::{KindVisitor, WatchedKind, each_kind},
+    ctx::Ctx,
+};
 
 /// Delay after the first failure of a watch; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 /// Longest delay after a failure.
 const LAST_RETRY: Duration = Duration::from_secs(10);
 
+/// The watches of all kinds.
+pub(crate) fn all(ctx: &Ctx) -> Vec<BoxFuture<'static, ()>> {
+    struct Feeds<'a>(&'a Ctx, Vec<BoxFuture<'static, ()>>);
+    impl KindVisitor for Feeds<'_> {
+        fn visit<K: WatchedKind>(&mut self) {
+            self.1.push(Box::pin(follow::<K>(self.0.clone())));
+        }
+    }
+    let mut feeds = Feeds(ctx, Vec::new());
+    each_kind(&mut feeds);
+    feeds.1
+}
+
 /// Watches a kind forever. A broken watch is resumed, an expired one (410) starts over with a list; both after a delay without jitter, so
 /// that a run is repeatable.
-pub(crate) async fn follow<K: WatchedKind>(ctx: Ctx) {
+async fn follow<K: WatchedKind>(ctx: Ctx) {
     let mut events = pin!(watcher::watcher(K::api(ctx.client.clone(), ""), watcher::Config::default()));
     let mut listed = Vec::new();
     let mut synced = false;

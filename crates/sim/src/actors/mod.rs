@@ -14,6 +14,7 @@ mod selector;
 #[cfg(test)]
 mod tests;
 mod volumes;
+mod worker;
 mod workloads;
 
 use std::sync::Arc;
@@ -47,10 +48,11 @@ pub async fn run(client: Client, clock: SharedClock, config: ActorsConfig) {
     let mut tasks = JoinSet::new();
     for actor in actors {
         let mailbox = Arc::new(Mailbox::new(actor.clone(), ctx.clock.clone()));
-        ctx.cache.subscribe(mailbox.clone());
-        tasks.spawn(actor::run(ctx.clone(), actor, mailbox));
+        let listener = mailbox.clone();
+        ctx.cache.subscribe(move |change, tables| listener.deliver(change, tables));
+        tasks.spawn(worker::run(ctx.clone(), actor, mailbox));
     }
-    for feed in cache::feeds(&ctx) {
+    for feed in feed::all(&ctx) {
         tasks.spawn(feed);
     }
     while tasks.join_next().await.is_some() {}

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec},
+        apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec},
         core::v1::PodTemplateSpec,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::json;
 
-use super::{rollout, template, uid};
+use super::{
+    rollout::{self, DeploymentState},
+    template, uid,
+};
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables, controller_of},
@@ -31,18 +34,6 @@ const HISTORY: i32 = 10;
 /// The actor.
 pub(super) struct Deployments;
 
-/// A Deployment with its ReplicaSets.
-pub(super) struct DeploymentState {
-    /// The Deployment.
-    pub(super) deployment: Arc<Deployment>,
-    /// Its specification.
-    pub(super) spec: DeploymentSpec,
-    /// The ReplicaSet of the current template.
-    pub(super) new: Option<Arc<ReplicaSet>>,
-    /// The others, oldest first.
-    pub(super) old: Vec<Arc<ReplicaSet>>,
-}
-
 impl DeploymentState {
     fn read(ctx: &Ctx, key: &Key) -> Option<Self> {
         let tables = ctx.cache.tables();
@@ -58,11 +49,6 @@ impl DeploymentState {
         sets.sort_by_key(|set| (set.metadata.creation_timestamp.clone(), set.metadata.name.clone()));
         let new = sets.iter().position(|set| same_template(set, &spec.template)).map(|at| sets.remove(at));
         Some(Self { deployment, spec, new, old: sets })
-    }
-
-    /// All ReplicaSets.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
-        self.old.iter().chain(&self.new)
     }
 
     fn key(&self) -> Key {

@@ -3,11 +3,30 @@
 use std::sync::Arc;
 
 use k8s_openapi::{
-    api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet},
+    api::apps::v1::{Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{deployment::DeploymentState, portion};
+use super::portion;
+
+/// A Deployment with its ReplicaSets.
+pub(super) struct DeploymentState {
+    /// The Deployment.
+    pub(super) deployment: Arc<Deployment>,
+    /// Its specification.
+    pub(super) spec: DeploymentSpec,
+    /// The ReplicaSet of the current template.
+    pub(super) new: Option<Arc<ReplicaSet>>,
+    /// The others, oldest first.
+    pub(super) old: Vec<Arc<ReplicaSet>>,
+}
+
+impl DeploymentState {
+    /// All ReplicaSets.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
+        self.old.iter().chain(&self.new)
+    }
+}
 
 /// The desired number of pods.
 pub(super) fn wanted(family: &DeploymentState) -> i32 {
