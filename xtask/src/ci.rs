@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, charts, deny, generate, seeds, shell, tidy};
+use crate::{aws, book, charts, deny, generate, seeds, shell, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -35,6 +35,8 @@ enum Step {
     Generate,
     /// Both charts render to the objects of Karpenter's; Helm is built once
     Charts,
+    /// Links and sections of the documentation exist, and mdBook builds the book
+    Book,
     /// The rules that hold the shape of the repository
     Tidy,
     /// Lives of small clusters full of trouble, in release
@@ -85,6 +87,7 @@ impl Step {
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),
             Self::Charts => charts::check(),
+            Self::Book => book::check(),
             Self::Tidy => tidy::run(),
             Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),

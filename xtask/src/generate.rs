@@ -1,6 +1,7 @@
 //! `cargo xtask generate [--check]`: the files that are made from the code, and the check that none is stale.
 
 mod manifests;
+mod reference;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ const GENERATORS: &[Generator] = &[
     Generator { name: "custom resources", run: manifests::custom_resources },
     Generator { name: "the manifests in deploy/", run: manifests::deploy },
     Generator { name: "lints of the pure crates", run: strict_lints },
+    Generator { name: "dashboards and alerts", run: dashboards },
+    Generator { name: "the reference of events and conditions", run: reference::events },
 ];
 
 /// Runs every generator; with `check`, fails and names each stale file.
@@ -52,6 +55,15 @@ fn strict_lints(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
     let source = root.join("crates/core/clippy.toml");
     let text = fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     Ok(put(&root.join("crates/state/clippy.toml"), &text, check)?.into_iter().collect())
+}
+
+/// `dashboards/`: Grafana's pages and the PrometheusRule, from their descriptions.
+fn dashboards(root: &Path, check: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let mut stale = Vec::new();
+    for (file, text) in crate::dashboards::files(root)? {
+        stale.extend(put(&file, &text, check)?);
+    }
+    Ok(stale)
 }
 
 /// Brings `file` to `text`; returns it if it was different. With `check` the file stays as it is.

@@ -1,9 +1,12 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e` and `oracle`. Each task is a file of its own.
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e`, `oracle` and
+//! `dashboards`. Each task is a file of its own.
 
 mod aws;
 mod bench;
+mod book;
 mod charts;
 mod ci;
+mod dashboards;
 mod deny;
 mod e2e;
 mod generate;
@@ -12,6 +15,7 @@ mod oracle;
 mod seeds;
 mod shell;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -27,7 +31,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, charts, tidy, aws
+    /// Everything that a change has to pass: fmt, clippy, tests, doc, deny, generate --check, charts, book, tidy, aws
     Ci(ci::Args),
     /// Write the files that are made from the code
     Generate(generate::Args),
@@ -52,6 +56,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Run every query of the dashboards and alerts on a real Prometheus that scrapes running controllers
+    Dashboards(dashboards::live::Args),
     /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
     #[command(disable_help_flag = true)]
     Oracle {
@@ -79,6 +85,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { args } => bench::run(&args),
         Task::Seeds { args } => seeds::run(&args),
         Task::E2e { args } => e2e::run(&args),
+        Task::Dashboards(args) => dashboards::live::run(&args),
         Task::Oracle { args } => oracle::run(&args),
     }
 }

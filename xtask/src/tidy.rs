@@ -139,7 +139,7 @@ fn structure(sources: &[(String, String)]) -> anyhow::Result<Vec<Violation>> {
 }
 
 /// Our files below `root`, as sorted paths relative to it. Folders that are hidden or built are not ours.
-fn files(root: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {

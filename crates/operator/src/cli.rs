@@ -1,6 +1,8 @@
 //! The command line: subcommands are tools; without one, this is the controller with Karpenter's flags.
 
 mod catalogue;
+#[cfg(test)]
+mod documented;
 
 #[cfg(feature = "lab")]
 use std::net::SocketAddr;
