@@ -64,6 +64,11 @@ pub(crate) fn cases() -> Vec<Case> {
         snapshot
     };
     let diverse = move |count: usize| move || pending(linear(), diverse_pods(count, SEED));
+    let generic = |count: usize, seed: u64| shaped_pods(count, false, seed);
+    let limited = move |pods: fn(usize, u64) -> Vec<Arc<Pod>>| {
+        let wide = || pool("default").limit("cpu", 100_000_000);
+        move || pending(ClusterBuilder::new().catalog(linear_catalog(400)).pool(wide()), pods(10_000, SEED))
+    };
     let preferences = move || pending(linear(), preference_pods(4_000));
     let case = |name: &str, packer, target, text, make: Box<dyn Fn() -> Snapshot>| Case {
         name: name.to_owned(),
@@ -89,6 +94,9 @@ pub(crate) fn cases() -> Vec<Case> {
             "≤ 0.5 s",
             Box::new(diverse(20_000)),
         ),
+        case("diverse 10,000, after 500 ms", &LeastCost, Target::Gap(100.0), "-", Box::new(diverse(10_000))),
+        case("diverse 10,000, limited", &LeastCost, Target::None, "-", Box::new(limited(diverse_pods))),
+        case("generic 10,000, limited", &LeastCost, Target::None, "-", Box::new(limited(generic))),
         case(
             "preferences 4,000",
             &LeastCost,
