@@ -9,12 +9,14 @@ use aws_sdk_ec2::types::{self as sdk, LocationType, ResourceType};
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use fleetwright_aws::calls::{
     AwsApi, AwsError, ClusterInfo, Figure, Filter, FleetAnswer, FleetRequest, GroupInfo, Image, InstanceInfo,
-    InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, Price, ProfileInfo,
-    ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+    InstanceStatus, InstanceTrial, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, Price,
+    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
-use crate::{SdkClient, error, fleet, instance, instance_types, network, prices, queues, template};
+use crate::{
+    SdkClient, error, fleet, instance, instance_trial, instance_types, network, prices, queues, template,
+};
 
 /// The states of instances that exist.
 const ALIVE: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
@@ -159,31 +161,8 @@ impl AwsApi for SdkClient {
         allowed(fleet::input(request).dry_run(true).send_with(&self.ec2).await)
     }
 
-    async fn try_instance(
-        &self,
-        template: &str,
-        instance_type: &str,
-        subnet: &str,
-        security_groups: &[String],
-        tags: &TagSet,
-    ) -> Result<(), AwsError> {
-        let specification = sdk::LaunchTemplateSpecification::builder()
-            .launch_template_name(template)
-            .version("$Latest")
-            .build();
-        let asked = self.ec2.run_instances().dry_run(true).min_count(1).max_count(1);
-        let asked =
-            asked.launch_template(specification).instance_type(sdk::InstanceType::from(instance_type));
-        // Network interfaces are tagged by the template.
-        let kinds = [ResourceType::Instance, ResourceType::Volume];
-        let asked = asked.set_tag_specifications(tagged(&kinds, tags));
-        // The template defines interfaces, so the subnet and the security groups are set on the first of them.
-        let interface = sdk::InstanceNetworkInterfaceSpecification::builder()
-            .device_index(0)
-            .subnet_id(subnet)
-            .set_groups(Some(security_groups.to_vec()))
-            .build();
-        allowed(asked.network_interfaces(interface).send().await)
+    async fn try_instance(&self, trial: &InstanceTrial<'_>) -> Result<(), AwsError> {
+        allowed(instance_trial::input(trial).send_with(&self.ec2).await)
     }
 
     async fn instances(&self, ids: &[String], wanted: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError> {
@@ -311,7 +290,14 @@ impl AwsApi for SdkClient {
             status: shift.applied_status().as_str().to_owned(),
             expires: time(shift.expiry_time()),
         };
-        Ok(with_causes.zonal_shifts().iter().map(shift).collect())
+        // AWS begins and ends these itself: they have no expiry.
+        let autoshift = |shift: &aws_sdk_arczonalshift::types::AutoshiftInResource| ZonalShift {
+            zone_id: shift.away_from().to_owned(),
+            status: shift.applied_status().as_str().to_owned(),
+            expires: None,
+        };
+        let shifts = with_causes.zonal_shifts().iter().map(shift);
+        Ok(shifts.chain(with_causes.autoshifts().iter().map(autoshift)).collect())
     }
 
     async fn receive(&self, queue: &str, wait: Duration) -> Result<Vec<Message>, AwsError> {

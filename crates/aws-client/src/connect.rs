@@ -7,6 +7,7 @@ use aws_config::{
 };
 use fleetwright_aws::SharedClock;
 
+use crate::http::{self, HttpError};
 use crate::requests::Requests;
 
 /// Why no client could be created.
@@ -15,6 +16,9 @@ pub enum ConnectError {
     /// No region is configured.
     #[error("no AWS region: set AWS_REGION, or make the instance metadata service reachable")]
     NoRegion,
+    /// A variable of the environment cannot be used.
+    #[error("{0}")]
+    Http(#[from] HttpError),
 }
 
 /// An emulator of AWS, and the credentials to use.
@@ -48,13 +52,15 @@ pub struct SdkClient {
 }
 
 impl SdkClient {
-    /// Creates clients from the environment: region and credentials by the SDK's default chain, endpoints by `AWS_ENDPOINT_URL`. Wrong or
-    /// missing credentials show in the first call, not here.
+    /// Creates clients from the environment: region and credentials by the SDK's default chain, endpoints by `AWS_ENDPOINT_URL`, the
+    /// proxy by `HTTPS_PROXY` and `NO_PROXY`, further certificate authorities by `AWS_CA_BUNDLE`. Wrong or missing credentials show in the
+    /// first call, not here.
     ///
     /// # Errors
-    /// If no region is configured.
+    /// If no region is configured, or if the proxy or the bundle cannot be used.
     pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
-        Self::of(&loader().load().await, isolated_vpc, clock)
+        let http = http::client(|name| std::env::var(name).ok())?;
+        Self::of(&loader().http_client(http).load().await, isolated_vpc, clock)
     }
 
     /// Creates clients of an emulator of AWS; the environment is ignored.
@@ -90,7 +96,8 @@ impl SdkClient {
             };
         }
         let prices = fleetwright_aws::prices::pricing_region(&region, isolated_vpc).map(|region| {
-            let config = builder!(aws_sdk_pricing).region(Region::new(region)).build();
+            // The price list has no FIPS endpoint.
+            let config = builder!(aws_sdk_pricing).region(Region::new(region)).use_fips(false).build();
             aws_sdk_pricing::Client::from_conf(config)
         });
         Ok(Self {

@@ -8,7 +8,9 @@ mod connect;
 mod convert;
 mod error;
 mod fleet;
+mod http;
 mod instance;
+mod instance_trial;
 mod instance_types;
 mod network;
 mod policies;
@@ -18,3 +20,4 @@ mod requests;
 mod template;
 
 pub use connect::{ConnectError, Endpoint, SdkClient};
+pub use http::HttpError;

@@ -15,8 +15,8 @@ pub(crate) fn product(document: &str) -> Option<(String, Price)> {
         let text = per_unit.get("USD").or_else(|| per_unit.get("CNY"))?.as_str()?;
         Price::from_dollars(text.parse().ok()?).ok()
     };
-    let price = dimensions.flat_map(|dimensions| dimensions.values().filter_map(amount)).next()?;
-    (price > Price::ZERO).then(|| (name.to_owned(), price))
+    let mut prices = dimensions.flat_map(|dimensions| dimensions.values().filter_map(amount));
+    Some((name.to_owned(), prices.find(|price| *price > Price::ZERO)?))
 }
 
 /// The queries of the price list: shared instances, and bare metal, which is listed as dedicated.

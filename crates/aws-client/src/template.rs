@@ -44,6 +44,11 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
 }
 
 fn volume(volume: &TemplateVolume) -> sdk::LaunchTemplateBlockDeviceMappingRequest {
+    let mapping = sdk::LaunchTemplateBlockDeviceMappingRequest::builder().device_name(&volume.device);
+    // A mapping without EBS settings has no block for them, which EC2 refuses when it is empty.
+    if *volume == (TemplateVolume { device: volume.device.clone(), ..TemplateVolume::default() }) {
+        return mapping.build();
+    }
     let whole = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
     let ebs = sdk::LaunchTemplateEbsBlockDeviceRequest::builder()
         .set_delete_on_termination(volume.delete_on_termination)
@@ -56,7 +61,7 @@ fn volume(volume: &TemplateVolume) -> sdk::LaunchTemplateBlockDeviceMappingReque
         .set_volume_size(volume.size_gib.map(whole))
         .set_volume_type(volume.volume_type.as_deref().map(sdk::VolumeType::from))
         .build();
-    sdk::LaunchTemplateBlockDeviceMappingRequest::builder().device_name(&volume.device).ebs(ebs).build()
+    mapping.ebs(ebs).build()
 }
 
 fn metadata(

@@ -24,8 +24,8 @@ use futures::channel::oneshot;
 use crate::cache::Cache;
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, ErrorClass, Filter, FleetAnswer, FleetRequest, GroupInfo, Image,
-    InstanceInfo, InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup,
-    ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
+    InstanceInfo, InstanceStatus, InstanceTrial, InstanceTypeDescription, LaunchTemplate, Message,
+    PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
 use crate::digest::digest;
 use crate::figures::{BATCH_SIZE, BATCH_TIME, Ledger};
@@ -339,16 +339,8 @@ impl AwsApi for Batched {
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
         self.ledger.call("CreateFleet (dry run)", self.api.try_fleet(request).await)
     }
-    async fn try_instance(
-        &self,
-        template: &str,
-        instance_type: &str,
-        subnet: &str,
-        security_groups: &[String],
-        tags: &TagSet,
-    ) -> Result<(), AwsError> {
-        let answer = self.api.try_instance(template, instance_type, subnet, security_groups, tags).await;
-        self.ledger.call("RunInstances (dry run)", answer)
+    async fn try_instance(&self, trial: &InstanceTrial<'_>) -> Result<(), AwsError> {
+        self.ledger.call("RunInstances (dry run)", self.api.try_instance(trial).await)
     }
     async fn instance_statuses(&self) -> Result<Vec<InstanceStatus>, AwsError> {
         self.ledger.call("DescribeInstanceStatus", self.api.instance_statuses().await)

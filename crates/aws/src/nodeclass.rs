@@ -25,7 +25,7 @@ use crate::instancetype::expressions::{Expression, is_expression};
 use crate::lists::first_names;
 use crate::permissions;
 use crate::settings::Settings;
-use crate::tags::restricted;
+use crate::tags::{CLASS_TAGS_MAX, restricted};
 use crate::userdata::{self, UserDataError};
 
 /// A step's result for a condition.
@@ -88,6 +88,10 @@ impl ConditionResult {
 
     pub(crate) fn bad(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { condition, outcome: ConditionOutcome::False { reason, message: message.into() } }
+    }
+
+    pub(crate) fn waiting(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { condition, outcome: ConditionOutcome::Waiting { reason, message: message.into() } }
     }
 
     pub(crate) fn limited(condition: &'static str, reason: &'static str, message: String) -> Self {
@@ -259,6 +263,13 @@ pub fn validate(spec: &Ec2NodeClassSpec, settings: &Settings) -> ConditionResult
     }
     if let Some(key) = restricted(spec).first() {
         return bad("TagValidationFailed", format!("spec.tags has the restricted key {key}: remove it"));
+    }
+    let count = spec.tags.as_ref().map_or(0, BTreeMap::len);
+    if count > CLASS_TAGS_MAX {
+        let message = format!(
+            "spec.tags has {count} tags: use at most {CLASS_TAGS_MAX}, EC2 allows 50 with the controller's 10"
+        );
+        return bad("TagValidationFailed", message);
     }
     match userdata::check(spec.family(), spec.user_data.as_deref().unwrap_or_default()) {
         Ok(dropped) if dropped.is_empty() => ConditionResult::good(CONDITION),

@@ -182,17 +182,49 @@ pub const PERMISSIONS: &[Permission] = &[
     ),
 ];
 
-/// The message for an action that IAM denies, with the statement that grants it. Of several statements it names the one of an
-/// optional feature: a denied launch reports its own error.
+/// The message for an action that IAM denies, with the statement that grants it.
 #[must_use]
 pub fn denial(action: &str) -> String {
-    let of_action = || PERMISSIONS.iter().filter(|permission| permission.action == action);
-    match of_action().find(|permission| permission.feature.is_optional()).or_else(|| of_action().next()) {
-        Some(permission) => {
-            format!("IAM does not allow {action}: add the statement {} of deploy/iam", permission.statement)
+    match statement_of(action) {
+        Some(statement) => {
+            format!("IAM does not allow {action}: add the statement {statement} of deploy/iam")
         }
         None => format!("IAM does not allow {action}"),
     }
+}
+
+/// The message for a launch that IAM denies, with what EC2 says about it: the action (a launch needs `iam:PassRole` and others beside its
+/// own), the resource, and the kind of policy. Without such words it is [`denial`]'s.
+#[must_use]
+pub fn explained(action: &str, said: &str) -> String {
+    // Documented as "… is not authorized to perform: ACTION on resource: ARN because no identity-based policy allows the ACTION action.
+    // Encoded authorization failure message: …" (IAM user guide, "Troubleshoot access denied error messages").
+    let said = said.split("Encoded authorization failure message").next().unwrap_or_default().trim();
+    let Some((_, reason)) = said.split_once("is not authorized to perform: ") else { return denial(action) };
+    let reason = reason.trim_end_matches('.');
+    let denied = reason.split_whitespace().next().unwrap_or(action);
+    let fix = if reason.contains("service control policy") || reason.contains("resource control policy") {
+        "change the policy of the organization".to_owned()
+    } else if reason.contains("permissions boundary") {
+        "allow it in the permissions boundary of the controller's role".to_owned()
+    } else if reason.contains("explicit deny") {
+        "remove the statement that denies it".to_owned()
+    } else {
+        match statement_of(denied) {
+            Some(statement) => format!("add the statement {statement} of deploy/iam"),
+            None => "allow it in a policy of the controller's role".to_owned(),
+        }
+    };
+    format!("IAM does not allow {reason}: {fix}")
+}
+
+/// The statement of `deploy/iam` that grants an action. Of several it is the one of an optional feature: a denied launch reports its own
+/// error.
+fn statement_of(action: &str) -> Option<&'static str> {
+    let of_action = || PERMISSIONS.iter().filter(|permission| permission.action == action);
+    let found =
+        of_action().find(|permission| permission.feature.is_optional()).or_else(|| of_action().next());
+    found.map(|permission| permission.statement)
 }
 
 /// The message for an action that is not allowed: IAM denies it, or AWS does not accept the credentials.
@@ -227,6 +259,35 @@ mod tests {
     #[test]
     fn denials_name_the_statement() {
         assert!(denial("sqs:ReceiveMessage").ends_with("AllowInterruptionQueueActions of deploy/iam"));
+    }
+
+    #[test]
+    fn what_ec2_says_about_a_denial_is_kept() {
+        let said = |action: &str, why: &str| {
+            format!(
+                "You are not authorized to perform this operation. User: arn:aws:sts::1:assumed-role/k/s is not authorized to \
+                 perform: {action} on resource: arn:aws:iam::1:role/node {why}. Encoded authorization failure message: 4XmQ"
+            )
+        };
+        let none = |kind: &str| format!("because no {kind} allows the iam:PassRole action");
+        for (why, fix) in [
+            (none("identity-based policy"), "add the statement AllowPassingInstanceRole of deploy/iam"),
+            (none("permissions boundary"), "allow it in the permissions boundary of the controller's role"),
+            (
+                "with an explicit deny in a service control policy".to_owned(),
+                "change the policy of the organization",
+            ),
+            (
+                "with an explicit deny in an identity-based policy".to_owned(),
+                "remove the statement that denies it",
+            ),
+        ] {
+            let expected =
+                format!("IAM does not allow iam:PassRole on resource: arn:aws:iam::1:role/node {why}: {fix}");
+            assert_eq!(explained("ec2:RunInstances", &said("iam:PassRole", &why)), expected);
+        }
+        let plain = "You are not authorized to perform this operation.";
+        assert_eq!(explained("ec2:CreateFleet", plain), denial("ec2:CreateFleet"));
     }
 
     #[test]

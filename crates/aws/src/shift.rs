@@ -28,7 +28,9 @@ impl Shifts {
         let active = reported.iter().filter(|shift| shift.status == "APPLIED" && !shift.zone_id.is_empty());
         let mut away: BTreeMap<String, Timestamp> = BTreeMap::new();
         for shift in active {
-            if let Some(expires) = shift.expires.filter(|expires| *expires > now) {
+            // An autoshift lasts until AWS does not report it any more.
+            let expires = shift.expires.unwrap_or(Timestamp::MAX);
+            if expires > now {
                 let known = away.entry(shift.zone_id.clone()).or_insert(expires);
                 *known = expires.max(*known);
             }

@@ -36,6 +36,9 @@ pub fn owned(owner: &Owner<'_>, spec: &Ec2NodeClassSpec) -> TagSet {
     tags
 }
 
+/// Most tags of a class: EC2 allows 50 per resource, and an instance has ten of the controller's.
+pub const CLASS_TAGS_MAX: usize = 40;
+
 /// Tags of the class that users may not set; the CRD rejects those that Karpenter knows.
 #[must_use]
 pub fn restricted(spec: &Ec2NodeClassSpec) -> Vec<&str> {

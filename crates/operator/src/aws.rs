@@ -36,8 +36,8 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
 const VERSION_EVERY: Duration = Duration::from_secs(300);
 /// Minor versions of Kubernetes 1 that there are images for, and that Karpenter's provider takes.
 const KNOWN_MINORS: std::ops::RangeInclusive<u32> = 26..=36;
-/// DNS services of a cluster, the usual one first.
-const DNS_SERVICES: [&str; 2] = ["kube-dns", "coredns"];
+/// The DNS service of a cluster, which Karpenter's role allows to read.
+const DNS_SERVICE: &str = "kube-dns";
 
 /// AWS, in the region that the environment names.
 pub struct AwsCloud;
@@ -170,14 +170,13 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
 /// Address of the cluster's DNS; nodes find it themselves where it is not set.
 async fn cluster_dns(client: &Client) -> Option<String> {
     let services: Api<Service> = Api::namespaced(client.clone(), "kube-system");
-    for name in DNS_SERVICES {
-        match services.get_opt(name).await {
-            Ok(Some(service)) => return service.spec?.cluster_ip.filter(|address| address != "None"),
-            Ok(None) => {}
-            Err(error) => tracing::info!(%error, name, "cannot read the cluster's DNS service"),
+    match services.get_opt(DNS_SERVICE).await {
+        Ok(service) => service?.spec?.cluster_ip.filter(|address| address != "None"),
+        Err(error) => {
+            tracing::info!(%error, "cannot read the cluster's DNS service");
+            None
         }
     }
-    None
 }
 
 /// Follows the cluster's EC2NodeClasses for ever, and keeps `classes` as they are.

@@ -43,10 +43,21 @@ impl AwsError {
         Self { code: code.to_owned(), message: message.to_owned(), retry_after: None }
     }
 
-    /// What the code means.
+    /// What the error means.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
-        classify(&self.code)
+        if self.is_image_denied() { ErrorClass::Refused } else { classify(&self.code) }
+    }
+
+    /// Whether the account may not launch the image: its owner does not share it, or its Marketplace product needs a subscription. EC2
+    /// uses codes of rejected credentials for both.
+    #[must_use]
+    pub fn is_image_denied(&self) -> bool {
+        match self.code.as_str() {
+            "AuthFailure" => self.message.contains("Not authorized for images"),
+            "OptInRequired" => self.message.contains("Marketplace"),
+            _ => false,
+        }
     }
 
     /// Converts this error of `action` to the provider API's.
@@ -71,7 +82,7 @@ impl AwsError {
     /// Whether AWS rejects the caller's identity: no policy helps.
     #[must_use]
     pub fn is_unidentified(&self) -> bool {
-        UNIDENTIFIED.contains(&self.code.as_str())
+        UNIDENTIFIED.contains(&self.code.as_str()) && !self.is_image_denied()
     }
 
     /// Whether EC2 has seen the call's token before, with other parameters or for an instance that was terminated since: this call did

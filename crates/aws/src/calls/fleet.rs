@@ -242,6 +242,22 @@ pub struct TemplateInterface {
     pub connection_tracking: Option<[Option<i32>; 3]>,
 }
 
+/// What a dry run of `RunInstances` tries. An interface that names a subnet replaces the template's interfaces, so all of them are sent,
+/// and so are the metadata options: a policy of the organization may demand them.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceTrial<'a> {
+    /// The name of the launch template.
+    pub template: &'a str,
+    /// Its content.
+    pub data: &'a TemplateData,
+    /// The instance type.
+    pub instance_type: &'a str,
+    /// The subnet of every interface.
+    pub subnet: &'a str,
+    /// The tags at creation.
+    pub tags: &'a TagSet,
+}
+
 /// How capacity reservations are used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TemplateReservation {

@@ -15,8 +15,9 @@ use async_trait::async_trait;
 
 pub use error::{AwsError, ErrorClass, classify};
 pub use fleet::{
-    FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest, InstanceInfo, LaunchTemplate, Market,
-    Override, Strategy, TagSet, TemplateData, TemplateInterface, TemplateReservation, TemplateVolume,
+    FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest, InstanceInfo, InstanceTrial,
+    LaunchTemplate, Market, Override, Strategy, TagSet, TemplateData, TemplateInterface, TemplateReservation,
+    TemplateVolume,
 };
 pub use instance_type::{
     Accelerator, Card, Gpu, InstanceTypeDescription, Network, NeuronDevice, SoldIn, Storage,
@@ -61,16 +62,8 @@ pub trait AwsApi: Send + Sync + 'static {
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError>;
     /// `CreateFleet` as a dry run: whether it would be allowed.
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError>;
-    /// `RunInstances` as a dry run: whether one instance of a launch template and type, with tags at creation, would be allowed in a
-    /// subnet. An interface that names a subnet replaces the template's, so it names the security groups too.
-    async fn try_instance(
-        &self,
-        template: &str,
-        instance_type: &str,
-        subnet: &str,
-        security_groups: &[String],
-        tags: &TagSet,
-    ) -> Result<(), AwsError>;
+    /// `RunInstances` as a dry run: whether one instance would be allowed.
+    async fn try_instance(&self, trial: &InstanceTrial<'_>) -> Result<(), AwsError>;
     /// `DescribeInstances` without terminated ones; ids and filters both narrow the result.
     async fn instances(&self, ids: &[String], filters: &[Filter]) -> Result<Vec<InstanceInfo>, AwsError>;
     /// `DescribeInstanceStatus`, impaired ones and ones with events.

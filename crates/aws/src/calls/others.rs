@@ -105,6 +105,6 @@ pub struct ZonalShift {
     pub zone_id: String,
     /// `APPLIED` or `NOT_APPLIED`.
     pub status: String,
-    /// When it expires.
+    /// When it expires; `None` for an autoshift, which AWS begins and ends.
     pub expires: Option<Timestamp>,
 }

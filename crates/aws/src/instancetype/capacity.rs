@@ -90,11 +90,12 @@ pub(super) fn capacity(
 
 /// EFA interfaces: those that the EC2NodeClass lists, else the maximum of the type. An empty list counts as absent.
 fn efas(info: &InstanceTypeDescription, spec: &Ec2NodeClassSpec) -> i64 {
-    match spec.network_interfaces.as_deref() {
-        Some(interfaces) if !interfaces.is_empty() => {
-            let count = interfaces.iter().filter(|interface| interface.interface_type == "efa-only").count();
-            i64::try_from(count).unwrap_or(i64::MAX)
-        }
-        _ => info.network.efa_max.unwrap_or(0),
-    }
+    listed_efas(spec).unwrap_or_else(|| info.network.efa_max.unwrap_or(0))
+}
+
+/// How many EFA interfaces the EC2NodeClass lists; `None` if it lists no interfaces.
+pub(crate) fn listed_efas(spec: &Ec2NodeClassSpec) -> Option<i64> {
+    let interfaces = spec.network_interfaces.as_deref().filter(|interfaces| !interfaces.is_empty())?;
+    let count = interfaces.iter().filter(|interface| interface.interface_type == "efa-only").count();
+    Some(i64::try_from(count).unwrap_or(i64::MAX))
 }

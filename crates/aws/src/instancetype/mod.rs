@@ -276,3 +276,5 @@ pub fn catalog(
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use capacity::listed_efas;

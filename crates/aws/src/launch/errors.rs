@@ -127,11 +127,14 @@ pub fn reason(code: &str, message: &str) -> &'static str {
     match code {
         WITHOUT_ROLE => "SpotSLRCreationFailed",
         "UnauthorizedOperation" | "AccessDenied" => "Unauthorized",
-        "AuthFailure" if says("image") => "AMIAuthorizationFailure",
+        "AuthFailure" if says("Not authorized for images") => "AMIAuthorizationFailure",
+        "AuthFailure" => "Unauthorized",
         "InvalidParameter" if says("Security group") => "SecurityGroupSubnetVPCMismatch",
         "InvalidParameterValue" if says("Invalid IAM Instance Profile") => "InstanceProfileNameInvalid",
         _ if is_without_template(code) => "LaunchTemplateNotFound",
-        "InvalidParameterValue" if says("User data is limited") => "UserDataSizeLimitExceeded",
+        "InvalidParameterValue" | "InvalidUserData.Malformed" if says("User data is limited") => {
+            "UserDataSizeLimitExceeded"
+        }
         "InvalidAMIID.Malformed" => "InvalidAMIID",
         "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" => "AMINotFound",
         "RequestLimitExceeded" => "RequestLimitExceeded",

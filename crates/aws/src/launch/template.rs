@@ -29,20 +29,10 @@ pub struct TemplateGroup {
     pub spot: bool,
 }
 
-/// Regions whose EC2 does not support the IPv6 setting of the metadata service; the list is Karpenter's.
-const WITHOUT_METADATA_IPV6: [&str; 6] = [
-    "us-iso-east-1",
-    "us-iso-west-1",
-    "us-isob-east-1",
-    "us-isob-west-1",
-    "us-isof-east-1",
-    "us-isof-south-1",
-];
-
-/// Whether a region's EC2 supports the IPv6 setting of the metadata service.
+/// Whether a region's EC2 supports the IPv6 setting of the metadata service: not in isolated partitions.
 #[must_use]
 pub fn has_metadata_ipv6(region: &str) -> bool {
-    !WITHOUT_METADATA_IPV6.contains(&region)
+    !region.contains("-iso")
 }
 
 /// The group of a type and one of its offerings; `None` for a type without an image.

@@ -233,7 +233,7 @@ fn efas_and_interruptible_reservations() {
 #[case("us-iso-east-1", false)]
 #[case("us-isob-west-1", false)]
 #[case("us-isof-south-1", false)]
-#[case("eu-isoe-west-1", true)]
+#[case("eu-isoe-west-1", false)]
 fn where_the_metadata_service_has_ipv6(#[case] region: &str, #[case] expected: bool) {
     assert_eq!(has_metadata_ipv6(region), expected);
 }

@@ -53,52 +53,41 @@ impl ClassLookup {
     }
 }
 
-/// When the parts of each EC2NodeClass are due. A new generation makes all of them due.
+/// When the parts of an EC2NodeClass are due. A new generation makes all of them due.
 #[derive(Clone, Debug, Default)]
 pub struct Cadence {
-    classes: BTreeMap<String, Entry>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Entry {
     generation: i64,
     /// For each part, when it was scheduled and for when.
     due: BTreeMap<ClassLookup, (Timestamp, Timestamp)>,
 }
 
 impl Cadence {
-    /// Returns the due parts of an EC2NodeClass.
-    pub fn due(&mut self, uid: &str, generation: i64, now: Timestamp) -> Vec<ClassLookup> {
-        let entry = self.classes.entry(uid.to_owned()).or_default();
-        if entry.generation != generation {
-            *entry = Entry { generation, due: BTreeMap::new() };
+    /// Returns the due parts.
+    pub fn due(&mut self, generation: i64, now: Timestamp) -> Vec<ClassLookup> {
+        if self.generation != generation {
+            *self = Self { generation, due: BTreeMap::new() };
         }
         // A part that was scheduled in the future was scheduled before the clock was set back.
         let due = |lookup: &ClassLookup| {
-            entry.due.get(lookup).is_none_or(|(since, due)| *due <= now || *since > now)
+            self.due.get(lookup).is_none_or(|(since, due)| *due <= now || *since > now)
         };
         ClassLookup::ALL.into_iter().filter(due).collect()
     }
 
     /// Schedules the next look-up of a part.
-    pub fn again(&mut self, uid: &str, lookup: ClassLookup, after: Duration, now: Timestamp) {
+    pub fn again(&mut self, lookup: ClassLookup, after: Duration, now: Timestamp) {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let due = now.checked_add(after).unwrap_or(Timestamp::MAX);
-        self.classes.entry(uid.to_owned()).or_default().due.insert(lookup, (now, due));
+        self.due.insert(lookup, (now, due));
     }
 
-    /// The time until the next part of any EC2NodeClass is due, at most `most`.
+    /// The time until the next part is due, at most `most`.
     #[must_use]
     pub fn next(&self, now: Timestamp, most: Duration) -> Duration {
-        let soonest = self.classes.values().flat_map(|entry| entry.due.values()).map(|(_, due)| *due).min();
+        let soonest = self.due.values().map(|(_, due)| *due).min();
         let left =
             soonest.map_or(most, |due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
         left.min(most)
-    }
-
-    /// Drops deleted EC2NodeClasses.
-    pub fn retain(&mut self, there: impl Fn(&str) -> bool) {
-        self.classes.retain(|uid, _| there(uid));
     }
 }
 
@@ -117,9 +106,9 @@ mod tests {
         let mut seen: BTreeMap<ClassLookup, usize> = BTreeMap::new();
         for minute in 0..31 {
             let now = start + SignedDuration::from_mins(minute);
-            for lookup in cadence.due("a", 1, now) {
+            for lookup in cadence.due(1, now) {
                 *seen.entry(lookup).or_default() += 1;
-                cadence.again("a", lookup, lookup.every(&settings), now);
+                cadence.again(lookup, lookup.every(&settings), now);
             }
         }
         let counts: Vec<usize> = ClassLookup::ALL.iter().map(|lookup| seen[lookup]).collect();
@@ -131,25 +120,24 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let ahead = now + SignedDuration::from_hours(24 * 365);
         let mut cadence = Cadence::default();
-        for lookup in cadence.due("a", 1, ahead) {
-            cadence.again("a", lookup, MINUTE, ahead);
+        for lookup in cadence.due(1, ahead) {
+            cadence.again(lookup, MINUTE, ahead);
         }
-        assert_eq!(cadence.due("a", 1, now), ClassLookup::ALL);
+        assert_eq!(cadence.due(1, now), ClassLookup::ALL);
     }
 
     #[test]
     fn a_new_generation_makes_everything_due() {
         let now = Timestamp::UNIX_EPOCH;
         let mut cadence = Cadence::default();
-        for lookup in cadence.due("a", 1, now) {
-            cadence.again("a", lookup, MINUTE, now);
+        for lookup in cadence.due(1, now) {
+            cadence.again(lookup, MINUTE, now);
         }
-        assert!(cadence.due("a", 1, now).is_empty());
+        assert!(cadence.due(1, now).is_empty());
         assert_eq!(cadence.next(now, 2 * MINUTE), MINUTE);
         assert_eq!(cadence.next(now, MINUTE / 2), MINUTE / 2);
-        assert_eq!(cadence.due("a", 2, now), ClassLookup::ALL);
-        cadence.again("b", ClassLookup::Images, MINUTE, now);
-        cadence.retain(|uid| uid == "b");
-        assert_eq!(cadence.due("b", 0, now).len(), ClassLookup::ALL.len() - 1);
+        assert_eq!(cadence.due(2, now), ClassLookup::ALL);
+        cadence.again(ClassLookup::Images, MINUTE, now);
+        assert_eq!(cadence.due(2, now).len(), ClassLookup::ALL.len() - 1);
     }
 }

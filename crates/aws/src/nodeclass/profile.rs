@@ -47,10 +47,11 @@ pub struct ProfileMemory {
     created: Cache<(String, String), String, REMEMBERED>,
     /// Roles that IAM did not find.
     missing_roles: Cache<String, (), REMEMBERED>,
-    /// Since when profiles are unused. This is state rather than a cache, because profiles are deleted by it. It has only profiles that
-    /// IAM lists.
-    unused_since: BTreeMap<String, Timestamp>,
 }
+
+/// Since when profiles are unused, by name. This is state rather than a cache, because profiles are deleted by it. It has only profiles
+/// that IAM lists.
+pub type UnusedSince = BTreeMap<String, Timestamp>;
 
 /// A role's name without its path.
 #[must_use]
@@ -103,7 +104,7 @@ fn is_ours(account: &Account<'_>, profile: &ProfileInfo, class_uids: &BTreeSet<S
 pub async fn reconcile(
     account: &Account<'_>,
     class: &mut Ec2NodeClass,
-    memory: &mut ProfileMemory,
+    memory: &ProfileMemory,
     now: Timestamp,
 ) -> ConditionResult {
     const CONDITION: &str = condition::INSTANCE_PROFILE_READY;
@@ -230,7 +231,8 @@ async fn attach_role(account: &Account<'_>, name: &str, role: &str) -> Result<En
         Err(error) if error.code == "LimitExceeded" => {
             Ok(EnsuredProfile { name: name.to_owned(), new: true })
         }
-        Err(error) if error.is_not_found() => {
+        // IAM is eventually consistent: what it does not find may be the new profile.
+        Err(error) if error.is_not_found() && error.message.to_lowercase().contains("the role ") => {
             let _ = account.api.delete_profile(name).await;
             Err(ProfileError::NoRole)
         }
@@ -277,18 +279,18 @@ pub async fn collect(
     account: &Account<'_>,
     class_uids: &BTreeSet<String>,
     used: &BTreeSet<String>,
-    memory: &mut ProfileMemory,
+    unused_since: &mut UnusedSince,
     now: Timestamp,
 ) -> Result<CollectedProfiles, AwsError> {
     let all = account.api.profiles(&cluster_path(account.settings)).await?;
-    memory.unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
+    unused_since.retain(|name, _| all.iter().any(|profile| profile.name == *name));
     let mut collected = CollectedProfiles::nothing();
     for profile in &all {
         if used.contains(&profile.name) {
-            memory.unused_since.remove(&profile.name);
+            unused_since.remove(&profile.name);
             continue;
         }
-        let since = memory.unused_since.entry(profile.name.clone()).or_insert(now);
+        let since = unused_since.entry(profile.name.clone()).or_insert(now);
         // A clock that was set back restarts the interval.
         *since = (*since).min(now);
         let since = *since;
@@ -308,7 +310,7 @@ pub async fn collect(
         }
         match delete(account, &fresh).await {
             Ok(()) => {
-                memory.unused_since.remove(&fresh.name);
+                unused_since.remove(&fresh.name);
                 collected.deleted.push(fresh.name);
             }
             Err((action, error)) if collected.refused(action, &error) => break,

@@ -159,7 +159,9 @@ impl Prices {
 /// The region whose endpoint has the prices of `region`; `None` without one.
 #[must_use]
 pub fn pricing_region(region: &str, isolated_vpc: bool) -> Option<&'static str> {
-    if isolated_vpc || region.starts_with("us-gov-") || region.starts_with("us-iso") {
+    // Partitions without an endpoint; credentials of one partition are refused by the others.
+    let apart = region.starts_with("us-gov-") || region.starts_with("eusc-") || region.contains("-iso");
+    if isolated_vpc || apart {
         return None;
     }
     Some(match region.split('-').next() {
@@ -269,6 +271,9 @@ mod tests {
     #[case("eu-west-1", false, Some("eu-central-1"))]
     #[case("sa-east-1", false, Some("us-east-1"))]
     #[case("us-gov-west-1", false, None)]
+    #[case("us-isob-east-1", false, None)]
+    #[case("eu-isoe-west-1", false, None)]
+    #[case("eusc-de-east-1", false, None)]
     #[case("us-west-2", true, None)]
     fn who_tells_prices(#[case] region: &str, #[case] isolated: bool, #[case] expected: Option<&str>) {
         assert_eq!(pricing_region(region, isolated), expected);

@@ -9,9 +9,9 @@ use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
 use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
 
-use super::templates::{ensure_templates, user_data};
+use super::templates::{content, ensure_templates, user_data};
 use super::{AwsProvider, KnownClass, cluster::DESCRIBE};
-use crate::calls::{AwsError, ErrorClass, FleetRequest};
+use crate::calls::{AwsError, ErrorClass, FleetRequest, InstanceTrial, TemplateData};
 use crate::instancetype::{ClassCatalog, ClassView};
 use crate::launch::{Candidate, Filtered, FleetPlan, FleetPlanInput, plan, request, token};
 use crate::nodeclass::{ConditionOutcome, ConditionResult};
@@ -20,6 +20,12 @@ use crate::tags::{Owner, owned};
 use crate::userdata::{SIZE_MAX, SIZE_WARNING};
 
 const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
+
+/// The reason for a launch that EC2 would refuse for another reason than permissions or capacity.
+pub(super) const LAUNCH_REFUSED: &str = "LaunchRefused";
+
+/// Types that accept what most types accept; Karpenter tries them too.
+const ORDINARY: [&str; 2] = ["m5.large", "m6g.large"];
 
 /// Most subnets that one instance is tried in: each needs the same permission.
 const SUBNETS_MAX: usize = 10;
@@ -34,21 +40,29 @@ fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
     NodeClaim::new("dry-run", class, now)
 }
 
-/// The cheapest ordinary type on demand that some pool of the class allows, else that any does.
+/// The type on demand to try: one that can be launched now and that some pool of the class allows, an ordinary one, one of
+/// [`ORDINARY`], the cheapest; in this order of importance. EC2 refuses small types with settings that others accept.
 fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Option<Candidate> {
     let of_class: Vec<&Arc<NodePool>> =
         pools.iter().filter(|pool| &*pool.template.class.name == class).collect();
     let exotic =
         |capacity: &Resources| labels::EXOTIC_RESOURCES.iter().any(|name| capacity.get(&(*name).into()) > 0);
-    let on_demand = |offering: &&Offering| offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND);
+    let usable = |offering: &&Offering| {
+        offering.available && offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND)
+    };
     let candidates = catalog.catalog.instance_types.iter().filter_map(|instance_type| {
         catalog.resolved.get(&*instance_type.name)?.image.as_ref()?;
-        let offering =
-            instance_type.offerings.iter().filter(on_demand).min_by_key(|offering| offering.price)?;
+        let offering = instance_type.offerings.iter().filter(usable).min_by_key(|offering| offering.price)?;
         let wanted = of_class
             .iter()
             .any(|pool| pool.template.requirements.intersects(&instance_type.requirements).is_ok());
-        let rank = (!wanted, exotic(&instance_type.capacity), offering.price, instance_type.name.clone());
+        let rank = (
+            !wanted,
+            exotic(&instance_type.capacity),
+            !ORDINARY.contains(&&*instance_type.name),
+            offering.price,
+            instance_type.name.clone(),
+        );
         Some((rank, Candidate { instance_type: instance_type.clone(), offerings: vec![offering.clone()] }))
     });
     candidates.min_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, candidate)| candidate)
@@ -67,33 +81,52 @@ fn verdict(
             Some(ConditionResult::unanswered(CONDITION, action, error))
         }
         ErrorClass::Unauthorized => {
-            Some(ConditionResult::bad(CONDITION, reason, permissions::denial(action)))
+            Some(ConditionResult::bad(CONDITION, reason, permissions::explained(action, &error.message)))
         }
         ErrorClass::Throttled | ErrorClass::Unknown => {
             Some(ConditionResult::unanswered(CONDITION, action, error))
         }
-        ErrorClass::Refused if own_profile && error.message.contains("Invalid IAM Instance Profile") => {
-            let message = "spec.instanceProfile: there is no such instance profile";
-            Some(ConditionResult::bad(CONDITION, "InstanceProfileNotFound", message))
+        ErrorClass::Refused if error.message.contains("Invalid IAM Instance Profile") => {
+            Some(if own_profile {
+                let message = "spec.instanceProfile: there is no such instance profile";
+                ConditionResult::bad(CONDITION, "InstanceProfileNotFound", message)
+            } else {
+                // EC2 sees a new profile after 5 to 15 seconds; until then every launch would fail.
+                let message = "EC2 does not know the instance profile yet, which was created for spec.role";
+                ConditionResult::waiting(CONDITION, "InstanceProfileSettling", message)
+            })
         }
-        // The profile may be too new, or EC2 may refuse such launches in general: the condition shows it.
+        ErrorClass::Refused if error.is_image_denied() => {
+            let reason = match error.code.as_str() {
+                "OptInRequired" => "MarketplaceSubscriptionRequired",
+                _ => "AMIAuthorizationFailure",
+            };
+            Some(ConditionResult::bad(CONDITION, reason, first_line(&error.message)))
+        }
+        // EC2 may refuse such launches in general: the condition shows it.
         ErrorClass::Refused => {
-            let message = format!("{action} would be refused at the moment: {}", error.code);
-            Some(ConditionResult::limited(CONDITION, "LaunchRefused", message))
+            let (code, said) = (&error.code, first_line(&error.message));
+            let message = format!("{action} would be refused at the moment: {code}: {said}");
+            Some(ConditionResult::limited(CONDITION, LAUNCH_REFUSED, message))
         }
         // Missing capacity for this type is not an error of the class.
         ErrorClass::NotFound | ErrorClass::Unfulfillable => None,
     }
 }
 
+/// The first line of an error's message, of at most 300 characters.
+fn first_line(message: &str) -> String {
+    message.lines().next().unwrap_or_default().chars().take(300).collect()
+}
+
 /// The finding of a launch template's error.
 fn of_template(error: &LaunchError) -> ConditionResult {
     const ACTION: &str = "ec2:CreateLaunchTemplate";
     match error {
-        LaunchError::Failed { reason, .. } if &**reason == "Unauthorized" => ConditionResult::bad(
+        LaunchError::Failed { reason, message } if &**reason == "Unauthorized" => ConditionResult::bad(
             CONDITION,
             "CreateLaunchTemplateAuthCheckFailed",
-            permissions::denial(ACTION),
+            permissions::explained(ACTION, message),
         ),
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
             ConditionResult::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
@@ -174,7 +207,11 @@ impl DryRun<'_> {
             Err(error) => return of_template(&error),
         };
         let request = request(&plan, &templates, (&claim, 1), &tags, (token(uid, "dry-run", 0), None));
-        self.try_launch(class, &request).await.unwrap_or(good)
+        let Some(way) = request.overrides.first() else { return good };
+        let group = templates.iter().find(|(_, template)| **template == way.template).map(|(group, _)| group);
+        let data = group.map(|group| content(provider, &known, &claim, group, &plan, &tags));
+        let Some(Ok(data)) = data else { return good };
+        self.try_launch(class, &request, &data).await.unwrap_or(good)
     }
 
     /// The finding for user data near the limit of EC2: labels and taints of a NodePool are added to it.
@@ -188,7 +225,12 @@ impl DryRun<'_> {
     }
 
     /// Tries a fleet, then one instance in each subnet until one would be launched. The error of the first subnet counts.
-    async fn try_launch(&self, class: &Ec2NodeClass, request: &FleetRequest) -> Option<ConditionResult> {
+    async fn try_launch(
+        &self,
+        class: &Ec2NodeClass,
+        request: &FleetRequest,
+        data: &TemplateData,
+    ) -> Option<ConditionResult> {
         let own_profile = class.spec.instance_profile.is_some();
         if let Err(error) = self.0.api.try_fleet(request).await
             && let Some(finding) =
@@ -198,13 +240,15 @@ impl DryRun<'_> {
         }
         let way = request.overrides.first()?;
         let mut first = None;
-        let of_status = class.status.iter().flat_map(|status| &status.security_groups);
-        let groups: Vec<String> = of_status.map(|group| group.id.clone()).collect();
         for subnet in class.status.iter().flat_map(|status| &status.subnets).take(SUBNETS_MAX) {
-            // The IAM policy requires the tags of a launch.
-            let (template, instance_type) = (&way.template, &way.instance_type);
-            let tried = self.0.api.try_instance(template, instance_type, &subnet.id, &groups, &request.tags);
-            match tried.await {
+            let trial = InstanceTrial {
+                template: &way.template,
+                data,
+                instance_type: &way.instance_type,
+                subnet: &subnet.id,
+                tags: &request.tags,
+            };
+            match self.0.api.try_instance(&trial).await {
                 Ok(()) => return None,
                 // Further calls would be throttled too.
                 Err(error) if error.class() == ErrorClass::Throttled => {

@@ -17,10 +17,10 @@ use super::{AwsProvider, is_ending, recovery};
 use crate::calls::{AwsError, ErrorClass, FleetAnswer, FleetRequest, InstanceInfo, TagSet};
 use crate::digest::digest;
 use crate::figures;
-use crate::instancetype::ClassView;
+use crate::instancetype::{ClassView, listed_efas};
 use crate::launch::{
     FleetPlan, FleetPlanInput, candidates, is_without_role, is_without_template, launch_error, overlaid,
-    plan, request, token,
+    plan, reason, request, token,
 };
 use crate::tags::{Owner, owned, restricted};
 
@@ -333,7 +333,8 @@ impl AwsProvider {
             tenancy: plan.tenancy.to_owned(),
             placement: plan.placement.clone(),
             profile: Some(status.instance_profile.clone()),
-            efa_interfaces: group.map_or(0, |group| group.efas),
+            efa_interfaces: listed_efas(&prepared.known.class.spec)
+                .unwrap_or_else(|| group.map_or(0, |group| group.efas)),
             launched: Some(self.clock.now()),
             tags: request.tags.clone(),
         }
@@ -363,7 +364,8 @@ impl AwsProvider {
             let subnets = known.class.status.iter().flat_map(|status| &status.subnets);
             let zone_id = subnets.into_iter().find(|subnet| subnet.zone == error.zone);
             let zone_id = zone_id.map_or("", |subnet| subnet.zone_id.as_str());
-            let labels = [error.zone.as_str(), zone_id, plan.capacity_type, &error.code];
+            let reason = reason(&error.code, &error.message);
+            let labels = [error.zone.as_str(), zone_id, plan.capacity_type, reason];
             self.ledger.note(&figures::LAUNCH_FAILURES, &labels, 1.0);
         }
         let now = self.clock.now();

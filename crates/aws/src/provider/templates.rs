@@ -7,7 +7,7 @@ use fleetwright_core::{cloud::LaunchError, model::NodeClaim};
 
 use super::AwsProvider;
 use super::classes::KnownClass;
-use crate::calls::{Filter, TagSet};
+use crate::calls::{Filter, TagSet, TemplateData};
 use crate::figures;
 use crate::launch::{
     FleetPlan, TemplateGroup, TemplateInput, call_error, has_metadata_ipv6, template_data, template_name,
@@ -24,21 +24,7 @@ pub(super) async fn ensure_templates(
 ) -> Result<BTreeMap<TemplateGroup, String>, LaunchError> {
     let mut names = BTreeMap::new();
     for group in &plan.groups {
-        let user_data = user_data(provider, known, claim, group, plan)?.base64();
-        let status = known.class.status.clone().unwrap_or_default();
-        let input = TemplateInput {
-            spec: &known.class.spec,
-            status: &status,
-            user_data: &user_data,
-            tags,
-            tenancy: plan.tenancy,
-            placement: plan.placement.as_ref().map(|(id, part)| (id.as_str(), *part)),
-            ipv6: provider.cluster.is_ipv6(),
-            reserved_capacity: provider.settings.reserved_capacity,
-            sandboxed: claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0,
-            metadata_ipv6: has_metadata_ipv6(&provider.settings.region),
-        };
-        let data = template_data(group, &input);
+        let data = content(provider, known, claim, group, plan, tags)?;
         let name = template_name(&data);
         let known = provider.templates.exists(&name);
         if !known {
@@ -57,6 +43,32 @@ pub(super) async fn ensure_templates(
         names.insert(group.clone(), name);
     }
     Ok(names)
+}
+
+/// The content of a group's launch template.
+pub(super) fn content(
+    provider: &AwsProvider,
+    known: &KnownClass,
+    claim: &NodeClaim,
+    group: &TemplateGroup,
+    plan: &FleetPlan,
+    tags: &TagSet,
+) -> Result<TemplateData, LaunchError> {
+    let user_data = user_data(provider, known, claim, group, plan)?.base64();
+    let status = known.class.status.clone().unwrap_or_default();
+    let input = TemplateInput {
+        spec: &known.class.spec,
+        status: &status,
+        user_data: &user_data,
+        tags,
+        tenancy: plan.tenancy,
+        placement: plan.placement.as_ref().map(|(id, part)| (id.as_str(), *part)),
+        ipv6: provider.cluster.is_ipv6(),
+        reserved_capacity: provider.settings.reserved_capacity,
+        sandboxed: claim.requests.get(&labels::RESOURCE_NITRO_SANDBOX.into()) > 0,
+        metadata_ipv6: has_metadata_ipv6(&provider.settings.region),
+    };
+    Ok(template_data(group, &input))
 }
 
 /// The user data of a group of a plan.

@@ -21,6 +21,7 @@ use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class}
 
 mod bad_input;
 mod cluster;
+mod dry_runs;
 mod fleets;
 mod learning;
 mod loops;

@@ -10,10 +10,16 @@ use fleetwright_core::model::Price;
 use super::{Call, ENDING, FakeAws, Fault, INVISIBLE, Inner, RegionInstance, STARTING};
 use crate::calls::{
     AwsApi, AwsError, ClusterInfo, Filter, FleetAnswer, FleetError, FleetInstance, FleetKind, FleetRequest,
-    GroupInfo, Image, InstanceInfo, InstanceStatus, InstanceTypeDescription, LaunchTemplate, Message,
-    PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
+    GroupInfo, Image, InstanceInfo, InstanceStatus, InstanceTrial, InstanceTypeDescription, LaunchTemplate,
+    Message, PlacementGroup, ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData,
     TemplateReservation, ZonalShift,
 };
+
+/// EC2's code and message for an instance profile that it does not know (yet).
+const NO_PROFILE: (&str, &str) = (
+    "InvalidParameterValue",
+    "Value (profile) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+);
 
 /// Whether tags and named attributes pass all filters.
 fn passes(filters: &[Filter], tags: &TagSet, attribute: impl Fn(&str) -> Option<String>) -> bool {
@@ -143,7 +149,11 @@ impl FakeAws {
             return Ok(FleetAnswer { errors: ways.iter().map(refused).collect(), ..answer });
         }
         for way in &ways {
-            let available = inner.available_capacity(request.kind, way);
+            let known = inner.knows_profile(&way.template, self.clock.now());
+            let available = match known {
+                true => inner.available_capacity(request.kind, way),
+                false => Err(NO_PROFILE),
+            };
             if let Err((code, message)) = available {
                 answer.errors.push(FleetError { message: message.to_owned(), ..error(code, way) });
             }
@@ -296,16 +306,12 @@ impl AwsApi for FakeAws {
         ALLOWED
     }
 
-    async fn try_instance(
-        &self,
-        template: &str,
-        _: &str,
-        subnet: &str,
-        security_groups: &[String],
-        tags: &TagSet,
-    ) -> Result<(), AwsError> {
+    async fn try_instance(&self, trial: &InstanceTrial<'_>) -> Result<(), AwsError> {
+        let InstanceTrial { template, instance_type, subnet, data, tags } = *trial;
         let mut inner = self.lock();
+        inner.tried.push(instance_type.to_owned());
         inner.enter(Call::TryInstance)?;
+        let security_groups = data.interfaces.first().map_or(&[][..], |first| &first.security_groups);
         // Without one it would get the network's default group, which the policy may not allow.
         let known = |id: &String| inner.groups.iter().any(|group| group.id == *id);
         if security_groups.is_empty() || !security_groups.iter().all(known) {
@@ -315,8 +321,9 @@ impl AwsApi for FakeAws {
             return Err(AwsError::new("UnauthorizedOperation", "the policy allows only what is tagged"));
         }
         let profile = inner.template_data.get(template).map(|data| data.instance_profile.clone());
-        if profile.is_some_and(|profile| !inner.profiles.contains_key(&profile)) {
-            return Err(AwsError::new("InvalidParameterValue", "Invalid IAM Instance Profile name"));
+        let gone = profile.is_some_and(|profile| !inner.profiles.contains_key(&profile));
+        if gone || !inner.knows_profile(template, self.clock.now()) {
+            return Err(AwsError::new(NO_PROFILE.0, NO_PROFILE.1));
         }
         match inner.subnets.iter().any(|known| known.id == subnet) {
             true => ALLOWED,
@@ -508,6 +515,8 @@ impl AwsApi for FakeAws {
             ..ProfileInfo::default()
         };
         inner.profiles.insert(name.to_owned(), profile);
+        let known_at = self.clock.now() + inner.profile_delay;
+        inner.unknown_profiles.insert(name.to_owned(), known_at);
         answer(lose, ())
     }
 

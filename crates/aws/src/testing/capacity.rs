@@ -1,5 +1,7 @@
 //! The capacity of the region.
 
+use jiff::Timestamp;
+
 use super::Inner;
 use crate::calls::{
     AwsError, FleetKind, FleetRequest, Override, PlacementGroup, ReservationInfo, TemplateReservation,
@@ -15,6 +17,12 @@ impl Inner {
         let refused =
             |way: &Override| AwsError::new("InvalidLaunchTemplateName.NotFoundException", &way.template);
         request.overrides.iter().find(gone).map_or(Ok(()), |way| Err(refused(way)))
+    }
+
+    /// Whether EC2 knows the instance profile of a launch template by now.
+    pub(super) fn knows_profile(&self, template: &str, now: Timestamp) -> bool {
+        let profile = self.template_data.get(template).map(|data| &data.instance_profile);
+        profile.and_then(|profile| self.unknown_profiles.get(profile)).is_none_or(|known_at| *known_at <= now)
     }
 
     fn is_dry(&self, zone: &str) -> bool {

@@ -218,6 +218,12 @@ pub(crate) struct Inner {
     template_data: BTreeMap<String, TemplateData>,
     fleets: Vec<FleetRequest>,
     profiles: BTreeMap<String, ProfileInfo>,
+    /// How long EC2 does not know a new profile, which IAM shows at once.
+    profile_delay: SignedDuration,
+    /// Profiles that EC2 does not know yet, each with the time when it will.
+    unknown_profiles: BTreeMap<String, Timestamp>,
+    /// Instance types of dry runs, in order.
+    tried: Vec<String>,
     messages: VecDeque<Message>,
     /// Until when received messages are invisible, by receipt.
     received: BTreeMap<String, Timestamp>,
@@ -272,9 +278,25 @@ impl FakeAws {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets EC2 know new profiles only after this long.
+    pub fn delay_profiles(&self, delay: SignedDuration) {
+        self.lock().profile_delay = delay;
+    }
+
+    /// The instance types of dry runs, in order.
+    #[must_use]
+    pub fn tried_types(&self) -> Vec<String> {
+        self.lock().tried.clone()
+    }
+
     /// Injects a fault into the next call of a kind.
     pub fn inject(&self, call: Call, fault: Fault) {
         self.lock().faults.entry(call).or_default().push_back(fault);
+    }
+
+    /// Drops the faults of a kind that were injected and not met.
+    pub fn clear(&self, call: Call) {
+        self.lock().faults.remove(&call);
     }
 
     /// Denies every call of a kind from now on, as IAM does.

@@ -46,7 +46,7 @@ impl FakeAccount {
 
     async fn look(&mut self) -> &'static str {
         let who = Account { api: &self.cloud, settings: &self.settings, cluster_uid: "uid" };
-        let finding = reconcile(&who, &mut self.class, &mut self.memory, self.now).await;
+        let finding = reconcile(&who, &mut self.class, &self.memory, self.now).await;
         match finding.outcome {
             ConditionOutcome::True => "True",
             ConditionOutcome::False { reason, .. } => reason,

@@ -17,10 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleetwright_core::cloud::{CloudError, Outlook, ProviderStep, Round};
 
-use futures::lock::Mutex;
-
 use super::AwsProvider;
-use crate::nodeclass::profile;
 use interruptions::Interruptions;
 use nodeclass::NodeClasses;
 
@@ -32,9 +29,8 @@ const DENIED_AGAIN: Duration = Duration::from_secs(1800);
 /// All steps.
 pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
     let p = || provider.clone();
-    let profiles: Arc<Mutex<profile::ProfileMemory>> = Arc::default();
     let mut all: Vec<Arc<dyn ProviderStep>> = vec![
-        Arc::new(NodeClasses::new(p(), profiles.clone())),
+        Arc::new(NodeClasses::new(p())),
         Arc::new(InstanceTypesStep(p())),
         Arc::new(pricing::Pricing::new(p())),
         Arc::new(learning::Capacity::new(p())),
@@ -50,7 +46,7 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
         all.push(Arc::new(reserved::Expiration(p())));
     }
     if !provider.settings.isolated_vpc {
-        all.push(Arc::new(upkeep::Profiles { provider: p(), profiles }));
+        all.push(Arc::new(upkeep::Profiles::new(p())));
     }
     if provider.settings.zonal_shift {
         all.push(Arc::new(health::ZonalShift(p())));

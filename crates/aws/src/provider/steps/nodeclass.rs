@@ -12,11 +12,11 @@ use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
 use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
 use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, Str, nodeclaim::ConditionType};
-use futures::lock::Mutex;
+use futures::{StreamExt as _, lock::Mutex};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::classes::object;
-use super::super::dry_run::DryRun;
+use super::super::dry_run::{DryRun, LAUNCH_REFUSED};
 use super::super::{AwsProvider, KnownClass};
 use crate::calls::Filter;
 use crate::digest::digest;
@@ -30,6 +30,8 @@ use crate::nodeclass::{images as found_images, security_groups, subnets, validat
 use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
 
+/// How many EC2NodeClasses are reconciled at once; Karpenter has as many workers.
+const AT_ONCE: usize = 10;
 /// The longest interval between two rounds.
 const AT_LEAST: Duration = Duration::from_secs(30);
 /// The delay after a write before it is compared with the stored object.
@@ -45,19 +47,21 @@ const STAMPED_MAX: usize = 500;
 
 /// Reconciles EC2NodeClasses.
 pub(super) struct NodeClasses {
-    pub(super) provider: AwsProvider,
-    pub(super) profiles: Arc<Mutex<profile::ProfileMemory>>,
-    memory: Mutex<ClassMemory>,
+    provider: AwsProvider,
+    profiles: profile::ProfileMemory,
+    /// By UID.
+    memories: Mutex<BTreeMap<String, ClassMemory>>,
 }
 
+/// What is remembered of an EC2NodeClass.
 #[derive(Default)]
 struct ClassMemory {
     cadence: Cadence,
-    /// The desired status by UID and generation.
-    desired: BTreeMap<String, (i64, Ec2NodeClassStatus)>,
-    /// Successful dry runs by UID: the inputs, the time, and the finding.
-    tried: BTreeMap<String, (String, Timestamp, ConditionResult)>,
-    warned_at: BTreeMap<String, Timestamp>,
+    /// The desired status, and the generation that it is of.
+    desired: Option<(i64, Ec2NodeClassStatus)>,
+    /// A successful dry run: the inputs, the time, and the finding.
+    tried: Option<(String, Timestamp, ConditionResult)>,
+    warned_at: Option<Timestamp>,
 }
 
 /// The NodeClaims of an EC2NodeClass.
@@ -69,8 +73,8 @@ fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'
 }
 
 impl NodeClasses {
-    pub(super) fn new(provider: AwsProvider, profiles: Arc<Mutex<profile::ProfileMemory>>) -> Self {
-        Self { provider, profiles, memory: Mutex::default() }
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, profiles: profile::ProfileMemory::default(), memories: Mutex::default() }
     }
 
     fn account<'a>(&'a self, uid: &'a str) -> Account<'a> {
@@ -93,20 +97,19 @@ impl NodeClasses {
         let hash = class.drift_hash(&self.provider.settings.ca_bundle);
         let mut write = stamp(class, &hash);
         restamp_claims(class, outlook, &hash, &mut round);
-        let uid = class.metadata.uid.clone().unwrap_or_default();
         let generation = class.metadata.generation.unwrap_or(0);
         let mut next = class.clone();
-        if let Some((_, status)) = memory.desired.get(&uid).filter(|(of, _)| *of == generation) {
+        if let Some((_, status)) = memory.desired.as_ref().filter(|(of, _)| *of == generation) {
             next.status = Some(status.clone());
         }
         let reserved = self.provider.settings.reserved_capacity;
-        let due = memory.cadence.due(&uid, generation, outlook.now);
+        let due = memory.cadence.due(generation, outlook.now);
         for part in due.into_iter().filter(|part| reserved || *part != ClassLookup::Reservations) {
             let (finding, again) = self.part(part, &mut next, outlook, cluster_uid, memory).await;
             if let Some(notice) = warned(&next, &finding) {
                 round.notices.push(notice);
             }
-            memory.cadence.again(&uid, part, again, outlook.now);
+            memory.cadence.again(part, again, outlook.now);
             conditions::apply(&mut next, &[finding], &self.provider.settings, outlook.now);
         }
         let identity: Option<ConditionResult> = self.provider.cluster.identity().as_ref().map(identity);
@@ -125,12 +128,19 @@ impl NodeClasses {
             round.writes.push(write);
             round.again = WRITTEN;
         }
-        memory.desired.insert(uid, (generation, status));
+        memory.desired = Some((generation, status));
+        round.again = memory.cadence.next(outlook.now, round.again);
         round
     }
 
     /// If EKS knows another cluster by our name, the conditions report it and nothing else is done.
-    fn mismatched(&self, all: &[KnownClass], why: &Str, now: Timestamp, memory: &mut ClassMemory) -> Round {
+    fn mismatched(
+        &self,
+        all: &[KnownClass],
+        why: &Str,
+        now: Timestamp,
+        memories: &mut BTreeMap<String, ClassMemory>,
+    ) -> Round {
         let mut round = Round::quiet(AT_LEAST);
         for known in all.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
             let class = &*known.class;
@@ -147,8 +157,9 @@ impl NodeClasses {
                 round.notices.extend(transitions(class, &next));
             }
             // Once the cluster's identity is proven, the stored status is the starting point.
-            memory.desired.remove(&uid);
-            memory.cadence.again(&uid, ClassLookup::Validation, Duration::ZERO, now);
+            let memory = memories.entry(uid).or_default();
+            memory.desired = None;
+            memory.cadence.again(ClassLookup::Validation, Duration::ZERO, now);
         }
         round
     }
@@ -207,8 +218,8 @@ impl NodeClasses {
             }
             ClassLookup::PlacementGroup => return self.placement_group(class, now).await,
             ClassLookup::InstanceProfile => {
-                let mut profiles = self.profiles.lock().await;
-                let finding = profile::reconcile(&self.account(cluster_uid), class, &mut profiles, now).await;
+                let account = self.account(cluster_uid);
+                let finding = profile::reconcile(&account, class, &self.profiles, now).await;
                 let again = profile::again(&finding, every);
                 return (finding, again);
             }
@@ -254,7 +265,6 @@ impl NodeClasses {
         if let Some(failed) = self.expressions(class) {
             return (failed, every);
         }
-        let uid = class.metadata.uid.clone().unwrap_or_default();
         let key = tried_by(class);
         // Findings about the spec come first, those about single types last.
         let both = |found: ConditionResult| {
@@ -263,17 +273,22 @@ impl NodeClasses {
                 .find(|finding| finding.outcome != ConditionOutcome::True);
             said.unwrap_or_else(|| self.of_types(class))
         };
-        let lately = memory.tried.get(&uid);
+        let lately = memory.tried.as_ref();
         let lately = lately.filter(|(known, at, _)| *known == key && is_recent(*at, outlook.now, TRIED_FOR));
         if let Some((.., found)) = lately {
             return (both(found.clone()), every);
         }
         let finding = DryRun(&self.provider).run(class, &outlook.pools, cluster_uid).await;
         let again = match &finding.outcome {
+            // What EC2 refuses now it may accept soon.
+            ConditionOutcome::Limited { reason: LAUNCH_REFUSED, .. } => {
+                return (both(finding), MISSING_AGAIN);
+            }
             ConditionOutcome::True | ConditionOutcome::Limited { .. } => {
-                memory.tried.insert(uid, (key, outlook.now, finding.clone()));
+                memory.tried = Some((key, outlook.now, finding.clone()));
                 return (both(finding), every);
             }
+            ConditionOutcome::Waiting { .. } => WRITTEN,
             ConditionOutcome::Unanswered { after, .. } => *after,
             // A corrected IAM policy or a new profile should take effect soon.
             _ => MISSING_AGAIN,
@@ -331,12 +346,11 @@ impl NodeClasses {
             return;
         }
         let name = class.metadata.name.clone().unwrap_or_default();
-        let uid = class.metadata.uid.clone().unwrap_or_default();
         let mut waiting: Vec<&str> = claims_of(outlook, &name).map(|claim| claim.name.as_str()).collect();
         if !waiting.is_empty() {
-            let due = memory.warned_at.get(&uid).is_none_or(|at| !is_recent(*at, outlook.now, WARN_EVERY));
+            let due = memory.warned_at.is_none_or(|at| !is_recent(at, outlook.now, WARN_EVERY));
             if due {
-                memory.warned_at.insert(uid, outlook.now);
+                memory.warned_at = Some(outlook.now);
                 waiting.sort_unstable();
                 let more = waiting.len().saturating_sub(5);
                 waiting.truncate(5);
@@ -534,28 +548,34 @@ impl ProviderStep for NodeClasses {
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let provider = &self.provider;
         provider.cluster.refresh(&*provider.api, &provider.problems, provider.clock.now()).await;
-        let mut memory = self.memory.lock().await;
+        let mut memories = self.memories.lock().await;
         let all = self.provider.classes.all();
         if let Some(why) = self.provider.cluster.mismatch() {
-            return Ok(self.mismatched(&all, &why, outlook.now, &mut memory));
+            return Ok(self.mismatched(&all, &why, outlook.now, &mut memories));
         }
         let cluster_uid = self.provider.may_mutate()?;
-        let uids: BTreeSet<&str> =
-            all.iter().filter_map(|known| known.class.metadata.uid.as_deref()).collect();
-        memory.cadence.retain(|uid| uids.contains(uid));
-        memory.desired.retain(|uid, _| uids.contains(uid.as_str()));
-        memory.tried.retain(|uid, _| uids.contains(uid.as_str()));
-        memory.warned_at.retain(|uid, _| uids.contains(uid.as_str()));
         self.provider.catalogs.retain_classes(&all);
+        let by_uid: BTreeMap<&str, &KnownClass> =
+            all.iter().filter_map(|known| Some((known.class.metadata.uid.as_deref()?, known))).collect();
+        memories.retain(|uid, _| by_uid.contains_key(uid.as_str()));
+        for uid in by_uid.keys() {
+            memories.entry((*uid).to_owned()).or_default();
+        }
+        // An endpoint that hangs holds up its own class.
+        let mut rounds = Vec::with_capacity(memories.len());
+        for (uid, memory) in memories.iter_mut() {
+            if let Some(known) = by_uid.get(uid.as_str()) {
+                rounds.push(self.one(&known.class, outlook, &cluster_uid, memory));
+            }
+        }
+        let mut rounds = futures::stream::iter(rounds).buffered(AT_ONCE);
         let mut whole = Round::quiet(AT_LEAST);
-        for known in &all {
-            let round = self.one(&known.class, outlook, &cluster_uid, &mut memory).await;
+        while let Some(round) = rounds.next().await {
             whole.again = whole.again.min(round.again);
             whole.writes.extend(round.writes);
             whole.notices.extend(round.notices);
         }
-        let next = memory.cadence.next(outlook.now, whole.again);
-        whole.again = next.max(Duration::from_secs(1));
+        whole.again = whole.again.max(Duration::from_secs(1));
         Ok(whole)
     }
 }

@@ -2,7 +2,6 @@
 //! another cluster that has our name.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -94,11 +93,15 @@ impl ProviderStep for Templates {
 
 /// Deletes instance profiles that no class and no NodeClaim uses.
 pub(super) struct Profiles {
-    pub(super) provider: AwsProvider,
-    pub(super) profiles: Arc<Mutex<profile::ProfileMemory>>,
+    provider: AwsProvider,
+    unused_since: Mutex<profile::UnusedSince>,
 }
 
 impl Profiles {
+    pub(super) fn new(provider: AwsProvider) -> Self {
+        Self { provider, unused_since: Mutex::default() }
+    }
+
     /// Events about profiles below the cluster's path that have no UID and that no class of ours created.
     fn unstamped(&self, foreign: &[ProfileInfo]) -> Vec<Notice> {
         let unstamped = |known: &&ProfileInfo| !known.tags.contains_key(labels::TAG_CLUSTER_UID);
@@ -136,8 +139,8 @@ impl ProviderStep for Profiles {
         let used: BTreeSet<String> = of_claims.chain(of_classes).collect();
         let account =
             Account { api: &*self.provider.api, settings: &self.provider.settings, cluster_uid: &uid };
-        let mut memory = self.profiles.lock().await;
-        let answer = profile::collect(&account, &class_uids, &used, &mut memory, outlook.now).await;
+        let mut unused_since = self.unused_since.lock().await;
+        let answer = profile::collect(&account, &class_uids, &used, &mut unused_since, outlook.now).await;
         let answer = self.provider.problems.permitted("iam:ListInstanceProfiles", answer, outlook.now)?;
         let notices = match answer {
             Err(notices) => notices,

@@ -506,7 +506,7 @@ async fn figures_are_exposed_once() {
     let first = shown(cluster.round("cloudprovider.metrics").await);
     let failures = |shown: &BTreeMap<String, f64>| {
         let prefix = "karpenter_cloudprovider_instance_launch_failures_total us-west-2a,usw2-az1,";
-        let of = |key: &&String| key.starts_with(prefix) && key.ends_with(",InsufficientInstanceCapacity");
+        let of = |key: &&String| key.starts_with(prefix) && key.ends_with(",LaunchFailed");
         shown.keys().filter(of).count()
     };
     assert_eq!(failures(&first), 1, "{first:?}");

@@ -3,7 +3,9 @@
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{HasConditions as _, labels};
 use fleetwright_core::cloud::Round;
-use fleetwright_core::model::{Condition as ClaimCondition, ConditionStatus, nodeclaim::ConditionType};
+use fleetwright_core::model::{
+    Condition as ClaimCondition, ConditionStatus, NodePool, Requirement, nodeclaim::ConditionType,
+};
 use rstest::rstest;
 use serde_json::json;
 
@@ -13,10 +15,10 @@ use crate::calls::{
     Image, LaunchTemplate, NeuronDevice, PlacementGroup, ProfileInfo, ReservationInfo, TagSet,
 };
 
-const STEP: &str = "nodeclass";
+pub(super) const STEP: &str = "nodeclass";
 
 /// Runs rounds until nothing changes.
-async fn run_until_stable(cluster: &mut TestCluster) -> Round {
+pub(super) async fn run_until_stable(cluster: &mut TestCluster) -> Round {
     let mut last = cluster.round(STEP).await;
     for _ in 0..8 {
         cluster.pass(6).await;
@@ -25,7 +27,7 @@ async fn run_until_stable(cluster: &mut TestCluster) -> Round {
     last
 }
 
-fn refusal(code: &str) -> Fault {
+pub(super) fn refusal(code: &str) -> Fault {
     Fault::Refuse(AwsError::new(code, "why"))
 }
 
@@ -83,43 +85,6 @@ async fn a_missing_permission_is_reported_in_its_own_condition(#[case] call: Cal
     // A ready class remains ready: a policy change does not invalidate known values.
     cluster.aws.cloud.deny(call);
     cluster.pass(1000).await;
-    run_until_stable(&mut cluster).await;
-    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
-}
-
-/// EC2 refuses a profile that is too new for a while, and some launches always: the class remains ready and reports it.
-#[rstest]
-#[case(Call::TryFleet, "ec2:CreateFleet")]
-#[case(Call::TryInstance, "ec2:RunInstances")]
-#[tokio::test]
-async fn a_launch_that_would_be_refused_is_reported(#[case] call: Call, #[case] action: &str) {
-    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
-    (0..20).for_each(|_| cluster.aws.cloud.inject(call, refusal("InvalidParameterValue")));
-    run_until_stable(&mut cluster).await;
-    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
-    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), "True LaunchRefused");
-    let class = cluster.class("default");
-    let reported = class.conditions().iter().find(|it| it.type_ == condition::VALIDATION_SUCCEEDED).unwrap();
-    assert_eq!(reported.message, format!("{action} would be refused at the moment: InvalidParameterValue"));
-}
-
-#[rstest]
-#[case(Call::TryFleet, "CreateFleetAuthCheckFailed")]
-#[case(Call::TryInstance, "RunInstancesAuthCheckFailed")]
-#[case(Call::CreateTemplate, "CreateLaunchTemplateAuthCheckFailed")]
-#[tokio::test]
-async fn dry_runs_report_refusals(#[case] call: Call, #[case] reason: &str) {
-    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
-    cluster.aws.cloud.deny(call);
-    run_until_stable(&mut cluster).await;
-    assert_eq!(cluster.condition("default", condition::VALIDATION_SUCCEEDED), format!("False {reason}"));
-    cluster.aws.cloud.allow(call);
-    cluster.pass(61).await;
-    run_until_stable(&mut cluster).await;
-    assert_eq!(cluster.condition("default", "Ready"), "True Ready");
-    let off = Settings { dry_runs: false, ..settings() };
-    let mut cluster = TestCluster::new(off, fresh("default")).await;
-    cluster.aws.cloud.deny(call);
     run_until_stable(&mut cluster).await;
     assert_eq!(cluster.condition("default", "Ready"), "True Ready");
 }
@@ -300,9 +265,7 @@ async fn placement_groups_are_demanded_at_launch() {
     assert!(["1", "2", "3"].contains(&&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION]));
     // The NodeClaim chooses: the lowest number that it allows.
     let mut picky = claim("picky", "other");
-    picky
-        .requirements
-        .add(fleetwright_core::model::Requirement::not_in(labels::PLACEMENT_GROUP_PARTITION, ["1"]));
+    picky.requirements.add(Requirement::not_in(labels::PLACEMENT_GROUP_PARTITION, ["1"]));
     let request = LaunchRequest {
         claim: Arc::new(picky),
         batch: "other".into(),
