@@ -58,6 +58,10 @@ impl SdkClient {
     ///
     /// # Errors
     /// If no region is configured, or if the proxy or the bundle cannot be used.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "proxies and authorities are set by variables that every HTTP client reads"
+    )]
     pub async fn connect(isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
         let http = http::client(|name| std::env::var(name).ok())?;
         Self::of(&loader().http_client(http).load().await, isolated_vpc, clock)
