@@ -123,11 +123,22 @@ fn is_explained(observation: &Observation<'_>, uid: &str) -> bool {
             && is_current(event, observation.now, observation.interventions.skewed)
     });
     fresh.any(|event| {
-        let promised = text(event, "/message").split_once("nodeclaim/").map(|(_, rest)| rest);
-        let promised = promised.and_then(|rest| rest.split([',', ' ']).next());
-        let claim = promised.and_then(|wanted| observation.claims.iter().find(|claim| name(claim) == wanted));
-        text(event, "/type") == "Warning" || claim.is_some_and(|claim| has_reason(claim))
+        let claim = nominated_claim(&observation.claims, text(event, "/message"));
+        text(event, "/type") == "Warning" || claim.is_some_and(has_reason)
     })
+}
+
+/// The NodeClaim that a nomination names.
+fn nominated_claim<'a>(claims: &'a [Arc<Value>], message: &str) -> Option<&'a Value> {
+    let (_, rest) = message.split_once("nodeclaim/")?;
+    let wanted = rest.split([',', ' ']).next();
+    claims.iter().map(|claim| &**claim).find(|claim| Some(name(claim)) == wanted)
+}
+
+/// The node that a nomination names, or that has registered since for its NodeClaim.
+fn nominated<'a>(claims: &'a [Arc<Value>], message: &'a str) -> Option<&'a str> {
+    let named = message.split_once("node/").map(|(_, node)| node);
+    named.or_else(|| nominated_claim(claims, message).map(|claim| text(claim, "/status/nodeName")))
 }
 
 /// Whether topology spread prevents a pod from running on its nominated node. Schedulers count pods on terminating nodes until they are
@@ -142,10 +153,10 @@ fn is_blocked_by_spread(observation: &Observation<'_>, pod: &Value) -> bool {
         taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted")
     };
     let promised = |event: &Arc<Value>| {
-        let node = text(event, "/message").split_once("node/").map(|(_, node)| node).unwrap_or_default();
+        let node = nominated(&observation.claims, text(event, "/message"));
         text(event, "/involvedObject/uid") == text(pod, "/metadata/uid")
             && is_current(event, observation.now, observation.interventions.skewed)
-            && observation.nodes.iter().any(|known| name(known) == node && !leaves(known))
+            && observation.nodes.iter().any(|known| Some(name(known)) == node && !leaves(known))
     };
     spread && observation.nodes.iter().any(leaves) && observation.events().iter().any(promised)
 }
@@ -202,5 +213,14 @@ mod tests {
     fn an_event_stands_for_a_while(#[case] now: i64, #[case] skewed: bool, #[case] expected: bool) {
         let event = json!({"lastTimestamp": "1970-01-01T00:00:00Z", "source": {"component": "karpenter"}});
         assert_eq!(is_current(&event, Timestamp::from_second(now).unwrap(), skewed), expected);
+    }
+
+    #[rstest]
+    #[case::by_its_node("Pod should schedule on: nodeclaim/a, node/x", Some("x"))]
+    #[case::before_its_node("Pod should schedule on: nodeclaim/a", Some("n"))]
+    #[case::of_another("Pod should schedule on: nodeclaim/b", None)]
+    fn a_nomination_names_a_node(#[case] message: &str, #[case] expected: Option<&str>) {
+        let claims = [Arc::new(json!({"metadata": {"name": "a"}, "status": {"nodeName": "n"}}))];
+        assert_eq!(nominated(&claims, message), expected);
     }
 }

@@ -18,7 +18,8 @@ pub(super) struct Pods {
     empty: BTreeSet<String>,
     /// Nodes with pods other than DaemonSet pods at the last step.
     busy: BTreeSet<String>,
-    /// The time from which a pod on a terminating node with a deadline may be deleted, at the last step.
+    /// The time from which a pod on a terminating node with a deadline may be deleted, at the last step. Pods that are gone keep theirs:
+    /// a controller whose watch is behind may still delete them, which the API server refuses by UID.
     deadlines: BTreeMap<String, Timestamp>,
 }
 
@@ -47,8 +48,7 @@ impl Check for Pods {
         }
         self.terminating(observation, found);
         self.empty(observation, found);
-        let terminating = deadlines(observation);
-        self.deadlines = observation.pods.iter().filter_map(|pod| deadline(&terminating, pod)).collect();
+        self.remember(observation);
         self.protected =
             observation.pods.iter().filter(|pod| is_protected(pod)).map(|pod| key(pod)).collect();
     }
@@ -64,6 +64,15 @@ impl Pods {
             .and_then(|pod| deadline(&deadlines(observation), pod));
         let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
         until.is_some_and(|until| until <= observation.now)
+    }
+
+    /// Remembers the deadlines of this step.
+    fn remember(&mut self, observation: &Observation<'_>) {
+        let terminating = deadlines(observation);
+        for pod in &observation.pods {
+            self.deadlines.remove(&key(pod));
+            self.deadlines.extend(deadline(&terminating, pod));
+        }
     }
 
     /// S9: nodes with the reason Empty are empty.
@@ -154,4 +163,64 @@ fn is_protected(pod: &Value) -> bool {
     annotation(pod, "karpenter.sh/do-not-disrupt") == "true"
         && !text(pod, "/spec/nodeName").is_empty()
         && !is_deleting(pod)
+}
+
+#[cfg(test)]
+mod tests {
+    //! From when on a pod may be deleted.
+    use std::{sync::Arc, time::Duration};
+
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::seeds::script::Interventions;
+
+    /// A NodeClaim of node n that terminates from 0 to 100 s, and pod p there, which has a grace period of 30 s.
+    fn observation<'a>(
+        now: i64,
+        pod_node: Option<&str>,
+        interventions: &'a Interventions,
+    ) -> Observation<'a> {
+        let claim = json!({
+            "metadata": {"name": "c", "deletionTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {"terminationGracePeriod": "100s"}, "status": {"nodeName": "n"},
+        });
+        let pod = |node: &str| {
+            Arc::new(json!({"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": node}}))
+        };
+        Observation {
+            at: Duration::ZERO,
+            now: Timestamp::from_second(now).unwrap(),
+            claims: vec![Arc::new(claim)],
+            nodes: Vec::new(),
+            pods: pod_node.map(pod).into_iter().collect(),
+            pools: Vec::new(),
+            server: None,
+            instances: Vec::new(),
+            leader: None,
+            log: &[],
+            interventions,
+        }
+    }
+
+    #[rstest]
+    #[case::before(69, Some("n"), false)]
+    #[case::on_time(70, Some("n"), true)]
+    #[case::gone_before(69, None, false)]
+    #[case::gone_on_time(70, None, true)]
+    #[case::recreated_elsewhere(70, Some("m"), false)]
+    fn a_pod_may_be_deleted_for_the_deadline(
+        #[case] now: i64,
+        #[case] node: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let interventions = Interventions::default();
+        let mut pods = Pods::default();
+        pods.remember(&observation(10, Some("n"), &interventions));
+        for earlier in 11..now {
+            pods.remember(&observation(earlier, node, &interventions));
+        }
+        assert_eq!(pods.is_over(&observation(now, node, &interventions), "a/p"), expected);
+    }
 }
