@@ -31,6 +31,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("CapacityTaken", "a label of a metric; the event says it in words (life/releases-pods)"),
     ("Unreadable", "the API server's schema keeps such a NodeClaim out: tests of controllers::runtime"),
     ("RecentReplacement", "over too soon for a condition: the event says it in words (life/drift-blocked)"),
+    (
+        "FeaturesAvailable",
+        "the API server of a scenario refuses no kind: tests of controllers::runtime::features",
+    ),
     ("PricesTooOld", "prices of the fake cloud are never old: tests of core::disruption"),
     ("WouldUndo", "its text is in disrupt/would-undo"),
     ("UnreadablePod", "its text is in disrupt/unreadable-pod"),

@@ -99,6 +99,8 @@ pub mod condition {
     pub const NODES_AS_EXPECTED: &str = "NodesAsExpected";
     /// Our condition on NodePools: their nodes are initialized in time.
     pub const INITIALIZATION_HEALTHY: &str = "InitializationHealthy";
+    /// Our condition on NodePools: no feature is off because the API server refuses what it needs.
+    pub const FEATURES_AVAILABLE: &str = "FeaturesAvailable";
     /// Our condition on NodePools: they are deleted, and stay as long as they have NodeClaims.
     pub const DELETION_HELD: &str = "DeletionHeld";
     /// Our condition on NodePools: no drifted node waits for their drift cap.

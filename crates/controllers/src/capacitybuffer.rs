@@ -11,7 +11,7 @@ use fleetwright_api::{
     labels::condition::{LIMITED_BY_QUOTAS, PROVISIONING, READY_FOR_PROVISIONING},
 };
 use fleetwright_core::model::NamespacedName;
-use fleetwright_state::{BufferOutcome, Change, Index, Key, Kind, lower::buffer};
+use fleetwright_state::{BufferOutcome, Change, Feature, Index, Key, Kind, RefusalCause, lower::buffer};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::{PodTemplate, PodTemplateSpec, ResourceQuota},
@@ -21,24 +21,36 @@ use serde_json::json;
 
 use crate::{
     provisioning::names::{CAPACITY_BUFFER, PROVISIONER},
-    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue, gone_is_ok,
+    },
     settings::Settings,
 };
 
 /// How often a buffer is resolved: templates and workloads are not watched.
 const EVERY: Duration = Duration::from_secs(30);
 
+/// The permissions of the calls that buffers can do without.
+const QUOTAS: (&str, &str, &[&str]) = ("", "resourcequotas", &["list"]);
+const STATUS: (&str, &str, &[&str]) = ("autoscaling.x-k8s.io", "capacitybuffers/status", &["patch"]);
+
 /// Resolves buffers.
 pub struct BufferController {
     client: ApiClient,
     cluster: Cluster,
     clocks: Clocks,
+    features: Features,
 }
 
 impl BufferController {
     /// With the parts of `ctx` that it uses.
     pub(crate) fn new(ctx: &Ctx) -> Self {
-        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            features: ctx.features.clone(),
+        }
     }
 }
 
@@ -84,7 +96,7 @@ impl Controller for BufferController {
         if *key == Key::singleton() {
             let ids: Vec<NamespacedName> = self.cluster.index().buffers().cloned().collect();
             for id in ids {
-                write_status(&self.client, &self.cluster, &self.clocks, &id, |_| {}).await?;
+                self.write_status(&id, |_| {}).await?;
             }
             return Ok(Requeue::No);
         }
@@ -97,7 +109,8 @@ impl Controller for BufferController {
             self.cluster.index().set_buffer_pods(&id, Vec::new());
             return Ok(Requeue::No);
         }
-        let resolved = match source(&self.client, &buffer, &id.namespace).await? {
+        let found = forbidden_is_unresolved(source(&self.client, &buffer, &id.namespace).await)?;
+        let resolved = match found {
             Ok(source) => {
                 let template = buffer::BufferTemplate { template: &source.template, scale: source.scale };
                 let pods = buffer::pods(&buffer, &template, self.cluster.index().schema());
@@ -108,8 +121,7 @@ impl Controller for BufferController {
         let (pods, resolution) = match resolved {
             Ok((mut pods, named)) => {
                 let wanted = pods.len();
-                let quotas =
-                    if pods.is_empty() { Vec::new() } else { quotas(&self.client, &id.namespace).await? };
+                let quotas = if pods.is_empty() { Vec::new() } else { self.quotas(&id.namespace).await? };
                 let limited = buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, wanted));
                 let chunks = i32::try_from(pods.len()).unwrap_or(i32::MAX);
                 (pods, Ok(Resolved { chunks, named, limited }))
@@ -118,10 +130,7 @@ impl Controller for BufferController {
         };
         let chunks = pods.len();
         let changed = self.cluster.index().set_buffer_pods(&id, pods);
-        write_status(&self.client, &self.cluster, &self.clocks, &id, |status| {
-            set_resolution(status, &resolution)
-        })
-        .await?;
+        self.write_status(&id, |status| set_resolution(status, &resolution)).await?;
         if changed || chunks > 0 {
             // Pods may have taken the room since the last pass.
             self.cluster.enqueue(PROVISIONER, Key::cluster("buffers"));
@@ -161,18 +170,29 @@ struct BufferStatus<'a, 'b> {
     conditions: &'a mut ConditionSet<'b>,
 }
 
-/// The quotas of a namespace; none where the controller has no permission to list them (an older installation).
-async fn quotas(client: &ApiClient, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
-    const MOST: u32 = 500;
-    let api = client.namespaced::<ResourceQuota>(namespace);
-    let listed = async {
-        match api.list(&ListParams::default().limit(MOST)).await {
-            Ok(list) => Ok(list.items),
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Vec::new()),
-            Err(error) => Err(error),
+impl BufferController {
+    /// The quotas of a namespace; none where the controller has no permission to list them, as with Karpenter's chart.
+    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
+        const MOST: u32 = 500;
+        let (api, params) =
+            (self.client.namespaced::<ResourceQuota>(namespace), ListParams::default().limit(MOST));
+        let listed = self.client.call("list resourcequotas", api.list(&params)).await;
+        let listed = self.features.optional(Feature::ResourceQuotas, QUOTAS, listed)?;
+        Ok(listed.map(|list| list.items).unwrap_or_default())
+    }
+}
+
+/// A workload or PodTemplate that must not be read is a matter of this buffer: its condition says so.
+fn forbidden_is_unresolved(
+    found: Result<Result<Source, Unresolved>, ReconcileError>,
+) -> Result<Result<Source, Unresolved>, ReconcileError> {
+    match found {
+        Err(error) if error.is_forbidden() => {
+            let why = format!("{error}: grant the controller get on it in a ClusterRole");
+            Ok(Err((RefusalCause::Forbidden.as_str(), why)))
         }
-    };
-    client.call("list resourcequotas", listed).await
+        other => other,
+    }
 }
 
 /// What a buffer refers to, as it stands now.
@@ -237,54 +257,56 @@ async fn scalable(
     }))
 }
 
-/// Writes the status of a buffer where it changes: `change`, and the outcome of the last pass.
-async fn write_status(
-    client: &ApiClient,
-    cluster: &Cluster,
-    clocks: &Clocks,
-    id: &NamespacedName,
-    change: impl FnOnce(&mut BufferStatus<'_, '_>),
-) -> Result<(), ReconcileError> {
-    let known = cluster.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
-    let Some((buffer, chunks, outcome)) = known else { return Ok(()) };
-    let mut status = buffer.status.clone().unwrap_or_default();
-    let mut list = std::mem::take(&mut status.conditions);
-    let mut conditions =
-        ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, clocks.now());
-    change(&mut BufferStatus { fields: &mut status, conditions: &mut conditions });
-    let ready = conditions.is_true(READY_FOR_PROVISIONING);
-    match (ready, chunks, outcome) {
-        (false, ..) => {
-            conditions.set_false(PROVISIONING, "NotReadyForProvisioning", "");
+impl BufferController {
+    /// Writes the status of a buffer where it changes: `change`, and the outcome of the last pass.
+    async fn write_status(
+        &self,
+        id: &NamespacedName,
+        change: impl FnOnce(&mut BufferStatus<'_, '_>) + Send,
+    ) -> Result<(), ReconcileError> {
+        let known =
+            self.cluster.index().buffer(id).map(|(raw, chunks, outcome)| (raw.clone(), chunks, outcome));
+        let Some((buffer, chunks, outcome)) = known else { return Ok(()) };
+        let mut status = buffer.status.clone().unwrap_or_default();
+        let mut list = std::mem::take(&mut status.conditions);
+        let mut conditions =
+            ConditionSet::new(api::CapacityBuffer::TYPES, &buffer.metadata, &mut list, self.clocks.now());
+        change(&mut BufferStatus { fields: &mut status, conditions: &mut conditions });
+        let ready = conditions.is_true(READY_FOR_PROVISIONING);
+        match (ready, chunks, outcome) {
+            (false, ..) => {
+                conditions.set_false(PROVISIONING, "NotReadyForProvisioning", "");
+            }
+            (true, 0, _) => {
+                conditions.set_false(PROVISIONING, "BufferEmpty", "");
+            }
+            (true, _, Some(BufferOutcome::Fits)) => {
+                conditions.set_true_with_reason(PROVISIONING, "FitsExistingCapacity", "");
+            }
+            (true, _, Some(BufferOutcome::NeedsCapacity)) => {
+                conditions.set_false(PROVISIONING, "RequiresNewCapacity", "");
+            }
+            // The next pass decides.
+            (true, _, None) => {}
         }
-        (true, 0, _) => {
-            conditions.set_false(PROVISIONING, "BufferEmpty", "");
+        status.conditions = list;
+        if buffer.status.as_ref() == Some(&status) {
+            return Ok(());
         }
-        (true, _, Some(BufferOutcome::Fits)) => {
-            conditions.set_true_with_reason(PROVISIONING, "FitsExistingCapacity", "");
+        let body = Patch::Merge(json!({
+            "metadata": { "resourceVersion": buffer.metadata.resource_version },
+            "status": status,
+        }));
+        let api = self.client.namespaced::<api::CapacityBuffer>(&id.namespace);
+        let params = PatchParams::default();
+        let patched =
+            self.client.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
+        let patched = self.features.optional(Feature::CapacityBufferStatus, STATUS, gone_is_ok(patched))?;
+        if let Some(Some(written)) = patched {
+            self.cluster.observe(written);
         }
-        (true, _, Some(BufferOutcome::NeedsCapacity)) => {
-            conditions.set_false(PROVISIONING, "RequiresNewCapacity", "");
-        }
-        // The next pass decides.
-        (true, _, None) => {}
+        Ok(())
     }
-    status.conditions = list;
-    if buffer.status.as_ref() == Some(&status) {
-        return Ok(());
-    }
-    let body = Patch::Merge(json!({
-        "metadata": { "resourceVersion": buffer.metadata.resource_version },
-        "status": status,
-    }));
-    let api = client.namespaced::<api::CapacityBuffer>(&id.namespace);
-    let params = PatchParams::default();
-    let patched =
-        client.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
-    if let Some(written) = gone_is_ok(patched)? {
-        cluster.observe(written);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

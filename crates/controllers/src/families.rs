@@ -57,6 +57,7 @@ const RUNTIME: &[Family] = &[
     runtime::CONVERSION_PANICS,
     runtime::RECONCILE_TIME,
     runtime::WATCH_ERRORS,
+    runtime::FEATURE_OFF,
     runtime::QUEUE_DEPTH,
     runtime::QUEUE_ADDS,
     runtime::QUEUE_RETRIES,

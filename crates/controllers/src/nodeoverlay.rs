@@ -7,28 +7,37 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_api::{self as api, ConditionSet, HasConditions, labels::condition::VALIDATION_SUCCEEDED};
-use fleetwright_state::{Change, Index, Key, Kind, OverlayOutcome};
+use fleetwright_state::{Change, Feature, Index, Key, Kind, OverlayOutcome};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::runtime::{
-    ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok,
+    ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue, gone_is_ok,
 };
 
 /// How often overlays are checked without a change of an object: instance types change too.
 const EVERY: Duration = Duration::from_secs(300);
+
+/// The permission that the status needs.
+const STATUS: (&str, &str, &[&str]) = ("karpenter.sh", "nodeoverlays/status", &["patch"]);
 
 /// Keeps the conditions of NodeOverlays.
 pub struct OverlayStatus {
     client: ApiClient,
     cluster: Cluster,
     clocks: Clocks,
+    features: Features,
 }
 
 impl OverlayStatus {
     /// With the parts of `ctx` that it uses.
     pub(crate) fn new(ctx: &Ctx) -> Self {
-        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            features: ctx.features.clone(),
+        }
     }
 }
 
@@ -66,24 +75,24 @@ impl Controller for OverlayStatus {
                 .collect()
         };
         for (overlay, outcome) in outcomes {
-            set_conditions(&self.client, &self.cluster, &self.clocks, &overlay, &outcome).await?;
+            self.set_conditions(&overlay, &outcome).await?;
         }
         Ok(Requeue::After(EVERY))
     }
 }
 
-/// Writes the conditions of one overlay, where they change.
-async fn set_conditions(
-    client: &ApiClient,
-    cluster: &Cluster,
-    clocks: &Clocks,
-    overlay: &api::NodeOverlay,
-    outcome: &OverlayOutcome,
-) -> Result<(), ReconcileError> {
-    let mut status = overlay.status.clone().unwrap_or_default();
-    let types = api::NodeOverlay::TYPES;
-    let mut conditions = ConditionSet::new(types, &overlay.metadata, &mut status.conditions, clocks.now());
-    match outcome {
+impl OverlayStatus {
+    /// Writes the conditions of one overlay, where they change.
+    async fn set_conditions(
+        &self,
+        overlay: &api::NodeOverlay,
+        outcome: &OverlayOutcome,
+    ) -> Result<(), ReconcileError> {
+        let mut status = overlay.status.clone().unwrap_or_default();
+        let types = api::NodeOverlay::TYPES;
+        let mut conditions =
+            ConditionSet::new(types, &overlay.metadata, &mut status.conditions, self.clocks.now());
+        match outcome {
         OverlayOutcome::Applied(_) => conditions.set_true(VALIDATION_SUCCEEDED),
         OverlayOutcome::Conflict(with) => conditions.set_false(
             VALIDATION_SUCCEEDED,
@@ -92,20 +101,23 @@ async fn set_conditions(
         ),
         OverlayOutcome::Invalid(why) => conditions.set_false(VALIDATION_SUCCEEDED, "RuntimeValidation", why),
     };
-    if overlay.status.as_ref() == Some(&status) {
-        return Ok(());
+        if overlay.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let name = overlay.metadata.name.as_deref().unwrap_or_default();
+        let body = Patch::Merge(json!({
+            "metadata": { "resourceVersion": overlay.metadata.resource_version },
+            "status": status,
+        }));
+        let (api, params) = (self.client.cluster::<api::NodeOverlay>(), PatchParams::default());
+        let patched =
+            self.client.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
+        let patched = self.features.optional(Feature::NodeOverlayStatus, STATUS, gone_is_ok(patched))?;
+        if let Some(Some(written)) = patched {
+            self.cluster.observe(written);
+        }
+        Ok(())
     }
-    let name = overlay.metadata.name.as_deref().unwrap_or_default();
-    let body = Patch::Merge(json!({
-        "metadata": { "resourceVersion": overlay.metadata.resource_version },
-        "status": status,
-    }));
-    let (api, params) = (client.cluster::<api::NodeOverlay>(), PatchParams::default());
-    let patched = client.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
-    if let Some(written) = gone_is_ok(patched)? {
-        cluster.observe(written);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use fleetwright_api::{
     self as api, ConditionSet, HasConditions,
     condition::find,
     labels::condition::{
-        DRIFT_WITHIN_CAP, INITIALIZATION_HEALTHY, NODE_CLASS_READY, NODE_REGISTRATION_HEALTHY,
-        NODES_AS_EXPECTED, READY, VALIDATION_SUCCEEDED,
+        DRIFT_WITHIN_CAP, FEATURES_AVAILABLE, INITIALIZATION_HEALTHY, NODE_CLASS_READY,
+        NODE_REGISTRATION_HEALTHY, NODES_AS_EXPECTED, READY, VALIDATION_SUCCEEDED,
     },
 };
 use fleetwright_core::model::NodeClassRef;
@@ -111,6 +111,7 @@ impl PoolStatus {
             NODES_AS_EXPECTED,
             INITIALIZATION_HEALTHY,
             DRIFT_WITHIN_CAP,
+            FEATURES_AVAILABLE,
             READY,
         ] {
             let Some(now) = find(after.conditions(), type_) else { continue };

@@ -2,6 +2,7 @@
 //! tokio's paused one.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     pin::Pin,
     sync::{
@@ -22,7 +23,7 @@ use fleetwright_core::{
     model::{Catalog, NodeClaim, NodePool, ProviderId},
     testing::small_catalog,
 };
-use fleetwright_fake_kube::{Config, Faults, Server};
+use fleetwright_fake_kube::{Answer, ApiError, Config, Fault, Faults, Request, Server};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -126,6 +127,32 @@ impl CloudProvider for CatalogOnly {
     }
 }
 
+/// Refuses the resources of a set with one status.
+#[derive(Default)]
+pub(crate) struct Refusals(Mutex<(BTreeSet<String>, u16)>);
+
+impl Refusals {
+    /// Refuses these resources from now on.
+    pub(crate) fn set(&self, resources: &[&str], code: u16) {
+        *self.0.lock().unwrap() = (resources.iter().map(|name| (*name).to_owned()).collect(), code);
+    }
+}
+
+impl Faults for Refusals {
+    fn decide(&self, request: &Request) -> Fault {
+        let (refused, code) = &*self.0.lock().unwrap();
+        if !refused.contains(&request.resource) {
+            return Fault::default();
+        }
+        let why = if *code == 403 {
+            ApiError::new(403, "Forbidden", format!("{} is forbidden: no RBAC rule", request.resource))
+        } else {
+            ApiError::no_such_route()
+        };
+        Fault { answer: Answer::Refuse(why), ..Fault::default() }
+    }
+}
+
 /// A cluster with Karpenter's CRDs, a ready KWOKNodeClass and nothing else.
 pub(crate) struct Harness {
     pub(crate) server: Server,
@@ -155,6 +182,13 @@ impl Harness {
         let mut settings = Settings::default();
         change(&mut settings);
         Self::of(None, settings)
+    }
+
+    /// A harness whose API server misbehaves, with other settings.
+    pub(crate) fn faulty(faults: Arc<dyn Faults>, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        Self::of(Some(faults), settings)
     }
 
     /// A harness over another cloud.

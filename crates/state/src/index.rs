@@ -21,6 +21,7 @@ use crate::{
     buffers::{BufferOutcome, Buffers},
     catalogs::{Catalogs, OverlayOutcome},
     change::{Change, Object, Put},
+    feature::Refusal,
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
     objects::{NodeClassStatus, Objects},
@@ -77,7 +78,7 @@ impl Index {
     pub fn apply<T: Tracked>(&mut self, object: T) -> Option<Change> {
         let key = object.key();
         let version = watches::version(object.meta().resource_version.as_deref());
-        if !self.watches.is_newer(T::KIND, &key, version) {
+        if self.is_off(T::KIND) || !self.watches.is_newer(T::KIND, &key, version) {
             return None;
         }
         let (before, after) = self.put(&key, T::wrap(Some(object)));
@@ -128,6 +129,7 @@ impl Index {
         version: &str,
         covers: impl Fn(&Key) -> bool,
     ) -> Vec<Change> {
+        self.watches.serve(T::KIND);
         let version = watches::version(Some(version));
         let listed: BTreeSet<Key> = objects.iter().map(Tracked::key).collect();
         let deleted = self.watches.missing_from(T::KIND, &listed, version).into_iter().filter(covers);
@@ -234,6 +236,33 @@ impl Index {
     #[must_use]
     pub fn synced(&self, kind: Kind) -> bool {
         self.last_progress(kind).is_some()
+    }
+
+    /// Records that the API server refuses a kind. Where the controller can do without it ([`Kind::feature`]), its objects are
+    /// forgotten and decisions wait for it no longer, until it is listed again.
+    pub fn refuse<T: Tracked>(&mut self, refusal: Refusal) -> Vec<Change> {
+        self.watches.refuse(T::KIND, refusal);
+        if T::KIND.feature().is_none() {
+            return Vec::new();
+        }
+        let known = self.watches.forget(T::KIND);
+        let gone = known.into_iter().map(|key| {
+            let (before, after) = self.put(&key, T::wrap(None));
+            Change { kind: T::KIND, key: key.outside(T::KIND), before, after }
+        });
+        gone.collect()
+    }
+
+    /// Why the API server refuses a kind.
+    #[must_use]
+    pub fn refusal(&self, kind: Kind) -> Option<&Refusal> {
+        self.watches.refusal(kind)
+    }
+
+    /// Whether the controller does without a kind, because the API server refuses it.
+    #[must_use]
+    pub fn is_off(&self, kind: Kind) -> bool {
+        kind.feature().is_some() && self.refusal(kind).is_some()
     }
 
     /// Follows another kind beside those of [`Kind::ALL`]: decisions wait for its first list too.

@@ -9,7 +9,10 @@ use fleetwright_core::model::NodeClassRef;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::kind::{Key, Kind};
+use crate::{
+    feature::Refusal,
+    kind::{Key, Kind},
+};
 
 /// Deleted objects that are remembered per kind.
 const TOMBSTONES: usize = 4096;
@@ -32,6 +35,8 @@ pub(crate) struct Watches {
     progress: BTreeMap<Kind, Timestamp>,
     /// The progress of each kind of NodeClass.
     class_progress: BTreeMap<NodeClassRef, Timestamp>,
+    /// The kinds that the API server refuses.
+    refused: BTreeMap<Kind, Refusal>,
 }
 
 impl Watches {
@@ -96,6 +101,27 @@ impl Watches {
         let last: Option<Vec<Timestamp>> =
             kinds.iter().map(|class| self.class_progress.get(class).copied()).collect();
         last?.into_iter().min()
+    }
+
+    /// Records that the API server refuses a kind.
+    pub(crate) fn refuse(&mut self, kind: Kind, refusal: Refusal) {
+        self.refused.insert(kind, refusal);
+    }
+
+    /// Records that the API server serves a kind.
+    pub(crate) fn serve(&mut self, kind: Kind) {
+        self.refused.remove(&kind);
+    }
+
+    /// Why the API server refuses a kind.
+    pub(crate) fn refusal(&self, kind: Kind) -> Option<&Refusal> {
+        self.refused.get(&kind)
+    }
+
+    /// Forgets a kind, deleted objects too: the same version of an object may come again. Returns the keys that were there.
+    pub(crate) fn forget(&mut self, kind: Kind) -> Vec<Key> {
+        self.progress.remove(&kind);
+        self.versions.remove(&kind).into_iter().flat_map(|versions| versions.live.into_keys()).collect()
     }
 
     /// Follows another kind beside [`Kind::ALL`].

@@ -12,6 +12,7 @@ mod kubectl_verbs;
 mod leader;
 mod pdb_blocks;
 mod pdb_drain;
+mod permissions;
 mod phases;
 mod printer_columns;
 mod refusals;
@@ -114,6 +115,12 @@ fn whole() -> Vec<Case> {
         case("restart", "SIGTERM ends the operator cleanly, and the next one takes over", |cx| {
             Box::pin(restart::run(cx))
         }),
+        Case {
+            name: "permissions",
+            shows: "without a permission its feature is off, nothing else, and it comes back without a restart",
+            only: Some(Tier::Kube),
+            run: |cx| Box::pin(permissions::run(cx)),
+        },
         Case {
             name: "server-restart",
             shows: "the operator outlives a killed API server and works on",

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::BufferController;
-use crate::{provisioning, runtime::Controller, testing::Harness};
+use crate::{
+    metrics::runtime::FEATURE_OFF,
+    provisioning,
+    runtime::Controller,
+    testing::{Harness, Refusals},
+};
 
 fn controllers(harness: &Harness) -> Vec<Arc<dyn Controller>> {
     let mut all = provisioning::controllers(&harness.ctx);
@@ -154,4 +160,48 @@ async fn quotas_leave_fewer_chunks() {
     assert_eq!((&status(&harness)["replicas"], &*condition(&harness, "LimitedByQuotas")), (&json!(5), " "));
     stop.fire();
     running.await.unwrap().unwrap();
+}
+
+#[rstest]
+#[case("Deployment", "deployments")]
+#[case("StatefulSet", "statefulsets")]
+#[case("ReplicaSet", "replicasets")]
+#[case("PodTemplate", "podtemplates")]
+#[tokio::test(start_paused = true)]
+async fn a_buffer_says_that_its_workload_must_not_be_read(#[case] kind: &str, #[case] plural: &str) {
+    let refusals = Arc::new(Refusals::default());
+    refusals.set(&[plural], 403);
+    let harness = Harness::faulty(refusals.clone(), |settings| settings.gates.capacity_buffer = true);
+    harness.pool("default", json!({}));
+    if kind == "PodTemplate" {
+        buffer(&harness, json!({"podTemplateRef": {"name": "web"}, "replicas": 1}));
+    } else {
+        let reference = json!({"apiGroup": "apps", "kind": kind, "name": "web"});
+        buffer(&harness, json!({"scalableRef": reference, "percentage": 25}));
+    }
+    let _running = harness.run(controllers(&harness));
+    harness.pass(5).await;
+    assert_eq!(condition(&harness, "ReadyForProvisioning"), "False Forbidden");
+    refusals.set(&[], 0);
+    harness.pass(40).await;
+    let missing = if kind == "PodTemplate" { "PodTemplateNotFound" } else { "ScalableRefNotFound" };
+    assert_eq!(condition(&harness, "ReadyForProvisioning"), format!("False {missing}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_quotas_a_buffer_is_not_limited() {
+    let refusals = Arc::new(Refusals::default());
+    refusals.set(&["resourcequotas"], 403);
+    let harness = Harness::faulty(refusals.clone(), |settings| settings.gates.capacity_buffer = true);
+    harness.pool("default", json!({}));
+    template(&harness, "1");
+    buffer(&harness, json!({"podTemplateRef": {"name": "shape"}, "replicas": 2}));
+    let _running = harness.run(controllers(&harness));
+    harness.pass(5).await;
+    assert_eq!(claims(&harness), 1);
+    let off = || harness.ctx.metrics.value(&FEATURE_OFF, &["resource-quotas", "resourcequotas", "Forbidden"]);
+    assert_eq!(off(), 1.0);
+    refusals.set(&[], 0);
+    harness.pass(40).await;
+    assert_eq!(off(), 0.0);
 }

@@ -55,6 +55,12 @@ pub const WATCH_ERRORS: Family = Family::counter(
     &["kind"],
     "Lists and watches of the API server that failed, by kind of object",
 );
+/// Features that are off.
+pub const FEATURE_OFF: Family = Family::gauge(
+    "fleetwright_feature_off",
+    &["feature", "resource", "reason"],
+    "1 for each feature that is off because the API server refuses a resource: Forbidden by RBAC, or NotServed",
+);
 /// Number of due keys.
 pub const QUEUE_DEPTH: Family =
     Family::gauge("workqueue_depth", &["name", "controller", "priority"], "Number of keys that are due");

@@ -1,6 +1,7 @@
 //! What is kept on NodePools: hash, counts, validation, readiness, registration health.
 
 mod counter;
+mod features;
 mod hash;
 mod observed;
 mod protection;
@@ -10,6 +11,7 @@ mod replicas;
 mod validation;
 
 pub use counter::Counter;
+pub use features::FeatureStatus;
 pub use hash::Hash;
 pub use observed::ObservedReaper;
 pub use protection::Protection;

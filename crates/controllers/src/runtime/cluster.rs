@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use fleetwright_core::model::NodeClassRef;
-use fleetwright_state::{Change, Index, Key, Kind, Tracked};
+use fleetwright_state::{Change, Index, Key, Kind, Refusal, Tracked};
 
 use super::{clocks::Clocks, hub::Hub, shared::Shared};
 
@@ -47,6 +47,13 @@ impl Cluster {
             Some(class) => index.reset_class(class, objects, version, now),
             None => index.reset(objects, version, now),
         };
+        self.notify(&index, changes);
+    }
+
+    /// Records that the API server refuses a kind, see [`Index::refuse`].
+    pub(super) fn refuse<T: Tracked>(&self, refusal: Refusal) {
+        let mut index = self.index();
+        let changes = index.refuse::<T>(refusal);
         self.notify(&index, changes);
     }
 

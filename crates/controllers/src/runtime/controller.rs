@@ -123,6 +123,12 @@ impl ReconcileError {
         matches!(self, Self::NotFound { .. })
     }
 
+    /// Whether the API server forbids the call.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Kube { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 403))
+    }
+
     /// Whether another writer changed the object first.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

@@ -10,6 +10,7 @@ use super::{
     api_client::ApiClient,
     clocks::Clocks,
     cluster::Cluster,
+    features::Features,
     fence::Fenced,
     gate::Gate,
     leader::Leadership,
@@ -75,6 +76,8 @@ pub struct Ctx {
     pub displaced: Shared<DisplacedPods>,
     /// Whether this process may act.
     pub gate: Gate,
+    /// The features that are off.
+    pub features: Features,
     pub(super) pulses: Arc<Pulses>,
 }
 
@@ -92,6 +95,7 @@ impl Ctx {
         Self {
             client: ApiClient::new(client, clocks.clone(), leadership.clone()),
             cloud: Arc::new(Fenced::new(cloud, leadership.clone())),
+            features: Features::new(cluster.clone(), metrics.clone()),
             gate: Gate::new(leadership, cluster.clone(), clocks.clone()),
             cluster,
             clocks,

@@ -1,11 +1,11 @@
 //! Controllers act only while their view of the cluster is fresh.
 //!
-//! Every kind must have been listed once, and its watch must have shown a sign of life within [`MAX_SILENCE`]. A standby is
-//! passive too.
+//! Every kind must have been listed once, and its watch must have shown a sign of life within [`MAX_SILENCE`], but for kinds
+//! that the API server refuses and that the controllers can do without. A standby is passive too.
 
 use std::{sync::Arc, time::Duration};
 
-use fleetwright_state::{Index, Kind};
+use fleetwright_state::{Index, Kind, Refusal};
 use jiff::Timestamp;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 pub const MAX_SILENCE: Duration = Duration::from_secs(120);
 
 /// Why controllers are passive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Passive {
     /// Another process is the leader.
     #[error("another replica holds the lease")]
@@ -36,6 +36,9 @@ pub enum Passive {
     /// A kind's watch is silent.
     #[error("the watch of {0} objects has been silent for more than two minutes")]
     Silent(Kind),
+    /// A kind that is required is refused.
+    #[error("{0} objects are required: {1}")]
+    Refused(Kind, Refusal),
 }
 
 /// Whether controllers may act at `now` (steady clock, as signs of life are).
@@ -46,9 +49,14 @@ pub fn may_act(index: &Index, now: Timestamp) -> Result<(), Passive> {
     // Called by every worker in every iteration.
     let oldest = now.checked_sub(MAX_SILENCE).unwrap_or(Timestamp::MIN);
     for kind in index.followed() {
-        let Some(last) = index.last_progress(kind) else { return Err(Passive::NotListed(kind)) };
-        if last < oldest {
-            return Err(Passive::Silent(kind));
+        let passive = match index.last_progress(kind) {
+            Some(last) if last >= oldest => continue,
+            Some(_) => Passive::Silent(kind),
+            None => Passive::NotListed(kind),
+        };
+        if !index.is_off(kind) {
+            let refused = index.refusal(kind).map(|why| Passive::Refused(kind, why.clone()));
+            return Err(refused.unwrap_or(passive));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::{
 };
 
 use fleetwright_core::{clock::SharedClock, rate::TokenBucket};
+use fleetwright_state::Feature;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event as CoreEvent, EventSource},
@@ -20,7 +21,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{
-    api_client::ApiClient, controller::ReconcileError, names::Names, queue::later, shutdown::Shutdown,
+    api_client::ApiClient, controller::ReconcileError, features::Features, names::Names, queue::later,
+    shutdown::Shutdown,
 };
 use crate::events::Event;
 
@@ -30,6 +32,8 @@ const BACKLOG: usize = 1000;
 const MEMORY: usize = 10_000;
 /// The longest message that the API server accepts.
 const MESSAGE_LIMIT: usize = 1024;
+/// The permission that writing needs.
+const EVENTS: (&str, &str, &[&str]) = ("", "events", &["create", "patch"]);
 /// The reporting component.
 const COMPONENT: &str = "karpenter";
 
@@ -99,7 +103,7 @@ impl Recorder {
     }
 
     /// Writes events until shutdown.
-    pub async fn run(self, client: ApiClient, names: Arc<Names>, mut stop: Shutdown) {
+    pub async fn run(self, client: ApiClient, names: Arc<Names>, features: Features, mut stop: Shutdown) {
         loop {
             let next = self.lock().queued.pop_front();
             let Some(queued) = next else {
@@ -109,8 +113,10 @@ impl Recorder {
                     () = stop.requested() => return,
                 }
             };
-            match write(&client, &names, &queued).await {
-                Ok(name) => {
+            let written = write(&client, &names, &queued).await;
+            match features.optional(Feature::Events, EVENTS, written) {
+                Ok(None) => {}
+                Ok(Some(name)) => {
                     if let Some(published) = self.lock().published.get_mut(&queued.identity) {
                         published.name = Some(name);
                     }

@@ -74,7 +74,12 @@ pub async fn run(
         tasks.spawn(Worker::new(ctx.clone(), controller, queue).run(stop.clone()));
     }
     tasks.spawn(watch_over_state(ctx.clone(), stop.clone()));
-    tasks.spawn(ctx.recorder.clone().run(ctx.client.clone(), ctx.names.clone(), stop.clone()));
+    tasks.spawn(ctx.recorder.clone().run(
+        ctx.client.clone(),
+        ctx.names.clone(),
+        ctx.features.clone(),
+        stop.clone(),
+    ));
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
             return Err(RunError::LoopEnded(error.to_string()));

@@ -8,7 +8,7 @@ use std::{fmt::Debug, pin::pin, time::Duration};
 
 use fleetwright_api::NodeClassView;
 use fleetwright_core::{cloud::NodeClassKind, model::NodeClassRef};
-use fleetwright_state::{Kind, Tracked};
+use fleetwright_state::{Kind, Refusal, RefusalCause, Tracked};
 use futures::StreamExt;
 use kube::{
     Api,
@@ -17,7 +17,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{ctx::Ctx, limit::RateLimit, pulse::Loop, shutdown::Shutdown};
+use super::{ctx::Ctx, limit::RateLimit, pulse::Loop, queue::later, shutdown::Shutdown};
 use crate::metrics::runtime as families;
 
 /// Objects per page of a list.
@@ -30,6 +30,11 @@ const WATCH_SILENCE: Duration = Duration::from_secs(75);
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 /// Number of consecutive failures to resume after which the list is restarted.
 const RESUMES: u32 = 5;
+/// Number of consecutive refusals after which a kind that was never listed is off: roles may be created after the controller.
+const REFUSALS: u32 = 3;
+/// How long after its last sign of life a kind that is refused is off: roles may be replaced. Before [`super::MAX_SILENCE`],
+/// with the longest delay between two attempts in between.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Delays between attempts.
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(30), 1, 1);
 
@@ -118,6 +123,9 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
         let mut version = match list(ctx, source).await {
             Ok((objects, version)) => {
                 failures = 0;
+                if let Some(feature) = K::KIND.feature() {
+                    ctx.features.restore(feature, &source.resource.group, &source.resource.plural);
+                }
                 ctx.cluster.reset(objects, &version, source.class.as_ref());
                 if leads && K::KIND == Kind::NodeClaim {
                     ctx.gate.leadership().catch_up();
@@ -126,8 +134,10 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
-                tracing::warn!(kind = %K::KIND, %error, failures, "cannot list");
+                if !is_off(ctx, source, &error, failures) {
+                    ctx.metrics.inc(&families::WATCH_ERRORS, &[K::KIND.as_str()]);
+                    tracing::warn!(kind = %K::KIND, %error, failures, "cannot list");
+                }
                 ctx.clocks.sleep(RETRY.delay(failures)).await;
                 continue;
             }
@@ -154,6 +164,25 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
         // Lists are expensive: wait between two of them.
         ctx.clocks.sleep(RETRY.base).await;
     }
+}
+
+/// Records that the API server refuses the kind, if it does. Returns whether the controllers do without it.
+fn is_off<K: Watchable>(ctx: &Ctx, source: &Source<K>, error: &ListError, failures: u32) -> bool {
+    let ListError::Kube(kube::Error::Api(status)) = error else { return false };
+    let Some(cause) = RefusalCause::of(status.code) else { return false };
+    let ApiResource { group, plural, .. } = &source.resource;
+    let (group, resource) = (group.as_str().into(), plural.as_str().into());
+    let refusal = Refusal { cause, group, resource, verbs: Refusal::WATCH };
+    if let Some(feature) = K::KIND.feature() {
+        let last = ctx.cluster.index().last_progress(K::KIND);
+        let now = ctx.clocks.steady();
+        if last.map_or(failures < REFUSALS, |last| now < later(last, REFUSED_FOR)) {
+            return false;
+        }
+        ctx.features.refuse(feature, &refusal);
+    }
+    ctx.cluster.refuse::<K>(refusal);
+    ctx.cluster.index().is_off(K::KIND)
 }
 
 /// Returns a complete, most recent list and its resource version.

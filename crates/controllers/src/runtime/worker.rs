@@ -74,7 +74,7 @@ impl Worker {
             let passive = self.ctx.gate.may_act().err();
             if passive != shown {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
-                shown = passive;
+                shown.clone_from(&passive);
             }
             while passive.is_none() && self.running.len() < concurrency {
                 let Some(key) = self.queue.next(now) else { break };

@@ -165,11 +165,9 @@ async fn drift_that_no_longer_holds_is_reported_as_blocked() {
     let disruption = crate::disruption::decide::Disruption::new(&harness.ctx, Arc::default());
     disruption.reject(&command, "pods came");
     let (_trigger, stop) = crate::runtime::shutdown();
-    tokio::spawn(harness.ctx.recorder.clone().run(
-        harness.ctx.client.clone(),
-        harness.ctx.names.clone(),
-        stop,
-    ));
+    let (client, names, features) =
+        (harness.ctx.client.clone(), harness.ctx.names.clone(), harness.ctx.features.clone());
+    tokio::spawn(harness.ctx.recorder.clone().run(client, names, features, stop));
     harness.pass(5).await;
     let events = harness.events();
     let reported = events.iter().find(|event| event.starts_with("NodeClaim/old DisruptionBlocked: "));

@@ -1,0 +1,54 @@
+//! `nodepool.features`: the condition `FeaturesAvailable` of NodePools, while a feature is off because the API server refuses
+//! what it needs.
+
+use async_trait::async_trait;
+use fleetwright_api::{HasConditions, condition::find, labels::condition::FEATURES_AVAILABLE as CONDITION};
+use fleetwright_state::{Change, Index, Key, Kind};
+
+use crate::{
+    pool_status::PoolStatus,
+    runtime::{Controller, Ctx, FEATURES, Features, ReconcileError, Requeue},
+};
+
+/// Writes the condition.
+pub struct FeatureStatus {
+    features: Features,
+    pools: PoolStatus,
+}
+
+impl FeatureStatus {
+    /// With the parts of `ctx` that it uses.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self { features: ctx.features.clone(), pools: PoolStatus::new(ctx) }
+    }
+}
+
+#[async_trait]
+impl Controller for FeatureStatus {
+    fn name(&self) -> &'static str {
+        FEATURES
+    }
+
+    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
+        if change.kind == Kind::NodePool { vec![change.key.clone()] } else { Vec::new() }
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
+        let shown = find(pool.conditions(), CONDITION).is_some();
+        let off = self.features.sentence();
+        self.pools
+            .change_conditions(&pool, |conditions| match &off {
+                Some((reason, message)) => {
+                    conditions.set_false(CONDITION, reason, message);
+                }
+                // A NodePool that never lacked a feature does not show the condition.
+                None if shown => {
+                    conditions.set_true(CONDITION);
+                }
+                None => {}
+            })
+            .await?;
+        Ok(Requeue::No)
+    }
+}
