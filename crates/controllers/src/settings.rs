@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleetwright_core::{
     model::TopologySpread,
-    scheduling::{MinValuesPolicy, PreferencePolicy, Rules},
+    scheduling::{Compatible, LeastCost, MinValuesPolicy, Packer, PreferencePolicy, Rules},
 };
 
 /// The settings of the controllers.
@@ -30,6 +30,10 @@ pub struct Settings {
     pub disable_observability: bool,
     /// `FEATURE_GATES`.
     pub gates: FeatureGates,
+    /// `PACKER`: how pods are packed on new NodeClaims.
+    pub packing: Packing,
+    /// `N_TO_M_CONSOLIDATION`: nodes may be replaced by several.
+    pub n_to_m: bool,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
     /// Timing of disruption.
@@ -53,6 +57,27 @@ impl Default for DisruptionPace {
             period: Duration::from_secs(10),
             validation_delay: Duration::from_secs(15),
             timeout: Duration::from_secs(600),
+        }
+    }
+}
+
+/// `PACKER`: how pods are packed on new NodeClaims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// The cheapest plan that is found.
+    #[default]
+    LeastCost,
+    /// Karpenter's placement order.
+    Compatible,
+}
+
+impl Packing {
+    /// The placement algorithm.
+    #[must_use]
+    pub fn packer(self) -> &'static dyn Packer {
+        match self {
+            Self::LeastCost => &LeastCost,
+            Self::Compatible => &Compatible,
         }
     }
 }
@@ -109,6 +134,8 @@ impl Default for Settings {
             default_spread: Vec::new(),
             disable_observability: false,
             gates: FeatureGates::default(),
+            packing: Packing::default(),
+            n_to_m: true,
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
             disruption: DisruptionPace::default(),
         }

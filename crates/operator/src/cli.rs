@@ -144,9 +144,6 @@ pub(crate) struct PlanOptions {
     /// Manifests or dumps to read instead of the cluster; `-` is standard input.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// The placement algorithm.
-    #[arg(long, value_enum, default_value_t = PackerName::LeastCost)]
-    pub(crate) packer: PackerName,
     /// How long to improve the first plan: a duration such as 500ms, or a number of rounds such as 2000it, which is reproducible.
     #[arg(long, default_value = "500ms", value_parser = budget)]
     pub(crate) budget: SolveEffort,
@@ -253,15 +250,6 @@ pub(crate) struct PricesExportOptions {
     /// File to write. Defaults to standard output.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-}
-
-/// A placement algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PackerName {
-    /// The cheapest plan found within the budget.
-    LeastCost,
-    /// Karpenter's placement order.
-    Compatible,
 }
 
 /// How results are printed.

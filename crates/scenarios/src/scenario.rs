@@ -54,6 +54,9 @@ pub struct Scenario {
     /// Enabled feature gates; `DynamicResources` stands for `IGNORE_DRA_REQUESTS=false`.
     #[serde(default)]
     pub gates: Vec<String>,
+    /// Settings of the controller, by their names.
+    #[serde(default)]
+    pub settings: SettingsShort,
     /// Complete objects.
     #[serde(default)]
     pub apply: Vec<Value>,
@@ -63,6 +66,28 @@ pub struct Scenario {
 
 fn one() -> u64 {
     1
+}
+
+/// Settings of the controller that scenarios change.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE", deny_unknown_fields)]
+pub struct SettingsShort {
+    /// How pods are packed on new NodeClaims.
+    #[serde(default)]
+    pub packer: PackerShort,
+    /// Whether consolidation may replace nodes by several.
+    pub n_to_m_consolidation: Option<bool>,
+}
+
+/// The values of `PACKER`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PackerShort {
+    /// The cheapest plan.
+    #[default]
+    LeastCost,
+    /// Karpenter's order.
+    Compatible,
 }
 
 /// The behavior of the cloud.

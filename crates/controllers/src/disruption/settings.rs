@@ -19,7 +19,10 @@ pub(super) fn rules_now(cloud: &dyn CloudProvider, settings: &Settings) -> Rules
 /// The methods that the settings allow.
 #[must_use]
 pub fn methods(settings: &Settings) -> Vec<&'static dyn Method> {
-    let allowed =
-        |method: &&dyn Method| settings.gates.static_capacity || method.spec().name != "static-drift";
+    let allowed = |method: &&dyn Method| match method.spec().name {
+        "static-drift" => settings.gates.static_capacity,
+        "n-to-m-consolidation" => settings.n_to_m,
+        _ => true,
+    };
     METHODS.iter().copied().filter(allowed).collect()
 }

@@ -11,7 +11,7 @@ use fleetwright_core::{
     clock::SharedClock,
     cloud::CloudProvider,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Effort, LeastCost, Packer as _, Plan, PreparedSnapshot, Purpose, Request, Unplaced},
+    scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request, Unplaced},
 };
 use fleetwright_state::{Change, Index, Key, Kind};
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ use crate::{
         Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, Solvers, later,
     },
     safety::Safety,
-    settings::{Settings, SolveEffort},
+    settings::{Packing, Settings, SolveEffort},
 };
 
 /// How soon another pass follows one that was cut short, or that failed to create a NodeClaim.
@@ -310,7 +310,7 @@ async fn solve(
     pods: Vec<Arc<Pod>>,
 ) -> Result<Plan, ReconcileError> {
     let rules = settings.rules();
-    let effort = settings.solve_effort;
+    let (effort, packing) = (settings.solve_effort, settings.packing);
     // Time passes during the work only where it has its own thread.
     let deadline = match effort {
         SolveEffort::Time(time) if solvers.is_threaded() => Some(later(clocks.now(), time)),
@@ -319,7 +319,7 @@ async fn solve(
     let (clock, kept) = (clocks.clock().clone(), solvers.clone());
     let work = move || {
         let mut prepared = kept.on(&snapshot, &rules);
-        let plan = solve_now(&mut prepared, &pods, effort, deadline, &clock);
+        let plan = solve_now(&mut prepared, &pods, (packing, effort), deadline, &clock);
         kept.keep(prepared);
         plan
     };
@@ -329,7 +329,7 @@ async fn solve(
 fn solve_now(
     prepared: &mut PreparedSnapshot,
     pods: &[Arc<Pod>],
-    effort: SolveEffort,
+    (packing, effort): (Packing, SolveEffort),
     deadline: Option<Timestamp>,
     clock: &SharedClock,
 ) -> Plan {
@@ -340,7 +340,7 @@ fn solve_now(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
-    LeastCost.pack(prepared, &request)
+    packing.packer().pack(prepared, &request)
 }
 
 fn report(metrics: &Metrics, plan: &Plan, pods: usize, took: Duration) {

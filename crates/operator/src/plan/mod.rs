@@ -7,11 +7,15 @@ mod tests;
 
 use std::{io::Write as _, sync::Arc};
 
-use fleetwright_controllers::{provisioning::eligible, runtime::later, settings::SolveEffort};
+use fleetwright_controllers::{
+    provisioning::eligible,
+    runtime::later,
+    settings::{Packing, SolveEffort},
+};
 use fleetwright_core::{
     clock::Clock as _,
     model::{Pod, PodUid, Snapshot},
-    scheduling::{Compatible, Effort, LeastCost, Packer, Plan, PreparedSnapshot, Purpose, Request, Rules},
+    scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request, Rules},
 };
 use jiff::Timestamp;
 
@@ -22,7 +26,7 @@ pub(crate) use self::{
 };
 use crate::{
     catalogue::Catalogues,
-    cli::{PackerName, PlanOptions, TableOrJson},
+    cli::{PlanOptions, TableOrJson},
     clock::SystemClock,
     input::{
         self, Item,
@@ -70,9 +74,9 @@ fn prepare(
     options: &PlanOptions,
     catalogues: &Catalogues,
     values: &Values,
-) -> anyhow::Result<(Loaded, PackerName)> {
+) -> anyhow::Result<(Loaded, Packing)> {
     let mut offer = catalogues.offer(&items, &options.catalogue, values)?;
-    let packer = if offer.priced { options.packer } else { PackerName::Compatible };
+    let packer = if offer.priced { values.packing() } else { Packing::Compatible };
     if !offer.priced {
         offer.pools = offer.for_packing_without_prices();
     }
@@ -87,13 +91,13 @@ fn plan(
     started: Timestamp,
 ) -> anyhow::Result<Report> {
     let live = options.files.is_empty();
-    let (mut loaded, packer) = prepare(items, options, catalogues, values)?;
+    let (mut loaded, packing) = prepare(items, options, catalogues, values)?;
     let read = SystemClock.now();
     let snapshot = loaded.index.snapshot(read);
     let mut prepared = PreparedSnapshot::new(&snapshot, &rules(values));
     let pods = pods(&snapshot, live);
     let ready = SystemClock.now();
-    let plan = solve(&mut prepared, &pods, packer, options.budget);
+    let plan = solve(&mut prepared, &pods, packing, options.budget);
     let done = SystemClock.now();
     let timing = Timing::new(started, read, ready, done);
     Ok(Report::new(&plan, &Context { loaded: &loaded, seed: options.seed, timing }))
@@ -114,12 +118,7 @@ fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     pods
 }
 
-fn solve(
-    prepared: &mut PreparedSnapshot,
-    pods: &[Arc<Pod>],
-    packer: PackerName,
-    budget: SolveEffort,
-) -> Plan {
+fn solve(prepared: &mut PreparedSnapshot, pods: &[Arc<Pod>], packing: Packing, budget: SolveEffort) -> Plan {
     let deadline = match budget {
         SolveEffort::Time(time) if !time.is_zero() => Some(later(SystemClock.now(), time)),
         _ => None,
@@ -131,10 +130,7 @@ fn solve(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
-    match packer {
-        PackerName::LeastCost => LeastCost.pack(prepared, &request),
-        PackerName::Compatible => Compatible.pack(prepared, &request),
-    }
+    packing.packer().pack(prepared, &request)
 }
 
 /// Pods of the input that are not planned for, with the reason.

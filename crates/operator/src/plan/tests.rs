@@ -33,12 +33,12 @@ fn report(path: &Path) -> String {
     let (options, flags) = options(path, &text);
     let values = Values::resolve(&flags, |_| None).unwrap();
     let items = input::read(&options.files).unwrap();
-    let (mut loaded, packer) = prepare(items, &options, &scenarios::catalogues(), &values).unwrap();
+    let (mut loaded, packing) = prepare(items, &options, &scenarios::catalogues(), &values).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
     let snapshot = loaded.index.snapshot(now);
     let rules = rules(&values);
     let pods = pods(&snapshot, false);
-    let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, packer, options.budget);
+    let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, packing, options.budget);
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0], "{}", path.display());

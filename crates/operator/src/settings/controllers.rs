@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleetwright_controllers::settings::{DisruptionPace, FeatureGates, Settings, SolveEffort};
+use fleetwright_controllers::settings::{DisruptionPace, FeatureGates, Packing, Settings, SolveEffort};
 use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 
 use super::Values;
@@ -13,6 +13,14 @@ impl Values {
         match self.text("MIN_VALUES_POLICY") {
             "BestEffort" => MinValuesPolicy::BestEffort,
             _ => MinValuesPolicy::Strict,
+        }
+    }
+
+    /// How pods are packed on new NodeClaims: `PACKER`.
+    pub(crate) fn packing(&self) -> Packing {
+        match self.text("PACKER") {
+            "compatible" => Packing::Compatible,
+            _ => Packing::LeastCost,
         }
     }
 }
@@ -42,6 +50,8 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             static_capacity: values.gate("StaticCapacity"),
             capacity_buffer: values.gate("CapacityBuffer"),
         },
+        packing: values.packing(),
+        n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
         disruption: DisruptionPace {
             // Looking all the time would leave no time for anything else.

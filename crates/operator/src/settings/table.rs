@@ -161,6 +161,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Default constraints of kube-scheduler, as JSON or YAML",
     ),
     setting(
+        "PACKER",
+        SettingKind::OneOf(&["least-cost", "compatible"]),
+        "least-cost",
+        "How pods are packed on new NodeClaims: least-cost is the cheapest plan, compatible Karpenter's order",
+    ),
+    setting(
+        "N_TO_M_CONSOLIDATION",
+        SettingKind::Bool,
+        "true",
+        "Whether consolidation may replace nodes by several; Karpenter replaces them by at most one",
+    ),
+    setting(
         "INITIALIZATION_TIMEOUT",
         SettingKind::Duration,
         "0s",

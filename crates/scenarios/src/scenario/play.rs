@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
-use fleetwright_controllers::settings::FeatureGates;
+use fleetwright_controllers::settings::{FeatureGates, Packing};
 use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use fleetwright_sim::{
     clock::TokioClock,
@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CatalogueName, CloudMood, Expect, PodsShort, PoolShort, RegionStep, Scenario, Step, duration, expand,
-    expectations, history::History, region,
+    CatalogueName, CloudMood, Expect, PackerShort, PodsShort, PoolShort, RegionStep, Scenario, Step,
+    duration, expand, expectations, history::History, region,
 };
 use crate::region::Region;
 
@@ -96,6 +96,10 @@ pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Reg
     let mut config = SimulatorConfig::new(seed, start);
     open_gates(&mut config.settings.gates, &scenario.gates);
     config.settings.ignore_dra_requests = !scenario.gates.iter().any(|gate| gate == "DynamicResources");
+    if scenario.settings.packer == PackerShort::Compatible {
+        config.settings.packing = Packing::Compatible;
+    }
+    config.settings.n_to_m = scenario.settings.n_to_m_consolidation.unwrap_or(true);
     config.cloud = match scenario.cloud {
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },

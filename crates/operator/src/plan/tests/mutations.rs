@@ -68,7 +68,7 @@ fn go_through(items: Vec<Item>) {
     let plan = solve(
         &mut PreparedSnapshot::new(&snapshot, &rules),
         &pods,
-        PackerName::LeastCost,
+        Packing::LeastCost,
         SolveEffort::Iterations(1),
     );
     let request =
