@@ -11,7 +11,8 @@ use crate::{
     observability, safety,
 };
 
-const CALLS: &[Family] = &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::DURATION];
+const CALLS: &[Family] =
+    &[cloud::DURATION, cloud::ERRORS, requests::TOTAL, requests::REST, requests::DURATION];
 /// With the provider's well-known labels.
 const NODES: &[Family] = &[
     cluster::NODES_ALLOCATABLE,

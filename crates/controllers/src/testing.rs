@@ -224,6 +224,7 @@ impl Harness {
         leadership: Leadership,
     ) -> Ctx {
         Ctx::new(Parts {
+            api_server: "kubernetes".to_owned(),
             client: kube::Client::new(server.service(), "default"),
             clock,
             cloud: Arc::new(cloud),

@@ -20,6 +20,7 @@ use crate::{
     clock::SystemClock,
     http, kube_client, logging,
     operator::{CloudConnector, Environment, Operator},
+    process::ProcessFigures,
     settings::{self, Values},
     signals,
 };
@@ -87,6 +88,7 @@ async fn control(
     campaign: Option<Campaign>,
     probe: &Probe,
 ) -> anyhow::Result<()> {
+    ctx.metrics.register(Box::new(ProcessFigures::new())).context("metrics of the process")?;
     let _ = probe.ctx.set(ctx.clone());
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
@@ -139,7 +141,9 @@ async fn prepare(
     values: Values,
     clock: SharedClock,
 ) -> anyhow::Result<(Ctx, Option<Campaign>)> {
-    let client = kube_client::connect(None).await?;
+    let config = kube_client::configure(None).await?;
+    let api_server = kube_client::host(&config);
+    let client = runtime::client(config)?;
     let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
     // Fields that the API server prunes would be lost.
     patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
@@ -153,6 +157,7 @@ async fn prepare(
     let campaign = campaign(&values, &client);
     let leadership = campaign.as_ref().map(|campaign| campaign.leadership.clone());
     let ctx = Ctx::new(Parts {
+        api_server,
         client,
         clock,
         cloud: provider,

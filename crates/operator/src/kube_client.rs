@@ -12,13 +12,26 @@ use kube::{
 
 use crate::proxy;
 
-/// A client of the cluster that `kubeconfig` names, else of the one that kubectl would find, else of the one that this
-/// runs in; through the proxy of the kubeconfig, else that of the environment.
+/// A client of the cluster that [`configure`] finds.
+///
+/// # Errors
+/// Where there is none, or its configuration is unusable.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    Ok(fleetwright_controllers::runtime::client(configure(kubeconfig).await?)?)
+}
+
+/// Host and port of the API server, as Go's client names it in metrics.
+pub(crate) fn host(config: &Config) -> String {
+    config.cluster_url.authority().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The cluster that `kubeconfig` names, else the one that kubectl would find, else the one that this runs in; through the
+/// proxy of the kubeconfig, else that of the environment.
 ///
 /// # Errors
 /// Where there is none, or its configuration is unusable.
 #[expect(clippy::disallowed_methods, reason = "proxies are set by variables that every HTTP client reads")]
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+pub(crate) async fn configure(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let env = |name: &str| std::env::var(name).ok();
     let mut config = match kubeconfig {
         Some(path) => {
@@ -35,7 +48,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
         config.proxy_url =
             proxy::from_environment(&config.cluster_url, env).map_err(|error| anyhow::anyhow!(error))?;
     }
-    Ok(fleetwright_controllers::runtime::client(config)?)
+    Ok(config)
 }
 
 /// Whether a proxy comes from a variable rather than from the kubeconfig.

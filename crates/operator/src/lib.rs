@@ -51,6 +51,7 @@ mod logging;
 mod operator;
 mod outcome;
 mod plan;
+mod process;
 mod proxy;
 #[cfg(test)]
 mod scenarios;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::CloudProvider,
     disruption::{
-        Agenda, Command, PassMemory, PassStart, SimulationSolver, method, propose_after, statuses,
+        Agenda, Command, Method, PassMemory, PassStart, SimulationSolver, method, propose_after, statuses,
         still_allowed, validate_on,
     },
     model::DisruptionReason,
@@ -26,6 +26,7 @@ use super::{
     report::{self, Reporter},
     settings::{methods, rules_now},
     status,
+    timed::Timed,
 };
 use crate::{
     events::{Event, regarding},
@@ -117,19 +118,23 @@ impl Controller for Disruption {
             return Ok(held.left().map_or(Requeue::Backoff, Requeue::After));
         }
         let rules = rules_now(&*self.cloud, &self.settings);
-        let (started_at, epoch, reports) = (self.clocks.now(), snapshot.epoch, self.is_report_due(steady));
+        let (clock, epoch, reports) =
+            (self.clocks.clock().clone(), snapshot.epoch, self.is_report_due(steady));
         let start = PassStart::new(epoch, steady, began, reports);
         let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&self.settings));
         let solvers = self.solvers.clone();
         let decide = move || {
             let prepared = solvers.on(&snapshot, &rules.scheduling);
             let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
-            let proposal = propose_after(&mut solver, &rules, now, &methods, recall);
+            let timed: Vec<Timed> = methods.iter().map(|method| Timed::new(*method, &clock)).collect();
+            let running: Vec<&dyn Method> = timed.iter().map(|method| method as &dyn Method).collect();
+            let proposal = propose_after(&mut solver, &rules, now, &running, recall);
+            let took: Vec<_> = timed.iter().map(|method| (method.spec(), method.took())).collect();
             solvers.keep(solver.into_prepared());
             let all = reports.then(|| statuses(&snapshot, &rules, now, &methods, &proposal));
-            (proposal, all.unwrap_or_default())
+            (proposal, all.unwrap_or_default(), took)
         };
-        let (proposal, statuses) = self.solvers.offload(decide).await?;
+        let (proposal, statuses, took) = self.solvers.offload(decide).await?;
         if consolidates {
             self.memory().record(epoch, steady, &proposal);
         }
@@ -137,10 +142,10 @@ impl Controller for Disruption {
         if let Err(error) = drift_caps::write(&self.cluster, &self.pools, &proposal.drift_caps).await {
             tracing::warn!(%error, "failed to update DriftWithinCap conditions of NodePools");
         }
-        if let Some(command) = proposal.commands.first() {
-            let labels = [report::reason_label(command.method.reason), command.method.consolidation_type];
-            let took = self.clocks.now().duration_since(started_at).as_secs_f64();
-            self.metrics.observe(&figures::EVALUATION, &labels, took);
+        // As in Karpenter each method that the pass came to.
+        for (spec, took) in took.into_iter().take(proposal.eligible.len()) {
+            let labels = [report::reason_label(spec.reason), spec.consolidation_type];
+            self.metrics.observe(&figures::EVALUATION, &labels, took.as_secs_f64());
         }
         let scope = status::Scope::of(&proposal);
         let started = self.start_all(proposal.commands).await;

@@ -18,6 +18,7 @@ mod settings;
 mod status;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 pub use durable::under_way;
 pub use settings::{methods, rules};

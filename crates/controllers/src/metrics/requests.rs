@@ -13,6 +13,12 @@ pub const TOTAL: Family = Family::counter(
     &["code", "method"],
     "Number of HTTP requests to the API server, by status code and method",
 );
+/// Calls by status, method and host.
+pub const REST: Family = Family::counter(
+    "rest_client_requests_total",
+    &["code", "method", "host"],
+    "Number of HTTP requests, partitioned by status code, method, and host",
+);
 /// Duration of calls until the response begins.
 pub const DURATION: Family = Family::histogram(
     "client_go_request_duration_seconds",
@@ -43,10 +49,10 @@ pub const DURATION: Family = Family::histogram(
 );
 
 /// A client whose calls are measured.
-pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock) -> Client {
+pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock, host: Arc<str>) -> Client {
     let namespace = inner.default_namespace().to_owned();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (client, metrics, clock) = (inner.clone(), metrics.clone(), clock.clone());
+        let (client, metrics, clock, host) = (inner.clone(), metrics.clone(), clock.clone(), host.clone());
         async move {
             let method = request.method().as_str().to_owned();
             let target = Target::of(request.uri().path());
@@ -60,6 +66,7 @@ pub(crate) fn metered(inner: Client, metrics: Arc<Metrics>, clock: SharedClock) 
                 .as_ref()
                 .map_or_else(|_| "<error>".to_owned(), |answer| answer.status().as_u16().to_string());
             metrics.inc(&TOTAL, &[&code, &method]);
+            metrics.inc(&REST, &[&code, &method, &host]);
             answer
         }
     });

@@ -27,6 +27,8 @@ use crate::{
 
 /// What a [`Ctx`] is made of.
 pub struct Parts {
+    /// Host and port of the API server, for metrics.
+    pub api_server: String,
     /// Client of the API server; made by [`super::client()`] or over a fake.
     pub client: Client,
     /// The clock.
@@ -85,11 +87,12 @@ impl Ctx {
     /// Returns the parts of a process with an empty index.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let Parts { client, clock, cloud, settings, seed, offload, cluster_uid, leadership } = parts;
+        let Parts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership } =
+            parts;
         let index = index(&*cloud, &settings);
         let metrics = Arc::new(Metrics::default());
         let cloud = Arc::new(Metered { cloud, metrics: metrics.clone(), clock: clock.clone() });
-        let client = requests::metered(client, metrics.clone(), clock.clone());
+        let client = requests::metered(client, metrics.clone(), clock.clone(), api_server.into());
         let clocks = Clocks::new(clock.clone(), metrics.clone());
         let cluster = Cluster::new(index, clocks.clone());
         Self {

@@ -207,6 +207,7 @@ impl Simulator {
         };
         let (settings, leadership) = (self.config.settings.clone(), Leadership::unopposed());
         let offload = Offload::Inline;
-        Ok(Ok(Parts { client, clock, cloud, settings, seed, offload, cluster_uid, leadership }))
+        let api_server = "kubernetes".to_owned();
+        Ok(Ok(Parts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership }))
     }
 }

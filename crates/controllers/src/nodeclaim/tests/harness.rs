@@ -348,6 +348,7 @@ impl Harness {
         seed: u64,
     ) -> Ctx {
         Ctx::new(Parts {
+            api_server: "kubernetes".to_owned(),
             client: kube::Client::new(server.service(), "default"),
             clock,
             cloud: cloud.clone(),
