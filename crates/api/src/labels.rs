@@ -42,6 +42,18 @@ pub const INITIALIZED: &str = "karpenter.sh/initialized";
 /// Label of Nodes that manage their own taints.
 pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
 
+/// What every annotation and finalizer of Fleetwright begins with.
+pub const PREFIX: &str = "fleetwright.dev/";
+/// The annotations of Fleetwright that users set; it writes the others itself.
+pub const SET_BY_USERS: [&str; 6] = [
+    INITIALIZATION_TIMEOUT,
+    BUDGET_TIME_ZONE,
+    EXPIRE_WITHIN_BUDGETS,
+    DRIFT_CAP,
+    HARD_LIMITS,
+    DELETE_PROTECTION,
+];
+
 /// Our annotation: NodeClaims of one plan with equal launch requirements share this id; it is a part of the launch token.
 pub const BATCH_ID: &str = "fleetwright.dev/batch-id";
 /// Our annotation: the position of a NodeClaim in its batch, written at creation.
@@ -139,4 +151,55 @@ pub mod condition {
     pub const PROVISIONING: &str = "Provisioning";
     /// CapacityBuffer: cut short by its limits.
     pub const LIMITED_BY_QUOTAS: &str = "LimitedByQuotas";
+
+    /// The conditions on NodePools and NodeClaims that Karpenter does not have, and therefore never removes.
+    pub const OWN: [&str; 8] = [
+        NODES_AS_EXPECTED,
+        FEATURES_AVAILABLE,
+        INITIALIZATION_HEALTHY,
+        DELETION_HELD,
+        DRIFT_WITHIN_CAP,
+        PODS_FIT,
+        INITIALIZED_IN_TIME,
+        DISRUPTION_BLOCKED,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    //! The lists of what is Fleetwright's own.
+    use super::{PREFIX, SET_BY_USERS, condition};
+
+    /// Values of the constants of a text whose documentation begins with one of `words`.
+    fn documented<'a>(text: &'a str, words: &[&str]) -> Vec<&'a str> {
+        let mut comment: Option<&str> = None;
+        let mut found = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(more) = line.strip_prefix("/// ") {
+                comment.get_or_insert(more);
+            } else if let Some(of) = comment.take()
+                && words.iter().any(|word| of.starts_with(word))
+            {
+                found.extend(line.split('"').nth(1));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn each_condition_that_is_documented_as_ours_is_listed() {
+        let mut listed = condition::OWN.to_vec();
+        let mut of_comments = documented(include_str!("labels.rs"), &["Our condition"]);
+        listed.sort_unstable();
+        of_comments.sort_unstable();
+        assert_eq!(listed, of_comments);
+    }
+
+    #[test]
+    fn each_of_our_annotations_has_the_prefix() {
+        let ours = documented(include_str!("labels.rs"), &["Our annotation", "Annotation of Fleetwright"]);
+        assert!(ours.len() > 15, "{ours:?}");
+        assert!(ours.iter().chain(&SET_BY_USERS).all(|key| key.starts_with(PREFIX)), "{ours:?}");
+        assert!(SET_BY_USERS.iter().all(|key| ours.contains(key)));
+    }
 }

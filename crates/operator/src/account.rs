@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use fleetwright_aws_client::SdkClient;
+use fleetwright_aws_tools::iam::IamReport;
 use fleetwright_core::clock::SharedClock;
 
 pub(crate) use audit::run as audit;
@@ -17,6 +18,14 @@ pub(crate) use live::live_catalogue;
 pub(crate) use prices_export::run as prices_export;
 
 use crate::{clock::SystemClock, settings::Values};
+
+/// What `policies` do not grant of what the settings require; regions are not compared.
+///
+/// # Errors
+/// A policy is not JSON.
+pub(crate) fn iam_report(policies: &[&str], values: &Values) -> anyhow::Result<IamReport> {
+    iam_check::report(policies, values, None)
+}
 
 /// Runs a tool to completion.
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

@@ -1,6 +1,7 @@
 //! The command line: subcommands are tools; without one, this is the controller with Karpenter's flags.
 
 mod catalogue;
+mod compat;
 #[cfg(test)]
 mod documented;
 
@@ -11,7 +12,10 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 use clap::{Arg, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use fleetwright_controllers::settings::SolveEffort;
 
-pub(crate) use self::catalogue::{CatalogExportOptions, CatalogTool};
+pub(crate) use self::{
+    catalogue::{CatalogExportOptions, CatalogTool},
+    compat::{CleanOptions, CompatOptions, CompatTool},
+};
 use crate::{
     catalogue::CatalogueOptions,
     settings::table::{SETTINGS, Setting, SettingKind},
@@ -71,6 +75,8 @@ pub(crate) enum Tool {
     Plan(PlanOptions),
     /// Dry run: the nodes that would be disrupted now, and why the others are not.
     Disrupt(DisruptOptions),
+    /// Checks whether a cluster of Karpenter can move to Fleetwright, and what changes. Reads only.
+    Compat(CompatOptions),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
@@ -405,9 +411,10 @@ fn tools(interface: &Interface<'_>) -> Command {
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: [(&[&str], &[&str]); 7] = [
+const WITH_SETTINGS: [(&[&str], &[&str]); 8] = [
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
+    (&["compat"], &DECISIVE),
     (&["explain", "node"], &DECISIVE),
     (&["audit"], &["CLUSTER_NAME", "CLUSTER_CA_BUNDLE", "ISOLATED_VPC"]),
     (

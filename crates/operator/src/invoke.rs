@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCod
 
 use crate::{
     Operator,
-    cli::{self, CatalogTool, Explain, Iam, Invocation, Prices, Tool},
-    controller, crds, disrupt, export,
+    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, Tool},
+    compat, controller, crds, disrupt, export,
     outcome::Outcome,
     plan,
 };
@@ -42,6 +42,12 @@ impl Operator {
         match tool {
             Tool::Plan(options) => return plan::run(options, catalogues, &self.values(flags)?),
             Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values(flags)?),
+            Tool::Compat(options) => {
+                return match &options.tool {
+                    Some(CompatTool::Clean(options)) => compat::clean::run(options, self.compats()),
+                    None => compat::run(options, &self.build(flags)?, flags),
+                };
+            }
             Tool::Explain(Explain::Node(options)) => {
                 return disrupt::explain(options, catalogues, &self.values(flags)?);
             }

@@ -35,6 +35,7 @@ mod aws;
 mod catalogue;
 mod cli;
 mod clock;
+mod compat;
 mod controller;
 mod crds;
 mod devices;
@@ -64,7 +65,8 @@ pub use async_trait::async_trait;
 pub use aws::AwsCloud;
 pub use catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue};
 pub use clock::SystemClock;
-pub use ec2::Ec2Catalogue;
+pub use compat::{CloudCompat, ClusterObjects, DriftHash, Finding, Severity};
+pub use ec2::{Ec2Catalogue, Ec2Compat};
 #[cfg(feature = "lab")]
 pub use lab::{FakeCatalogue, FakeCloud};
 pub use operator::{CloudConnector, Environment, Operator};

@@ -16,5 +16,6 @@ fn main() -> ExitCode {
     operator
         .definitions("aws", fleetwright_aws_api::crds)
         .catalogue(fleetwright_operator::Ec2Catalogue::default())
+        .compat(fleetwright_operator::Ec2Compat)
         .main(std::env::args_os())
 }

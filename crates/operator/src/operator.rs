@@ -10,6 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use crate::{
     catalogue::{Catalogues, OfflineCatalogue},
     cli::Interface,
+    compat::{Build, CloudCompat},
     settings::{self, Values, table::Setting},
 };
 
@@ -53,6 +54,7 @@ pub struct Operator {
     clouds: Vec<(&'static str, Arc<dyn CloudConnector>)>,
     catalogues: Catalogues,
     definitions: Vec<(&'static str, Definitions)>,
+    compats: Vec<Box<dyn CloudCompat>>,
     settings: Vec<Setting>,
     controllers: Vec<MakeController>,
 }
@@ -67,6 +69,7 @@ impl Operator {
             clouds: Vec::new(),
             catalogues: Catalogues::default(),
             definitions: Vec::new(),
+            compats: Vec::new(),
             settings: Vec::new(),
             controllers: Vec::new(),
         }
@@ -98,6 +101,13 @@ impl Operator {
         self
     }
 
+    /// Registers what `compat` checks of a cloud beyond its definitions and its catalogue.
+    #[must_use]
+    pub fn compat(mut self, compat: impl CloudCompat) -> Self {
+        self.compats.push(Box::new(compat));
+        self
+    }
+
     /// Adds a setting: a flag and an environment variable, which [`Values`] has under the variable's name.
     #[must_use]
     pub fn setting(mut self, setting: Setting) -> Self {
@@ -115,6 +125,23 @@ impl Operator {
     /// The catalogues of the tools.
     pub(crate) fn catalogues(&self) -> &Catalogues {
         &self.catalogues
+    }
+
+    /// The registered checks of clouds.
+    pub(crate) fn compats(&self) -> &[Box<dyn CloudCompat>] {
+        &self.compats
+    }
+
+    /// What of this binary `compat` depends on.
+    pub(crate) fn build(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Build<'_>> {
+        let clouds = self.interface().described.into_iter();
+        Ok(Build {
+            catalogues: &self.catalogues,
+            definitions: clouds.map(|cloud| self.definitions_of(cloud)).collect(),
+            clouds: &self.compats,
+            settings: &self.settings,
+            values: self.values(flags)?,
+        })
     }
 
     /// The command line.

@@ -9,6 +9,10 @@ pub(crate) enum Outcome {
     Complete,
     /// The catalogue of instance types left something open, which the output names.
     Incomplete,
+    /// `compat` has warnings.
+    Warnings,
+    /// `compat` has blockers.
+    Blocked,
 }
 
 impl Outcome {
@@ -18,12 +22,14 @@ impl Outcome {
     }
 }
 
-/// 0, or 3: 1 is an error, 2 a command line that cannot be read.
+/// 0, or 3 to 5: 1 is an error, 2 a command line that cannot be read.
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Complete => Self::SUCCESS,
             Outcome::Incomplete => Self::from(3),
+            Outcome::Warnings => Self::from(4),
+            Outcome::Blocked => Self::from(5),
         }
     }
 }

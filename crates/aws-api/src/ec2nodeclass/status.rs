@@ -26,6 +26,9 @@ pub mod condition {
     /// All enabled features work. Not part of Karpenter; present only after a failure; Ready does not depend on it.
     pub const FEATURES_AVAILABLE: &str = "FeaturesAvailable";
 
+    /// The conditions that Karpenter does not have, and therefore never removes.
+    pub const OWN: [&str; 2] = [CLUSTER_IDENTITY_PROVEN, FEATURES_AVAILABLE];
+
     /// The conditions that Ready depends on, with capacity reservations enabled (the default).
     pub const DEPENDENTS: &[&str] = &[
         AMIS_READY,

@@ -29,10 +29,7 @@ pub(crate) fn run(options: &IamCheckOptions, values: &Values) -> anyhow::Result<
     };
     ensure!(!policies.is_empty(), "no policy to check: pass files with -f, or --role");
     let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let place = place(values, region);
-    let checked =
-        check(&policies, &place, |feature| is_enabled(feature, values)).context("a policy is not JSON")?;
-    let report = IamReport::from(checked);
+    let report = report(&policies, values, region)?;
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
@@ -42,6 +39,20 @@ pub(crate) fn run(options: &IamCheckOptions, values: &Values) -> anyhow::Result<
         0 => Ok(()),
         count => bail!("{count} required actions are not granted: nodes cannot be launched or terminated"),
     }
+}
+
+/// What `policies` do not grant of what the settings require.
+///
+/// # Errors
+/// A policy is not JSON.
+pub(super) fn report(
+    policies: &[&str],
+    values: &Values,
+    region: Option<String>,
+) -> anyhow::Result<IamReport> {
+    let place = place(values, region);
+    let checked = check(policies, &place, |feature| is_enabled(feature, values));
+    Ok(checked.context("a policy is not JSON")?.into())
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {

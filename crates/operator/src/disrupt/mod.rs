@@ -12,16 +12,21 @@ use anyhow::{Context as _, bail};
 use fleetwright_controllers::disruption as controller;
 use fleetwright_core::{
     clock::Clock as _,
-    disruption::{self, Method},
+    disruption::{self, Method, Survey},
 };
 use jiff::Timestamp;
 
+pub(crate) use self::report::savings;
 use self::report::{Context, Report, Timing};
 use crate::{
-    catalogue::{Catalogues, Footer},
+    catalogue::{CatalogueOptions, Catalogues, Footer},
     cli::{DisruptOptions, ExplainOptions, TableOrJson},
     clock::SystemClock,
-    input::{Item, evaluate, load, read},
+    input::{
+        Item, evaluate,
+        load::{self, Loaded},
+        read,
+    },
     outcome::Outcome,
     plan::{self, show_notes},
     settings::{self, Values},
@@ -79,16 +84,27 @@ pub(crate) fn explain(
     Ok(Outcome::of(&loaded.gaps))
 }
 
-fn survey(
+/// What disruption would do with an input.
+pub(crate) struct Surveyed {
+    pub(crate) loaded: Loaded,
+    pub(crate) survey: Survey,
+    timing: Timing,
+}
+
+/// Decides as the controller would at `at`, with `methods` only where any are named; it began to read the input at `started`.
+///
+/// # Errors
+/// Where the input or a method's name cannot be used.
+pub(crate) fn decide(
     items: Vec<Item>,
-    options: &DisruptOptions,
+    (method, catalogue): (&[String], &CatalogueOptions),
     catalogues: &Catalogues,
     values: &Values,
     (at, started): (Timestamp, Timestamp),
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<Surveyed> {
     let settings = settings::controllers(values);
-    let methods = methods(&options.method, &controller::methods(&settings))?;
-    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let methods = methods(method, &controller::methods(&settings))?;
+    let offer = catalogues.offer(&items, catalogue, values)?;
     let mut loaded = load::load(items, offer, values)?;
     let read = SystemClock.now();
     evaluate::conditions(&mut loaded.index, at);
@@ -99,6 +115,18 @@ fn survey(
     let done = SystemClock.now();
     let spent = plan::Timing::new(started, read, ready, done);
     let timing = Timing { spent, simulations: survey.simulations };
+    Ok(Surveyed { loaded, survey, timing })
+}
+
+fn survey(
+    items: Vec<Item>,
+    options: &DisruptOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+    times: (Timestamp, Timestamp),
+) -> anyhow::Result<Report> {
+    let asked = (options.method.as_slice(), &options.catalogue);
+    let Surveyed { loaded, survey, timing } = decide(items, asked, catalogues, values, times)?;
     Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 

@@ -208,7 +208,7 @@ fn score(score: &BalancedScore) -> ScoreRow {
 
 /// What is saved per hour, with a sign where it is the other way round. What nodes of unknown price save is not known:
 /// they count as nothing, and no more is said of what comes in their place.
-fn savings(command: &Command) -> String {
+pub(crate) fn savings(command: &Command) -> String {
     let (now, then) = (command.price_now(), command.price_then());
     let known = command.candidates.iter().all(|candidate| candidate.price > Price::ZERO);
     if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }

@@ -1,5 +1,6 @@
 //! The instance types of EC2NodeClasses without a connection to AWS: built in, of a file, or read once (`--catalog ec2-live`).
 
+mod compat;
 mod place;
 mod prices;
 #[cfg(test)]
@@ -7,6 +8,8 @@ mod tests;
 mod unknown;
 
 use std::sync::{Arc, OnceLock};
+
+pub use self::compat::Ec2Compat;
 
 use anyhow::{Context as _, bail};
 use fleetwright_aws::{

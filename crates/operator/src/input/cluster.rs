@@ -63,6 +63,47 @@ pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
+/// What `compat` reads beside that: definitions, permissions, webhooks, leases and workloads that run controllers.
+const FURTHER: [(&str, &str, &str, &str); 9] = [
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+    ),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    ("coordination.k8s.io", "v1", "Lease", "leases"),
+    ("batch", "v1", "CronJob", "cronjobs"),
+];
+
+/// The objects of [`FURTHER`], and the kinds among them that may not be listed.
+///
+/// # Errors
+/// Where a list fails for another reason than a missing permission.
+pub(crate) async fn read_further(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    let (mut items, mut denied) = (Vec::new(), Vec::new());
+    for (group, version, kind, plural) in FURTHER {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        match list(client, &resource, &mut items).await {
+            Ok(()) => {}
+            Err(error) if is_denied(&error) => denied.push(kind.to_owned()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((items, denied))
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let status = error.downcast_ref::<kube::Error>();
+    matches!(status, Some(kube::Error::Api(status)) if matches!(status.code, 401 | 403))
+}
+
 /// Groups and kinds of the node classes that NodePools refer to.
 fn class_kinds(items: &[Item]) -> BTreeSet<(String, String)> {
     let pools = items.iter().filter(|item| item.value["kind"] == "NodePool");

@@ -45,6 +45,25 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     })
 }
 
+/// The objects that `compat` reads: the same with definitions, permissions, webhooks and leases; and the kinds of the cluster that may not
+/// be listed.
+///
+/// # Errors
+/// Where they cannot be read.
+pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    let mut items = read(paths)?;
+    if !paths.is_empty() {
+        return Ok((items, Vec::new()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (further, denied) = runtime.block_on(async {
+        let client = kube_client::connect(None).await?;
+        cluster::read_further(&client).await
+    })?;
+    items.extend(further);
+    Ok((items, denied))
+}
+
 /// One Kubernetes object as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {

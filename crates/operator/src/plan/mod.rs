@@ -69,7 +69,7 @@ pub(crate) fn show_notes(notes: &[String], gaps: &[String]) -> anyhow::Result<()
 }
 
 /// The input with its instance types, and the placement algorithm: one that reads no prices where some are unknown.
-fn prepare(
+pub(crate) fn prepare(
     items: Vec<Item>,
     options: &PlanOptions,
     catalogues: &Catalogues,
@@ -104,12 +104,12 @@ fn plan(
 }
 
 /// What of the settings scheduling reads.
-fn rules(values: &Values) -> Rules {
+pub(crate) fn rules(values: &Values) -> Rules {
     settings::controllers(values).rules()
 }
 
 /// The pods to place: those that the controller would take; of files, all pending pods, so that each gets a verdict.
-fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
+pub(crate) fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     let mut pods = eligible::pods(snapshot, snapshot.taken_at);
     if !live {
         let known: std::collections::BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
@@ -118,7 +118,12 @@ fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     pods
 }
 
-fn solve(prepared: &mut PreparedSnapshot, pods: &[Arc<Pod>], packing: Packing, budget: SolveEffort) -> Plan {
+pub(crate) fn solve(
+    prepared: &mut PreparedSnapshot,
+    pods: &[Arc<Pod>],
+    packing: Packing,
+    budget: SolveEffort,
+) -> Plan {
     let deadline = match budget {
         SolveEffort::Time(time) if !time.is_zero() => Some(later(SystemClock.now(), time)),
         _ => None,

@@ -48,8 +48,20 @@ pub(crate) fn from_environment(
     further: &[Setting],
     flags: &BTreeMap<String, String>,
 ) -> Result<Values, SettingError> {
-    let mut values = Values::resolve(flags, |name| std::env::var(name).ok())?;
-    values.add(further, flags, |name| std::env::var(name).ok())?;
+    resolve(further, flags, |name| std::env::var(name).ok())
+}
+
+/// The settings of the controller and `further` ones, of any flags and variables.
+///
+/// # Errors
+/// As [`Values::resolve`].
+pub(crate) fn resolve(
+    further: &[Setting],
+    flags: &BTreeMap<String, String>,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Values, SettingError> {
+    let mut values = Values::resolve(flags, &env)?;
+    values.add(further, flags, &env)?;
     Ok(values)
 }
 

@@ -39,6 +39,11 @@ impl Setting {
     pub(crate) fn flag(&self) -> String {
         self.env.to_ascii_lowercase().replace('_', "-")
     }
+
+    /// Whether the setting changes anything, rather than being accepted because Karpenter has it.
+    pub(crate) fn has_effect(&self) -> bool {
+        !self.help.starts_with("Accepted for compatibility")
+    }
 }
 
 const fn setting(env: &'static str, kind: SettingKind, default: &'static str, help: &'static str) -> Setting {

@@ -1,0 +1,164 @@
+//! C9xx: what happens soon after the switch: disruption commands, drift, expiration.
+
+use std::collections::BTreeMap;
+
+use fleetwright_api::{self as api, duration, labels};
+use fleetwright_core::{
+    disruption::{Command, Survey},
+    model::{Price, labels::NODEPOOL},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::{
+    finding::Finding,
+    objects::{ClusterObjects, annotation, count, display, label, name, some, text},
+};
+use crate::disrupt;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// The annotations that carry a drift hash, and the version that Fleetwright computes.
+#[derive(Clone, Copy, Debug)]
+pub struct DriftHash<'a> {
+    /// The annotation with the hash.
+    pub hash: &'a str,
+    /// The annotation with the version of the hash.
+    pub version: &'a str,
+    /// The version that Fleetwright computes.
+    pub current: &'a str,
+}
+
+const NODE_POOL: DriftHash<'_> = DriftHash {
+    hash: labels::NODEPOOL_HASH,
+    version: labels::NODEPOOL_HASH_VERSION,
+    current: labels::CURRENT_NODEPOOL_HASH_VERSION,
+};
+
+impl DriftHash<'_> {
+    /// Findings on `owner` (a NodePool or NodeClass), whose hash Fleetwright computes as `ours` (`None`: it cannot be computed here), and on
+    /// its NodeClaims.
+    #[must_use]
+    pub fn check(&self, owner: &Value, ours: Option<&str>, claims: &[&Value]) -> Vec<Finding> {
+        let object = display(owner);
+        let (hash, version) = (annotation(owner, self.hash), annotation(owner, self.version));
+        if hash.is_empty() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        if version != self.current {
+            // Karpenter keeps a claim that is drifted already as it is, and so does Fleetwright.
+            let kept = |claim: &&&Value| annotation(claim, self.hash) != hash;
+            let drifted = claims.iter().filter(kept).count();
+            let what = format!(
+                "its hash is of version {version}, Fleetwright's of {}: the new hash is written to {}, and drift that is not marked yet \
+                 is forgotten ({drifted} with another hash), in both directions of the switch",
+                self.current,
+                count(claims.len(), "NodeClaim"),
+            );
+            let fix = "wait until these NodeClaims are marked as drifted, or replace them by hand afterwards";
+            found.push(if drifted > 0 {
+                Finding::warning("C903", object, what).fix(fix)
+            } else {
+                Finding::note("C903", object, what)
+            });
+            return found;
+        }
+        let Some(ours) = ours else { return found };
+        let would_drift = |claim: &&&Value| {
+            annotation(claim, self.version) == self.current
+                && annotation(claim, self.hash) == hash
+                && hash != ours
+        };
+        let drifting: Vec<&str> = claims.iter().filter(would_drift).map(|claim| name(claim)).collect();
+        if !drifting.is_empty() {
+            let what = format!(
+                "its hash is {hash}, Fleetwright computes {ours}: {} of {} would drift ({})",
+                drifting.len(),
+                count(claims.len(), "NodeClaim"),
+                some(&drifting)
+            );
+            let fix = "if the object was changed just now, wait until Karpenter has written its hash; else do not switch, and report it";
+            found.push(Finding::blocker("C902", object, what).fix(fix));
+        }
+        found
+    }
+}
+
+/// Drift by the hashes of NodePools.
+pub(super) fn drift(cluster: &ClusterObjects) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for pool in cluster.of(labels::GROUP, "NodePool") {
+        let claims: Vec<&Value> = cluster
+            .of(labels::GROUP, "NodeClaim")
+            .filter(|claim| label(claim, NODEPOOL) == name(pool))
+            .collect();
+        let ours = api::NodePool::deserialize(pool).ok().map(|pool| pool.drift_hash());
+        found.extend(NODE_POOL.check(pool, ours.as_deref(), &claims));
+    }
+    found
+}
+
+/// NodeClaims that reach `expireAfter` within an hour.
+pub(super) fn expiration(cluster: &ClusterObjects) -> Option<Finding> {
+    let ends_soon = |claim: &&Value| {
+        let created: Option<Timestamp> = text(claim, "/metadata/creationTimestamp").parse().ok();
+        let after = duration::parse(text(claim, "/spec/expireAfter")).ok();
+        let until = created.zip(after).and_then(|(created, after)| created.checked_add(after).ok());
+        until.is_some_and(|until| until <= cluster.now.saturating_add(HOUR).unwrap_or(cluster.now))
+    };
+    let claims: Vec<&str> = cluster.of(labels::GROUP, "NodeClaim").filter(ends_soon).map(name).collect();
+    (!claims.is_empty()).then(|| {
+        let what = format!(
+            "expireAfter ends within an hour for {} ({}): they are deleted, as by Karpenter",
+            count(claims.len(), "NodeClaim"),
+            some(&claims)
+        );
+        Finding::note("C904", "NodeClaim", what)
+    })
+}
+
+/// Nodes and their cost today, by NodePool; the cost only where the price of each node is known.
+pub(super) fn today(survey: &Survey) -> BTreeMap<String, (usize, Option<Price>)> {
+    let mut pools: BTreeMap<String, (usize, Option<Price>)> = BTreeMap::new();
+    for status in &survey.nodes {
+        let Some(pool) = status.node.label(NODEPOOL) else { continue };
+        let (nodes, cost) = pools.entry(pool.to_owned()).or_insert((0, Some(Price::ZERO)));
+        *nodes = nodes.saturating_add(1);
+        *cost = cost.zip(status.price).map(|(sum, price)| [sum, price].into_iter().sum());
+    }
+    pools
+}
+
+/// The commands of the first disruption pass.
+pub(super) fn commands(survey: &Survey, priced: bool) -> Vec<Finding> {
+    let command = |command: &Command| {
+        let nodes: Vec<String> =
+            command.candidates.iter().map(|candidate| candidate.name().to_string()).collect();
+        let pods: usize = command.candidates.iter().map(|candidate| candidate.pods.len()).sum();
+        let saves = disrupt::savings(command);
+        let saves = match (priced, saves.strip_prefix('-')) {
+            (false, _) => String::new(),
+            (true, Some(more)) => format!("; costs ${more} more per hour"),
+            (true, None) => format!("; saves ${saves} per hour"),
+        };
+        let what = format!(
+            "the first disruption pass removes {} ({}) by {}, launches {} and moves {}{saves}",
+            count(nodes.len(), "node"),
+            some(&nodes),
+            command.method.name,
+            count(command.replacements.len(), "replacement"),
+            count(pods, "pod"),
+        );
+        let pools: std::collections::BTreeSet<String> = command
+            .candidates
+            .iter()
+            .filter_map(|candidate| Some(candidate.node.label(NODEPOOL)?.to_owned()))
+            .collect();
+        let pools: Vec<String> = pools.into_iter().collect();
+        let fix = "for a quiet start, give the NodePool the budget {nodes: \"0\"} before the switch, and remove it afterwards";
+        Finding::note("C901", format!("NodePool {}", some(&pools)), what).fix(fix)
+    };
+    survey.commands.iter().map(command).collect()
+}

@@ -1,0 +1,241 @@
+//! Scenarios: `tests/scenarios/compat/*.yaml` is the dump of a cluster, the file beside it with `.txt` the report.
+//!
+//! A first line `# compat: --flag …` adds to the command line, in which `{crds}` stands for the definitions of this release. All decide at
+//! noon of the first day of 2026.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use fleetwright_api::labels::condition;
+use fleetwright_fake_kube::{Config as ServerConfig, Server};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Operator,
+    cli::{Interface, Invocation, Tool, parse},
+    ec2::{Ec2Catalogue, Ec2Compat},
+    lab::FakeCatalogue,
+    scenarios,
+};
+
+/// The operator of the binary, without clouds to connect to.
+fn operator() -> Operator {
+    Operator::new("fleetwright", "0.1.0")
+        .catalogue(FakeCatalogue)
+        .definitions("aws", fleetwright_aws_api::crds)
+        .catalogue(Ec2Catalogue::default())
+        .compat(Ec2Compat)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The report on the files and flags of a command line.
+fn checked(args: &[&str]) -> anyhow::Result<Report> {
+    let words = ["fleetwright", "compat", "--budget=50it", "--at=2026-01-01T12:00:00Z"];
+    let args = words.iter().chain(args).map(OsString::from);
+    let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
+        Invocation::Tool(Tool::Compat(options), flags) => (options, flags),
+        other => panic!("{other:?}"),
+    };
+    let (items, denied) = input::read_all(&options.files).unwrap();
+    check(items, denied, &options, &operator().build(&flags).unwrap(), &flags)
+}
+
+fn of_file(path: &Path) -> Report {
+    let text = std::fs::read_to_string(path).unwrap();
+    let extra = text.lines().next().and_then(|line| line.strip_prefix("# compat:")).unwrap_or_default();
+    let crds = root().join("deploy/crds").display().to_string();
+    let extra = extra.replace("{crds}", &crds);
+    let path = path.display().to_string();
+    let args: Vec<&str> = ["-f", &path].into_iter().chain(extra.split_whitespace()).collect();
+    checked(&args).unwrap()
+}
+
+#[test]
+fn scenario_files() {
+    scenarios::check("compat", |path| {
+        let report = of_file(path);
+        let folder = format!("{}/", path.parent().unwrap().display());
+        let shown = scenarios::shown(&report.notes, &[], Table(&report)).replace(&folder, "");
+        format!("{shown}outcome: {:?}\n", report.outcome())
+    });
+}
+
+#[test]
+fn the_schema_in_docs_is_that_of_the_report() {
+    scenarios::check_schema::<Report>("compat.schema.json");
+}
+
+/// One object of each kind with something else in each place: findings, and no panic.
+#[test]
+fn malformed_objects_are_findings() {
+    let items = input::read(&[root().join("tests/scenarios/compat")]).unwrap();
+    let mut of_kind: BTreeMap<String, Item> = BTreeMap::new();
+    for item in items {
+        of_kind.entry(objects::text(&item.value, "/kind").to_owned()).or_insert(item);
+    }
+    let items: Vec<Item> = of_kind.into_values().collect();
+    let operator = operator();
+    let build = operator.build(&BTreeMap::new()).unwrap();
+    let own = clean::own_conditions(build.clouds);
+    let shell = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
+    let wrong = [Value::Null, json!(7), json!("x"), json!([{}]), json!({"a": 1})];
+    let mut wrong = wrong.iter().cycle();
+    for index in 0..items.len() {
+        for pointer in pointers(&items[index].value, "") {
+            let mut changed = items.clone();
+            *changed[index].value.pointer_mut(&pointer).unwrap() = wrong.next().unwrap().clone();
+            let now = "2026-01-01T12:00:00Z".parse().unwrap();
+            let cluster = ClusterObjects::new(&changed, Vec::new(), true, now);
+            let running = deployment::running(&cluster);
+            let configured =
+                running.first().map(|running| Configuration::of(running.container)).unwrap_or_default();
+            let values = configured.values(&[], &BTreeMap::new(), &shell).unwrap();
+            let clouds = Clouds::new(&build, &cluster);
+            let mut found = facts(&cluster, &running, &clouds, &build, &values);
+            found.extend(clouds.findings(&build, &cluster, &values));
+            for object in &changed {
+                clean::leftover(&object.value, &own, true);
+            }
+            assert!(!found.is_empty());
+        }
+    }
+}
+
+#[test]
+fn another_hash_of_the_same_version_stops_the_switch() {
+    let pool = |hash: &str, version: &str| {
+        json!({"kind": "NodePool", "metadata": {"name": "p", "annotations": {
+            "karpenter.sh/nodepool-hash": hash, "karpenter.sh/nodepool-hash-version": version,
+        }}})
+    };
+    let drift = DriftHash {
+        hash: "karpenter.sh/nodepool-hash",
+        version: "karpenter.sh/nodepool-hash-version",
+        current: "v3",
+    };
+    for (version, ours, claim, expected) in [
+        ("v3", Some("1"), "1", None),
+        ("v3", Some("2"), "1", Some(("C902", Severity::Blocker))),
+        // Drifted already, for Karpenter too.
+        ("v3", Some("2"), "0", None),
+        ("v3", None, "1", None),
+        ("v2", Some("2"), "1", Some(("C903", Severity::Note))),
+        ("v2", Some("2"), "0", Some(("C903", Severity::Warning))),
+    ] {
+        let claim = pool(claim, version);
+        let found = drift.check(&pool("1", version), ours, &[&claim]);
+        let found = found.first().map(|finding| (&*finding.id, finding.severity));
+        assert_eq!(found, expected, "{version} {ours:?}");
+    }
+}
+
+/// Pointers to some of the values of an object: all of a small one.
+fn pointers(value: &Value, at: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let key = |key: &str| format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(name, value)| (key(name), value)).collect(),
+        Value::Array(members) => members.iter().take(1).map(|value| (format!("{at}/0"), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (at, value) in inner {
+        found.push(at.clone());
+        found.extend(pointers(value, &at));
+    }
+    found
+}
+
+#[test]
+fn a_cluster_of_another_cloud_needs_no_code_of_compat() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("pool.json");
+    let text = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+        "spec": {"template": {"spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [],
+        }}},
+    });
+    std::fs::write(&pool, text.to_string()).unwrap();
+    let report = checked(&["-f", &pool.display().to_string()]).unwrap();
+    let ids: Vec<&str> = report.findings.iter().map(|finding| &*finding.id).collect();
+    // Of the clouds of this operator only AWS has definitions.
+    assert_eq!(ids, ["C100", "C204", "C500"], "{:?}", report.findings);
+    let error = checked(&["-f", &pool.display().to_string(), "--iam-policy", "/dev/null"]).unwrap_err();
+    assert!(error.to_string().contains("--iam-policy"), "{error:#}");
+}
+
+#[test]
+fn clean_knows_every_condition_and_keeps_what_users_set() {
+    let own = clean::own_conditions(operator().compats());
+    assert_eq!(own.len(), condition::OWN.len() + 2);
+    let object = pool_with_leftovers();
+    let leftover = clean::leftover(&object, &own, false).unwrap();
+    assert_eq!(leftover.annotations, ["fleetwright.dev/observed"]);
+    assert_eq!(leftover.kept, ["fleetwright.dev/delete-protection"]);
+    assert_eq!(leftover.conditions, ["NodesAsExpected"]);
+    assert_eq!(leftover.finalizers, ["fleetwright.dev/delete-protection"]);
+    assert_eq!(clean::leftover(&object, &own, true).unwrap().kept, [""; 0]);
+    assert_eq!(clean::leftover(&json!({"kind": "Pod", "metadata": {"name": "p"}}), &own, true), None);
+}
+
+#[test]
+fn clean_leaves_the_finalizer_of_an_object_that_is_being_deleted() {
+    let own = clean::own_conditions(operator().compats());
+    let mut object = pool_with_leftovers();
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+    let leftover = clean::leftover(&object, &own, false).unwrap();
+    let removal = clean::removal(&object, &leftover);
+    assert!(removal.object.unwrap().pointer("/metadata/finalizers").is_none());
+    assert!(clean::table(&[&leftover]).contains("remove it by hand"));
+}
+
+fn pool_with_leftovers() -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {
+            "name": "p",
+            "annotations": {
+                "fleetwright.dev/observed": "{}", "fleetwright.dev/delete-protection": "true",
+                "karpenter.sh/nodepool-hash": "1",
+            },
+            "finalizers": ["fleetwright.dev/delete-protection", "other.io/finalizer"],
+        },
+        "spec": {"template": {"spec": {
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}],
+        }}},
+        "status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z"},
+            {"type": "NodesAsExpected", "status": "False", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z"},
+        ]},
+    })
+}
+
+#[tokio::test]
+async fn clean_removes_what_is_ours_and_nothing_else() {
+    let server = Server::new(ServerConfig::new(std::sync::Arc::new(|| Timestamp::UNIX_EPOCH), 7));
+    for crd in fleetwright_api::crd::kwok() {
+        server.apply(serde_json::to_value(crd).unwrap()).unwrap();
+    }
+    server.apply(pool_with_leftovers()).unwrap();
+    let stored = || (*server.get("karpenter.sh/v1", "NodePool", "", "p").unwrap()).clone();
+    let object = stored();
+    let client = kube::Client::new(server.service(), "default");
+    let leftover = clean::leftover(&object, &clean::own_conditions(operator().compats()), false).unwrap();
+    assert_eq!(leftover.conditions, ["NodesAsExpected"], "{object}");
+    let removals = [(&object, clean::removal(&object, &leftover))];
+    assert_eq!(clean::apply(&client, &removals).await.unwrap(), [""; 0]);
+    let after = stored();
+    assert_eq!(after["metadata"]["finalizers"], json!(["other.io/finalizer"]));
+    let annotations = json!({"fleetwright.dev/delete-protection": "true", "karpenter.sh/nodepool-hash": "1"});
+    assert_eq!(after["metadata"]["annotations"], annotations);
+    let types: Vec<&Value> = objects::list(&after, "/status/conditions").map(|of| &of["type"]).collect();
+    assert_eq!(types, ["Ready"]);
+    // What changed since it was read is not overwritten.
+    let refused = clean::apply(&client, &removals).await.unwrap();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+}
