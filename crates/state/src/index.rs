@@ -1,5 +1,6 @@
 //! The index: objects as watches deliver them, the controller's own intents, instance types, and the snapshot of them all.
 
+mod launches;
 mod snapshot;
 mod usage;
 
@@ -14,6 +15,7 @@ use fleetwright_core::model::{
     BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent, Pod,
     PodUid, PoolName, Snapshot, Str,
 };
+use fleetwright_core::safety::launch_loop::{LaunchHistory, LoopPause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 
@@ -37,6 +39,7 @@ pub struct Index {
     watches: Watches,
     objects: Objects,
     intents: Intents,
+    launches: LaunchHistory,
     catalogs: Catalogs,
     buffers: Buffers,
     /// NodeClaims or commands changed since the last snapshot, and with them [`Snapshot::nominated`].
@@ -63,6 +66,7 @@ impl Index {
             watches: Watches::default(),
             objects: Objects::new(schema, classes),
             intents: Intents::default(),
+            launches: LaunchHistory::default(),
             catalogs: Catalogs::default(),
             buffers: Buffers::default(),
             nominated_stale: true,
@@ -170,6 +174,8 @@ impl Index {
 
     fn put_pod(&mut self, key: &Key, pod: Option<Arc<KubePod>>) -> Put {
         let (before, after) = self.objects.put_pod(key, pod);
+        let seen = self.latest.as_ref().map(|latest| latest.taken_at);
+        launches::pod_changed(&mut self.launches, before.as_deref(), after.as_deref(), seen);
         let replaced = |before: &&Arc<Pod>| after.as_ref().is_none_or(|after| after.uid != before.uid);
         if let Some(gone) = before.as_ref().filter(replaced) {
             self.change_nomination(&gone.uid, NominationEvent::Done);
@@ -187,6 +193,8 @@ impl Index {
     fn put_claim(&mut self, key: &Key, claim: Option<Arc<api::NodeClaim>>) -> Put {
         let (put, (before, after)) = self.objects.put_claim(key, claim);
         self.intents.nominations.claim_changed(before.as_deref(), after.as_deref());
+        let seen = self.latest.as_ref().map(|latest| latest.taken_at);
+        launches::claim_changed(&mut self.launches, before.as_deref(), after.as_deref(), seen);
         self.nominated_stale = true;
         put
     }
@@ -346,6 +354,22 @@ impl Index {
     pub fn claims_created_for(&self, pod: &PodUid) -> Vec<ClaimName> {
         let claims = self.intents.nominations.created(pod);
         claims.filter(|claim| !self.intents.is_marked(claim)).cloned().collect()
+    }
+
+    /// Records that a NodeClaim was created for these pods, which had no node.
+    pub fn record_launch(&mut self, claim: &ClaimName, pods: &[Arc<Pod>], now: Timestamp) {
+        self.launches.launched(claim, pods, now);
+    }
+
+    /// Whether nodes were launched for the demand that a pod belongs to, within the last hour.
+    #[must_use]
+    pub fn has_launches(&self, pod: &Pod) -> bool {
+        self.launches.knows(pod)
+    }
+
+    /// The pause of the demand that a pod belongs to: it has missed the nodes that were launched for it.
+    pub fn launch_pause(&mut self, pod: &Pod, now: Timestamp) -> Option<LoopPause> {
+        launches::pause(&mut self.launches, &self.objects, pod, now)
     }
 
     // === Intents ===

@@ -233,6 +233,9 @@ impl ClaimCreator {
             "created nodeclaim"
         );
         self.cluster.observe(claim);
+        if reason == REASON {
+            self.cluster.index().record_launch(&name.clone().into(), &pods, self.clocks.now());
+        }
         Created::Claim { name, pods }
     }
 

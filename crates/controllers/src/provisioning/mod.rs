@@ -3,8 +3,9 @@
 //! 1. [`trigger`] adds pending pods to the [`batch`].
 //! 2. When the batch is due, [`provisioner`] takes a snapshot and asks the core for a plan.
 //! 3. [`crate::nodeclaim::nominations`] releases pods from NodeClaims that cannot run them.
-//! 4. [`create`] creates the NodeClaims of the plan, within the limits of the NodePools.
-//! 5. [`pod_events`] publishes an event for each pod; [`buffers`] records the outcome for each CapacityBuffer.
+//! 4. [`launch_loops`] holds back demands that missed the nodes that were launched for them.
+//! 5. [`create`] creates the NodeClaims of the plan, within the limits of the NodePools.
+//! 6. [`pod_events`] publishes an event for each pod; [`buffers`] records the outcome for each CapacityBuffer.
 //!
 //! [`catalog`] keeps the instance types of each NodePool current.
 
@@ -14,6 +15,7 @@ pub mod catalog;
 mod create;
 pub mod eligible;
 mod inbox;
+mod launch_loops;
 pub(crate) mod names;
 mod pod_events;
 pub mod provisioner;

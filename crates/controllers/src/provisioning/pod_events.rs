@@ -42,6 +42,15 @@ pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
     recorder.publish(event);
 }
 
+/// Publishes why no NodeClaim is created for a pod that has a place in the plan.
+pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
+    let event =
+        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
+            .same_if([pod.uid.as_str(), "held"])
+            .quiet_for(FAILED_QUIET);
+    recorder.publish(event);
+}
+
 /// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
 /// name does not exist yet), and how many fit no NodePool.
 pub(super) fn unschedulable(

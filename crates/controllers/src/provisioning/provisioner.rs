@@ -21,6 +21,7 @@ use super::{
     create::{ClaimCreator, Created},
     eligible,
     inbox::Inbox,
+    launch_loops::LaunchLoops,
     names::PROVISIONER as NAME,
     pod_events, zones,
 };
@@ -45,6 +46,7 @@ pub struct Provisioner {
     settings: Arc<Settings>,
     creator: ClaimCreator,
     nominations: Nominations,
+    launch_loops: LaunchLoops,
     safety: Safety,
     solvers: Solvers,
     pod_times: Arc<PodTimes>,
@@ -65,6 +67,7 @@ impl Provisioner {
             settings: ctx.settings.clone(),
             creator: ClaimCreator::new(ctx),
             nominations: Nominations::new(ctx),
+            launch_loops: LaunchLoops::new(ctx),
             safety: Safety::new(ctx),
             solvers: ctx.solvers.clone(),
             pod_times: ctx.pod_times.clone(),
@@ -209,7 +212,8 @@ impl Provisioner {
         let outcomes = buffers::outcomes(&plan);
         let mut chunks = buffers::chunks(&plan);
         let observed = self.nominations.resolve(snapshot, &mut plan).await?;
-        let mut again = (plan.partial || observed).then_some(SOON);
+        let held = self.launch_loops.hold(&mut plan);
+        let mut again = (plan.partial || observed).then_some(SOON).or(held);
         let (mut held_back, mut failure) = (0, None);
         for created in self.creator.claims(plan.new_claims).await {
             match created {

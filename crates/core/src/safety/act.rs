@@ -106,13 +106,15 @@ pub enum Limit {
     CreationRate,
     /// NodeClaims of a NodePool with replicas keep failing before registration.
     ReplicaBackoff,
+    /// Pods of one owner and class keep missing the nodes that are launched for them.
+    LaunchLoop,
     /// The token bucket of evictions.
     EvictionRate,
 }
 
 impl Limit {
     /// All of them, in the order of the documents.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ClockJump,
         Self::Outage,
         Self::ShortList,
@@ -125,6 +127,7 @@ impl Limit {
         Self::OrphanShare,
         Self::CreationRate,
         Self::ReplicaBackoff,
+        Self::LaunchLoop,
         Self::EvictionRate,
     ];
 
@@ -144,6 +147,7 @@ impl Limit {
             Self::OrphanShare => "orphan_share",
             Self::CreationRate => "creation_rate",
             Self::ReplicaBackoff => "replica_backoff",
+            Self::LaunchLoop => "launch_loop",
             Self::EvictionRate => "eviction_rate",
         }
     }
@@ -165,7 +169,7 @@ impl Limit {
 #[must_use]
 pub fn limits_of(act: Act) -> &'static [Limit] {
     match act {
-        Act::CreateClaim => &[Limit::ReplicaBackoff, Limit::CreationRate],
+        Act::CreateClaim => &[Limit::ReplicaBackoff, Limit::LaunchLoop, Limit::CreationRate],
         Act::DeleteClaim(cause) => match cause {
             Cause::Expired => &[Limit::ClockJump, Limit::Outage, Limit::ExpirationShare],
             Cause::Unhealthy => &[Limit::UnhealthyShare, Limit::RepairShare],

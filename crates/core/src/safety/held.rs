@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Health, Limit, Pause, Share, UNHEALTHY_PERCENT};
+use super::{Health, Limit, Pause, Share, UNHEALTHY_PERCENT, launch_loop::LoopPause};
 
 /// The limit that holds an act, with its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Held {
     },
     /// NodeClaims of a NodePool with replicas keep failing.
     ReplicaBackoff(Pause),
+    /// Pods of one owner and class keep missing the nodes that are launched for them.
+    LaunchLoop(LoopPause),
     /// The pod's turn to be evicted has not come.
     EvictionRate {
         /// How long until then.
@@ -63,6 +65,7 @@ impl Held {
             Self::Share { limit, .. } => *limit,
             Self::CreationRate { .. } => Limit::CreationRate,
             Self::ReplicaBackoff(_) => Limit::ReplicaBackoff,
+            Self::LaunchLoop(_) => Limit::LaunchLoop,
             Self::EvictionRate { .. } => Limit::EvictionRate,
         }
     }
@@ -76,6 +79,7 @@ impl Held {
             }
             Self::Share { left, .. } => *left,
             Self::ReplicaBackoff(pause) => Some(pause.left),
+            Self::LaunchLoop(pause) => Some(pause.left),
             Self::Outage { .. } | Self::ShortList { .. } | Self::UnhealthyShare(_) => None,
         }
     }
@@ -112,6 +116,12 @@ impl fmt::Display for Held {
                 f,
                 "NodeClaims keep failing before registration ({rounds} times in a row, last {claim}): none is created for {} s; \
                  see the events of the NodeClaim and who deletes NodeClaims",
+                left.as_secs_f64().ceil()
+            ),
+            Self::LaunchLoop(LoopPause { owner, missed, claim, left }) => write!(
+                f,
+                "{missed} nodes were launched for pods of {owner} within an hour and none of its pods stayed on one (last {claim}): \
+                 none is created for {} s; see the events of these pods and who preempts, evicts or deletes them",
                 left.as_secs_f64().ceil()
             ),
             Self::EvictionRate { left } => write!(f, "eviction rate limit reached; retrying in {left:?}"),

@@ -11,6 +11,7 @@
 mod act;
 mod backoff;
 mod held;
+pub mod launch_loop;
 mod limits;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,8 @@ pub struct Facts<'a> {
     pub health: Health,
     /// The pause of a NodePool with replicas whose NodeClaims keep failing.
     pub backoff: Option<Pause>,
+    /// The pause of a demand that missed the nodes that were launched for it.
+    pub launch_loop: Option<launch_loop::LoopPause>,
     /// How long until the pod's turn to be evicted.
     pub turn: Option<Duration>,
 }
@@ -79,6 +82,7 @@ fn held_by(limit: Limit, facts: &Facts<'_>, limits: &Limits, now: Timestamp) -> 
             is_too_many(unhealthy, nodes).then(|| Held::UnhealthyShare(facts.health.clone()))
         }
         Limit::ReplicaBackoff => facts.backoff.clone().map(Held::ReplicaBackoff),
+        Limit::LaunchLoop => facts.launch_loop.clone().map(Held::LaunchLoop),
         Limit::CreationRate => limits.creation_wait(facts.count, now).map(|left| Held::CreationRate { left }),
         Limit::EvictionRate => facts.turn.map(|left| Held::EvictionRate { left }),
         Limit::ExpirationShare

@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::{Api, api::PostParams};
 use serde_json::json;
 
-use super::{decide::PodPlacement, node::ClusterView, pod::PodInfo, volume::ClaimVolume};
+use super::{
+    decide::PodPlacement, node::ClusterView, pod::PodInfo, preempt::Preemption, volume::ClaimVolume,
+};
 use crate::actors::{
     cache::Key,
     ctx::{CallError, Ctx, gone_is_ok},
@@ -51,11 +53,19 @@ pub(super) async fn bind(
     }
 }
 
-/// Sets the condition of an unschedulable pod, unless it is already set.
+/// Deletes the pods that an unschedulable pod preempts, and sets its condition and nominated node, unless they are already set.
 ///
 /// # Errors
 /// If the API server rejects it, unless the pod is gone.
-pub(super) async fn refuse(ctx: &Ctx, pod: &PodInfo, message: &str) -> Result<(), CallError> {
+pub(super) async fn refuse(
+    ctx: &Ctx,
+    pod: &PodInfo,
+    message: &str,
+    preemption: Option<&Preemption>,
+) -> Result<(), CallError> {
+    for victim in preemption.iter().flat_map(|preemption| &preemption.victims) {
+        ctx.delete(victim.pod.as_ref(), None).await?;
+    }
     let key: &Key = &pod.key;
     let current = ctx.cache.tables().get::<Pod>(key);
     let Some(current) = current.filter(|current| current.metadata.uid.as_deref() == Some(&pod.uid)) else {
@@ -63,11 +73,14 @@ pub(super) async fn refuse(ctx: &Ctx, pod: &PodInfo, message: &str) -> Result<()
     };
     let mut conditions = current.status.clone().and_then(|status| status.conditions).unwrap_or_default();
     let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-    let is_set = known.is_some_and(|known| {
-        known.status == "False"
-            && known.reason.as_deref() == Some("Unschedulable")
-            && known.message.as_deref() == Some(message)
-    });
+    let nominated = preemption.map(|preemption| preemption.node.as_str());
+    let was_nominated = current.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
+    let is_set = was_nominated == nominated
+        && known.is_some_and(|known| {
+            known.status == "False"
+                && known.reason.as_deref() == Some("Unschedulable")
+                && known.message.as_deref() == Some(message)
+        });
     if is_set {
         return Ok(());
     }
@@ -83,6 +96,8 @@ pub(super) async fn refuse(ctx: &Ctx, pod: &PodInfo, message: &str) -> Result<()
     };
     conditions.retain(|condition| condition.type_ != "PodScheduled");
     conditions.push(condition);
-    let patch = json!({ "metadata": { "uid": pod.uid }, "status": { "conditions": conditions } });
+    let patch = json!({ "metadata": { "uid": pod.uid }, "status": {
+        "conditions": conditions, "nominatedNodeName": nominated,
+    } });
     gone_is_ok(ctx.patch_status::<Pod>(key, &patch).await).map(drop)
 }

@@ -108,7 +108,9 @@ fn clash(one: &Port, two: &Port) -> bool {
 }
 
 fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejections> {
-    let free = node.allocatable.minus(&node.requested);
+    let mut free = node.allocatable.minus(&node.requested);
+    let ahead = |other: &&std::sync::Arc<PodInfo>| other.priority() > pod.priority();
+    node.nominated.iter().filter(ahead).for_each(|other| free = free.minus(&other.requests));
     let short: Rejections = pod
         .requests
         .iter()

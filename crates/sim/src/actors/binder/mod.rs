@@ -1,15 +1,16 @@
-//! The binder: an in-process kube-scheduler without preemption.
+//! The binder: an in-process kube-scheduler.
 //!
 //! A round takes the pending pods by priority and age and binds each to the best node that passes all filters, until no pod fits.
 //! Unschedulable pods are retried after a change that may help, with a delay that grows from one to ten seconds. Like kube-scheduler, it
-//! writes the binding, the volumes of unbound claims, and the condition `PodScheduled=False` (`Unschedulable`) with its message; nothing
-//! else. Pods of other schedulers are ignored.
+//! writes the binding, the volumes of unbound claims, the condition `PodScheduled=False` (`Unschedulable`) with its message, and the
+//! nominated node of a pod for which it deletes pods of lower priority; nothing else. Pods of other schedulers are ignored.
 
 mod bind;
 mod decide;
 mod filter;
 mod node;
 mod pod;
+mod preempt;
 mod score;
 #[cfg(test)]
 mod tests;
@@ -200,7 +201,8 @@ impl Binder {
                 },
                 Err(message) => {
                     self.record_unschedulable(ctx, &pod, epoch);
-                    bind::refuse(ctx, &pod, &message).await?;
+                    let preemption = preempt::preempt(&pod, &cluster);
+                    bind::refuse(ctx, &pod, &message, preemption.as_ref()).await?;
                     failed.insert(pod.signature.clone(), (message, pod.depends_on_pods));
                 }
             }
@@ -214,6 +216,7 @@ impl Binder {
         let tables = ctx.cache.tables();
         let mut state = self.state();
         let mut bound = Vec::new();
+        let mut nominated = Vec::new();
         let mut pending: Vec<Arc<PodInfo>> = Vec::new();
         let mut present = BTreeSet::new();
         for pod in tables.pods.values().filter(|pod| !has_ended(pod)) {
@@ -225,7 +228,15 @@ impl Binder {
             }
             match node.or_else(|| state.assumed.get(&uid).cloned()) {
                 Some(node) => bound.push((node, info)),
-                None if is_pending(pod) && state.is_due(&uid, now) => pending.push(info),
+                None if is_pending(pod) => {
+                    let status = pod.status.as_ref();
+                    if let Some(node) = status.and_then(|status| status.nominated_node_name.clone()) {
+                        nominated.push((node, info.clone()));
+                    }
+                    if state.is_due(&uid, now) {
+                        pending.push(info);
+                    }
+                }
                 None => {}
             }
             present.insert(uid);
@@ -235,7 +246,7 @@ impl Binder {
         state.waiting.retain(|uid, _| present.contains(uid));
         let created = |pod: &PodInfo| pod.pod.metadata.creation_timestamp.clone();
         pending.sort_by(|a, b| (b.priority(), created(a), &a.key).cmp(&(a.priority(), created(b), &b.key)));
-        Round { cluster: ClusterView::new(&tables, bound), pending, epoch: state.epoch }
+        Round { cluster: ClusterView::new(&tables, bound, nominated), pending, epoch: state.epoch }
     }
 
     fn assume(&self, pod: &PodInfo, node: &str) {

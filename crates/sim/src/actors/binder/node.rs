@@ -34,6 +34,8 @@ pub(super) struct NodeInfo {
     pub(super) requested: Resources,
     /// Its pods.
     pub(super) pods: Vec<Arc<PodInfo>>,
+    /// Pods that preempted others here and are not bound yet: pods of lower priority leave them their room.
+    pub(super) nominated: Vec<Arc<PodInfo>>,
 }
 
 impl NodeInfo {
@@ -48,7 +50,15 @@ impl NodeInfo {
             allocatable: amounts(status.and_then(|status| status.allocatable.as_ref()), true),
             requested: Resources::new(),
             pods: Vec::new(),
+            nominated: Vec::new(),
         }
+    }
+
+    /// The node with these pods only.
+    pub(super) fn with_pods(&self, pods: Vec<Arc<PodInfo>>) -> Self {
+        let mut node = Self { requested: Resources::new(), pods: Vec::new(), ..self.clone() };
+        pods.into_iter().for_each(|pod| node.add(pod));
+        node
     }
 
     /// Adds a pod.
@@ -78,8 +88,12 @@ pub(super) struct ClusterView {
 }
 
 impl ClusterView {
-    /// Nodes with their pods. `bound` has the pods with their current or assumed node.
-    pub(super) fn new(tables: &Tables, bound: Vec<(String, Arc<PodInfo>)>) -> Self {
+    /// Nodes with their pods. `bound` has the pods with their current or assumed node, `nominated` those with a nominated node.
+    pub(super) fn new(
+        tables: &Tables,
+        bound: Vec<(String, Arc<PodInfo>)>,
+        nominated: Vec<(String, Arc<PodInfo>)>,
+    ) -> Self {
         let mut nodes: BTreeMap<&str, NodeInfo> =
             tables.nodes.iter().map(|(key, node)| (key.name.as_str(), NodeInfo::new(node))).collect();
         let mut anti_affinity = false;
@@ -87,6 +101,11 @@ impl ClusterView {
             anti_affinity |= !pod.anti_affinity.is_empty();
             if let Some(node) = nodes.get_mut(node.as_str()) {
                 node.add(pod);
+            }
+        }
+        for (node, pod) in nominated {
+            if let Some(node) = nodes.get_mut(node.as_str()) {
+                node.nominated.push(pod);
             }
         }
         let labels = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{decide::decide, node::ClusterView, pod::PodInfo};
+use super::{decide::decide, node::ClusterView, pod::PodInfo, preempt::preempt};
 use crate::actors::cache::{Cache, Key, WatchedKind};
 
 /// A cluster of three nodes in two zones, each with 4 CPUs, 8 GiB and ten pods; `n3` has two CPUs and local disks. `objects` are added:
@@ -45,7 +45,7 @@ fn cluster(objects: &[Value]) -> ClusterView {
         Some((node, Arc::new(PodInfo::new(pod.clone()))))
     });
     let bound = bound.collect();
-    ClusterView::new(&tables, bound)
+    ClusterView::new(&tables, bound, Vec::new())
 }
 
 fn put<K: WatchedKind>(cache: &Cache, object: Value) {
@@ -310,4 +310,30 @@ fn equal_pods_have_one_signature() {
     assert_eq!(info("a", "1").signature, info("b", "1").signature);
     assert_ne!(info("a", "1").signature, info("a", "2").signature);
     assert_eq!(info("a", "1").key, Key::new("default", "a"));
+}
+
+#[rstest]
+#[case::no_more_than_needed("1", 5, Some("low"))]
+#[case::all_lower_ones("1950m", 5, Some("low lower"))]
+#[case::equals_stay("1", 1, None)]
+fn pods_of_lower_priority_are_preempted(
+    #[case] cpu: &str,
+    #[case] priority: i32,
+    #[case] expected: Option<&str>,
+) {
+    let with_cpu = |name: &str, cpu: &str, priority: i32, spec: Value| {
+        let mut pod = json!({"kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        pod["spec"]["priority"] = priority.into();
+        pod["spec"]["containers"] = json!([{"name": "a", "resources": {"requests": {"cpu": cpu}}}]);
+        pod
+    };
+    let bound = || json!({"nodeName": "n3"});
+    let cluster = cluster(&[with_cpu("low", "1500m", 1, bound()), with_cpu("lower", "100m", 0, bound())]);
+    let pod = with_cpu("new", cpu, priority, json!({"nodeSelector": {"disk": "local"}}));
+    let pod = PodInfo::new(Arc::new(serde_json::from_value::<Pod>(named(pod)).unwrap()));
+    let victims = preempt(&pod, &cluster).map(|found| {
+        let names: Vec<String> = found.victims.iter().map(|victim| victim.key.name.clone()).collect();
+        names.join(" ")
+    });
+    assert_eq!(victims.as_deref(), expected);
 }
