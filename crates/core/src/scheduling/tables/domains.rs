@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    model::{Taint, taint::first_untolerated},
+    model::{Taint, labels, taint::first_untolerated},
     scheduling::{
         ids::{DomainId, NodeId, NodePoolId, TopologyGroupId},
         tables::{
@@ -104,7 +104,13 @@ impl Tables {
             return Arc::clone(known);
         }
         let mut found = Vec::new();
+        let zone = self.universe.key(labels::ZONE);
         for (at, pool) in self.pools.entries() {
+            if key == zone {
+                // A zone that a NodePool names and that offers nothing never has a node.
+                found.extend(pool.zones.iter().map(|value| (at, *value)));
+                continue;
+            }
             let template = self.universe.get(pool.req, key);
             let of_rows = pool.rows.iter().filter_map(|row| self.universe.get(row.req, key));
             let sets = of_rows.chain(template).filter(|set| !set.complement);

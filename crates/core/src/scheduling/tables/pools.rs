@@ -15,7 +15,7 @@ use crate::{
         tables::{
             amounts::{Amounts, ResourceIndex, update},
             bits::Bits,
-            intern::{ANY, Key, Req, Set, Side, Universe},
+            intern::{ANY, Key, Req, Set, Side, Universe, Value},
             ranks::Ranks,
             topology::Alternatives,
         },
@@ -38,6 +38,8 @@ pub(crate) struct Pool {
     pub(crate) min_values: Vec<(Key, u32)>,
     /// Limits by resource index.
     pub(crate) limits: Vec<Limit>,
+    /// The zones in which some instance type that it allows has an offering, available or not.
+    pub(crate) zones: Vec<Value>,
     /// Rows by requirement: those that may be bought under it.
     masks: HashMap<Req, Arc<Bits<InstanceTypeId>>>,
     /// Offerings by requirement, cheapest first.
@@ -228,6 +230,7 @@ impl Pool {
             taints,
             ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
             rows,
+            zones: zones_of(catalog, req, context.universe),
             min_values,
             limits,
             masks: HashMap::new(),
@@ -305,6 +308,27 @@ pub(crate) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
         .sets(small)
         .iter()
         .all(|(key, set)| universe.get(large, *key).is_none_or(|other| universe.agree(*key, set, other)))
+}
+
+/// The zones in which an instance type of the catalogue has an offering, where `req` allows both.
+fn zones_of(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<Value> {
+    let key = universe.key(labels::ZONE);
+    let mut zones = Vec::new();
+    for instance_type in &catalog.instance_types {
+        let described = universe.req(&instance_type.requirements);
+        if !agrees(universe, described, req) {
+            continue;
+        }
+        for offering in &instance_type.offerings {
+            let offered = universe.req(&offering.requirements);
+            if agrees(universe, offered, req) {
+                zones.extend(universe.get(offered, key).iter().flat_map(|set| set.values.iter().copied()));
+            }
+        }
+    }
+    zones.sort_unstable();
+    zones.dedup();
+    zones
 }
 
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
