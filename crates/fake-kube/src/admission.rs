@@ -7,6 +7,7 @@ use crate::object;
 use crate::registry::Resource;
 use crate::status::ApiError;
 
+mod limit_range;
 mod misc;
 mod node;
 mod pod;
@@ -59,6 +60,7 @@ pub(crate) fn default(resource: &Resource, value: &mut Value) {
         ("", "Pod") => pod::default(value),
         ("", "PodTemplate") => pod::default_template(value, &["template"]),
         ("", "Node") => node::default(value),
+        ("", "LimitRange") => limit_range::default(value),
         ("", "ReplicationController") => workload::default(&info.kind, value),
         ("", _) | ("storage.k8s.io" | "scheduling.k8s.io" | "policy", _) => misc::default(&info.kind, value),
         ("apps" | "batch" | "autoscaling", kind) => workload::default(kind, value),
@@ -96,7 +98,10 @@ pub(crate) fn admit_create(
     value: &mut Value,
 ) -> Result<(), ApiError> {
     match (resource.info.group.as_str(), resource.info.kind.as_str()) {
-        ("", "Pod") => pod::admit(cluster, value),
+        ("", "Pod") => {
+            limit_range::admit(cluster, value);
+            pod::admit(cluster, value)
+        }
         ("", "Node") => {
             node::admit(value);
             Ok(())
