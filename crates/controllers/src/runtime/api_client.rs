@@ -1,6 +1,14 @@
-//! The API server as controllers call it: each call has a deadline, and a process that is not the leader makes none.
+//! The API server as controllers call it: each call has a deadline, and a process that is not the leader, or is about to give up the
+//! lease, makes none.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client};
@@ -9,6 +17,33 @@ use super::{clocks::Clocks, controller::ReconcileError, leader::Leadership};
 
 /// How long a call to the API server may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// Interval at which [`ApiClient::idle`] looks for calls.
+const IDLE_POLL: Duration = Duration::from_millis(20);
+
+/// The calls that wait for their answer, and whether new ones are refused.
+#[derive(Debug, Default)]
+struct Calls {
+    closed: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+/// A call that waits for its answer.
+struct Waiting<'a>(&'a Calls);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Calls {
+    /// Begins a call, unless new ones are refused. It counts before it is checked, so that none begins unseen.
+    fn begin(&self) -> Option<Waiting<'_>> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waiting = Waiting(self);
+        (!self.closed.load(Ordering::SeqCst)).then_some(waiting)
+    }
+}
 
 /// Client of the API server.
 #[derive(Clone)]
@@ -16,17 +51,30 @@ pub struct ApiClient {
     client: Client,
     clocks: Clocks,
     leadership: Leadership,
+    calls: Arc<Calls>,
 }
 
 impl ApiClient {
     pub(super) fn new(client: Client, clocks: Clocks, leadership: Leadership) -> Self {
-        Self { client, clocks, leadership }
+        Self { client, clocks, leadership, calls: Arc::default() }
     }
 
     /// The client itself, whose calls have neither deadline nor fence.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Refuses calls from now on.
+    pub(super) fn close(&self) {
+        self.calls.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Completes once no call waits for its answer.
+    pub(super) async fn idle(&self) {
+        while self.calls.waiting.load(Ordering::SeqCst) > 0 {
+            self.clocks.sleep(IDLE_POLL).await;
+        }
     }
 
     /// An API for cluster-scoped objects.
@@ -60,6 +108,7 @@ impl ApiClient {
         if !self.leadership.holds() {
             return Err(ReconcileError::NotLeading { what });
         }
+        let Some(_waiting) = self.calls.begin() else { return Err(ReconcileError::NotLeading { what }) };
         match self.clocks.within(CALL_DEADLINE, call).await {
             Some(result) => result.map_err(|error| ReconcileError::from_kube(what, error)),
             None => Err(ReconcileError::Deadline { what, after: CALL_DEADLINE }),

@@ -338,3 +338,59 @@ async fn a_standby_is_healthy() {
     let running = [("controller", "probe"), ("watch", "Pod"), ("watch", "kwoknodeclasses.karpenter.kwok.sh")];
     assert!(running.iter().all(|(what, name)| loops.contains(&(what, (*name).into()))), "{loops:?}");
 }
+
+/// Waits for the cloud for an hour; the pod "writes" first waits three seconds for the API server, and calls it again then.
+#[derive(Clone)]
+struct Busy {
+    client: ApiClient,
+    clocks: Clocks,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl Controller for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+    fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
+        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+    }
+    async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
+        for call in ["first", "second"].into_iter().filter(|_| &*key.name == "writes") {
+            let write = async {
+                self.clocks.sleep(Duration::from_secs(3)).await;
+                self.calls.lock().unwrap().push(call);
+                Ok(())
+            };
+            self.client.call("write", write).await?;
+        }
+        self.clocks.sleep(Duration::from_secs(3600)).await;
+        Ok(Requeue::No)
+    }
+}
+
+/// Whether the controllers end within `seconds` of the shutdown, where one reconciles this pod; and the calls that it made.
+async fn ends_within(pod: &str, seconds: u64) -> (bool, Vec<&'static str>) {
+    let harness = Harness::new();
+    let (client, clocks) = (harness.ctx.client.clone(), harness.ctx.clocks.clone());
+    let busy = Busy { client, clocks, calls: Arc::default() };
+    let (trigger, task) = harness.run(vec![Arc::new(busy.clone())]);
+    harness.pass(5).await;
+    harness.pending_pod(pod, "1");
+    harness.pass(1).await;
+    trigger.fire();
+    let ended = tokio::time::timeout(Duration::from_secs(seconds), task).await.is_ok();
+    let calls = busy.calls.lock().unwrap().clone();
+    (ended, calls)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_the_cloud() {
+    assert_eq!(ends_within("launches", 1).await, (true, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_a_write_and_lets_no_other_begin() {
+    assert_eq!(ends_within("writes", 1).await, (false, vec![]));
+    assert_eq!(ends_within("writes", 4).await, (true, vec!["first"]));
+}

@@ -16,8 +16,11 @@ use super::{
 };
 use crate::metrics::{CURRENT_CONTROLLER, Family, runtime as families};
 
-/// How long running reconciles may take after shutdown was requested.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long running reconciles may take after shutdown was requested. The lease is released after that: a reconcile may wait for
+/// minutes for the cloud.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long calls to the API server may take after that: the next leader must see their effect when it lists.
+const ANSWERED: Duration = Duration::from_secs(10);
 /// Interval at which a passive controller checks whether it may act.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
@@ -221,6 +224,10 @@ impl Worker {
         }
     }
 
+    /// Waits for running reconciles and cuts them off after [`GRACE`], between two calls to the API server.
+    ///
+    /// A call to the cloud that is cut off may have its effect. The next leader finds it as after a crash: launches by batch and
+    /// attempt, terminations because they are repeated until the instance is gone.
     async fn wind_up(mut self) {
         let grace = self.ctx.clocks.sleep(GRACE);
         tokio::pin!(grace);
@@ -231,12 +238,17 @@ impl Worker {
                     Some(done) => self.finish(done.ok()),
                     None => return,
                 },
-                () = &mut grace => {
-                    tracing::warn!(controller = self.controller.name(), left = self.running.len(), "reconciles were cut off");
-                    return;
-                }
+                () = &mut grace => break,
             }
         }
+        let client = &self.ctx.client;
+        client.close();
+        let _ = self.ctx.clocks.within(ANSWERED, client.idle()).await;
+        tracing::warn!(
+            controller = self.controller.name(),
+            left = self.running.len(),
+            "reconciles were cut off"
+        );
     }
 }
 
