@@ -65,11 +65,13 @@ impl RequestQueue {
 
 /// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
 /// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
-/// Capacity buffers get what pods of the cluster leave.
+/// Capacity buffers get what pods of the cluster leave. Of pods that required affinity ties to one domain, those that can be in the
+/// fewest domains come first: the others follow them.
 pub(crate) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], tables: &Tables) -> Vec<PodId> {
     let size = |class: PodClassId| {
         let requests = tables.classes[class].pod.requests();
-        (Reverse(requests.cpu()), Reverse(requests.memory()))
+        let domains = tables.tied_domains(class).unwrap_or(usize::MAX);
+        (domains, Reverse(requests.cpu()), Reverse(requests.memory()))
     };
     let mut sizes: Vec<_> = classes.iter().map(|class| size(*class)).collect();
     let of_pod = sizes.clone();

@@ -300,6 +300,27 @@ impl Tables {
         (alternatives, attachments)
     }
 
+    /// The number of domains that the constraints and volumes of a class leave it, where required affinity ties its pods to one another
+    /// in one domain; `None` where they name none.
+    pub(crate) fn tied_domains(&self, class: PodClassId) -> Option<usize> {
+        let class = &self.classes[class];
+        if class.pod.spec.pod_affinity.is_empty() {
+            return None;
+        }
+        let level = class.levels.first()?;
+        let named = |req: Req, key| self.universe.get(req, key).filter(|set| !set.complement);
+        let tied = level.groups.iter().filter(|owned| owned.selects_itself);
+        let keys = tied.map(|owned| &self.topology.groups[owned.group]).filter_map(|group| {
+            (group.is.kind == GroupKind::Affinity && !group.by_hostname).then_some(group.is.key)
+        });
+        let domains = keys.flat_map(|key| {
+            let volumes: Option<Vec<&Set>> = class.alternatives.iter().map(|req| named(*req, key)).collect();
+            let of_volumes = volumes.map(|sets| sets.iter().map(|set| set.values.len()).sum());
+            [named(level.strict, key).map(|set| set.values.len()), of_volumes]
+        });
+        domains.flatten().min()
+    }
+
     /// The values of a key that a level's pods may use when they spread.
     pub(crate) fn spread_domains(&self, level: &Level, group: TopologyGroupId) -> Option<&Set> {
         let group = &self.topology.groups[group].is;
