@@ -101,6 +101,8 @@ pub enum CloudMood {
     Good,
     /// Limited pools, spot interruptions, throttling.
     Stormy,
+    /// As `good`, but instances carry no NodeClaim from launch, as those of an EC2 fleet.
+    Fleets,
 }
 
 /// The instance types of the cloud.
@@ -417,7 +419,7 @@ pub struct Expect {
     pub conditions: Vec<String>,
     /// On AWS: the image of each NodeClaim, sorted.
     pub images: Option<Vec<String>>,
-    /// On AWS: instances that run, by the address that their user data name.
+    /// Instances that run; on AWS, by the address that their user data name.
     pub instances: Option<usize>,
     /// On AWS: running instances in the region, of any owner.
     pub all_instances: Option<usize>,

@@ -326,9 +326,11 @@ impl Index {
         self.intents.begin_creation(claim.into(), pods);
     }
 
-    /// The outcome of a creation is known: the NodeClaim exists, or never will.
-    pub fn end_creation(&mut self, claim: &str) {
-        self.intents.end_creation(claim);
+    /// The outcome of a creation is known: the NodeClaim exists, or never will. Returns the NodeClaims that waited for their batch
+    /// ([`Self::awaits_batch`]), if this was the last creation in it: they can be launched now.
+    #[must_use]
+    pub fn end_creation(&mut self, claim: &str) -> BTreeSet<Str> {
+        self.intents.end_creation(claim)
     }
 
     /// Keeps a launch batch from being launched while a NodeClaim of it is created, until [`Self::end_creation`].
@@ -336,10 +338,11 @@ impl Index {
         self.intents.create_in_batch(claim.into(), batch.into());
     }
 
-    /// Whether a NodeClaim of a launch batch is being created.
+    /// Whether a NodeClaim of a launch batch is being created. If so, the [`Self::end_creation`] that completes the batch returns
+    /// `claim`.
     #[must_use]
-    pub fn is_batch_in_creation(&self, batch: &BatchId) -> bool {
-        self.intents.is_batch_in_creation(batch)
+    pub fn awaits_batch(&mut self, claim: impl Into<Str>, batch: &BatchId) -> bool {
+        self.intents.awaits_batch(claim.into(), batch)
     }
 
     /// Whether a pod has a NodeClaim that is in flight or being created.

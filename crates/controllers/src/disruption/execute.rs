@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
+    nodeclaim::end_creation,
     patch::Patches,
     provisioning::ClaimCreator,
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, ReconcileError},
@@ -117,7 +118,7 @@ impl Execution {
             }
             Err(error) => {
                 // Replacements that were not written need no room.
-                running.replacements.iter().for_each(|name| self.cluster.index().end_creation(name));
+                running.replacements.iter().for_each(|name| end_creation(&self.cluster, name));
                 self.roll_back(&id).await;
                 Err(error.into())
             }

@@ -30,8 +30,6 @@ use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 
 /// How long a call may take before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// When a NodeClaim asks again whose batch is being created, or changed while an attempt was written.
-const IN_CREATION: Duration = Duration::from_millis(100);
 /// NodeClaims that an attempt is written on concurrently.
 const AT_ONCE: usize = 16;
 /// The controller that is woken with an answer.
@@ -44,6 +42,16 @@ pub(super) struct LaunchParts<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) clocks: &'a Clocks,
     pub(super) cloud: &'a dyn CloudProvider,
+}
+
+/// The outcome of a creation is known ([`Index::end_creation`]). NodeClaims that waited for it are woken.
+///
+/// [`Index::end_creation`]: fleetwright_state::Index::end_creation
+pub(crate) fn end_creation(cluster: &Cluster, claim: &str) {
+    let complete = cluster.index().end_creation(claim);
+    for name in complete {
+        cluster.enqueue(CONTROLLER, Key::cluster(name));
+    }
 }
 
 type Answer = Result<Instance, LaunchError>;
@@ -186,8 +194,8 @@ impl Launches {
         if let Some(left) = self.too_early(claim, clocks.steady()) {
             return Ok(wait(left));
         }
-        if cluster.index().is_batch_in_creation(&claim.batch) {
-            return Ok(wait(IN_CREATION));
+        if cluster.index().awaits_batch(claim.name.as_str(), &claim.batch) {
+            return Ok((Next::nothing(), None));
         }
         let Some(_busy) = Busy::begin(self, cluster, claim) else { return Ok((Next::nothing(), None)) };
         let mut step = self.step(cluster, claim);
@@ -195,7 +203,8 @@ impl Launches {
             self.write(parts, &attempt, &members).await?;
             step = self.step(cluster, claim);
         }
-        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(IN_CREATION)) };
+        // A NodeClaim with the position of another one has to leave the batch first.
+        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(launch::BACKOFF)) };
         self.call(parts, &attempt, &members).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));

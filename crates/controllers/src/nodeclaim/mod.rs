@@ -47,6 +47,7 @@ pub use expiration::Expiration;
 pub use garbage_collection::GarbageCollection;
 pub use hydration::{ClaimHydration, NodeHydration};
 pub use initialization_deadline::InitializationDeadline;
+pub(crate) use launch::end_creation;
 pub use lifecycle::Lifecycle;
 pub use node_termination::NodeTermination;
 pub use pod_events::PodEvents;

@@ -137,6 +137,30 @@ async fn claims_whose_batch_is_being_launched_wait_for_the_end_of_that() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claims_whose_batch_is_being_created_are_woken_once_it_is_complete() {
+    let harness = Harness::new();
+    for creation in ["b", "c"] {
+        harness.ctx.cluster.index().create_in_batch(creation, "plan-0");
+    }
+    harness.claim("a", placed(0));
+    let harness = harness.run();
+    harness.sleep(5).await;
+    harness.claim("b", placed(1));
+    super::end_creation(&harness.ctx.cluster, "b");
+    harness.sleep(50).await;
+    let again = ["nodeclaim.lifecycle", "requeue_after"];
+    let asked = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
+    assert!(asked < 10.0, "{asked} reconciles while NodeClaim c is being created");
+    assert!(harness.cloud.state().calls.is_empty(), "the batch is not complete");
+    // NodeClaim c was not created after all.
+    super::end_creation(&harness.ctx.cluster, "c");
+    let launched = |name: &str| harness.condition(name, "Launched") == "True";
+    let took = harness.until("launched", || ["a", "b"].into_iter().all(launched)).await;
+    assert!(took < 2, "{took} s");
+    assert_eq!(harness.cloud.state().calls, [("plan-0".into(), 1, vec!["a".into(), "b".into()])]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_asked_for_again() {
     let harness = Harness::new();
     harness.cloud.state().script.push_back(Script::LoseAnswer);

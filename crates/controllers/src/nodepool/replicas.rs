@@ -18,6 +18,7 @@ use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
     events::{Event, regarding},
+    nodeclaim::end_creation,
     provisioning::ClaimCreator,
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue, gone_is_ok,
@@ -171,7 +172,7 @@ impl Controller for StaticProvisioning {
                 if let Err(held) =
                     self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() })
                 {
-                    self.cluster.index().end_creation(&name);
+                    end_creation(&self.cluster, &name);
                     tracing::warn!(NodePool = &*key.name, %held, "creation of a nodeclaim is held");
                     return Ok(Requeue::After(held.left().unwrap_or(LIMITED).max(SOON)));
                 }

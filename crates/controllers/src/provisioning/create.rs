@@ -21,6 +21,7 @@ use kube::api::PostParams;
 
 use crate::{
     metrics::{Metrics, scheduling as families},
+    nodeclaim::end_creation,
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, RateLimit, ReconcileError, Shared},
     safety::Safety,
 };
@@ -115,7 +116,7 @@ impl ClaimCreator {
                     let created = self.write(claim, pods, &new_claim, REASON).await;
                     // An unknown outcome is resolved before the next plan for its pods.
                     if !matches!(created, Created::Unknown { .. }) {
-                        self.cluster.index().end_creation(&name);
+                        end_creation(&self.cluster, &name);
                     }
                     created
                 }
@@ -280,7 +281,7 @@ impl ClaimCreator {
         };
         raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
         let outcome = self.write(claim, pods, new_claim, reason).await;
-        self.cluster.index().end_creation(&name);
+        end_creation(&self.cluster, &name);
         match outcome {
             Created::Claim { name, .. } => Ok(name),
             Created::Unknown { error, .. } => Err(error),
@@ -297,7 +298,7 @@ impl ClaimCreator {
         if let Some(found) = self.taken_by(name).await? {
             self.cluster.observe(found);
         }
-        self.cluster.index().end_creation(name);
+        end_creation(&self.cluster, name);
         Ok(())
     }
 }
@@ -310,6 +311,6 @@ pub(crate) struct HeldBatch<'a> {
 
 impl Drop for HeldBatch<'_> {
     fn drop(&mut self) {
-        self.cluster.index().end_creation(self.batch);
+        end_creation(self.cluster, self.batch);
     }
 }

@@ -104,6 +104,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Reg
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
         CloudMood::Stormy => CloudConfig::stormy(seed),
+        CloudMood::Fleets => CloudConfig { seed, names_claims: false, ..CloudConfig::default() },
     };
     if scenario.catalogue == CatalogueName::Kwok {
         config.catalogue = catalogue::kwok();

@@ -445,8 +445,26 @@ fn room_that_is_kept_for_a_claim_counts_until_it_is_written_and_replaces_as_the_
     index.end_command("one");
     index.reserve("e", "default", of(4000));
     assert_eq!(count(&index), 3);
-    index.end_creation("e");
+    assert!(index.end_creation("e").is_empty());
     assert_eq!(count(&index), 2, "it was not written after all");
+}
+
+#[test]
+fn who_waits_for_a_batch_is_returned_by_its_last_creation() {
+    let mut index = index();
+    let batch = "plan-0".into();
+    assert!(!index.awaits_batch("a", &batch), "no NodeClaim of it is being created");
+    for claim in ["a", "b"] {
+        index.create_in_batch(claim, "plan-0");
+    }
+    index.create_in_batch("other", "plan-1");
+    assert!(index.awaits_batch("a", &batch));
+    assert!(index.awaits_batch("a", &batch), "once more");
+    assert!(index.end_creation("a").is_empty(), "b is being created");
+    assert!(index.end_creation("other").is_empty(), "nothing waits for it");
+    assert_eq!(index.end_creation("b"), ["a".into()].into());
+    assert!(!index.awaits_batch("a", &batch));
+    assert!(index.end_creation("b").is_empty(), "they are returned once");
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct Intents {
     pub(crate) nominations: Nominations,
     /// By name of the NodeClaim.
     creations: BTreeMap<Str, Creation>,
+    /// NodeClaims that wait until no NodeClaim of their batch is being created.
+    awaiting: BTreeMap<BatchId, BTreeSet<Str>>,
     /// By id of the command.
     commands: BTreeMap<Str, CommandIntent>,
     /// Pods that the last scheduling pass did not reach.
@@ -67,11 +69,15 @@ impl Intents {
         }
     }
 
-    /// The outcome of the creation is known: the NodeClaim exists, or never will.
-    pub(crate) fn end_creation(&mut self, claim: &str) {
-        for pod in self.creations.remove(claim).unwrap_or_default().pods {
+    /// The outcome of the creation is known: the NodeClaim exists, or never will. Returns the NodeClaims that waited for their
+    /// batch ([`Self::awaits_batch`]), if this was the last creation in it.
+    pub(crate) fn end_creation(&mut self, claim: &str) -> BTreeSet<Str> {
+        let Creation { pods, batch, .. } = self.creations.remove(claim).unwrap_or_default();
+        for pod in pods {
             self.nominations.apply(&pod, NominationEvent::Created(claim.into()));
         }
+        let complete = batch.filter(|batch| !self.is_batch_in_creation(batch));
+        complete.and_then(|batch| self.awaiting.remove(&batch)).unwrap_or_default()
     }
 
     /// Keeps room under the limits of `pool` for a NodeClaim that will be created, until [`Self::end_creation`].
@@ -84,8 +90,17 @@ impl Intents {
         self.creations.entry(claim).or_default().batch = Some(batch);
     }
 
-    /// Whether a NodeClaim of a launch batch is being created.
-    pub(crate) fn is_batch_in_creation(&self, batch: &BatchId) -> bool {
+    /// Whether a NodeClaim of a launch batch is being created. If so, the [`Self::end_creation`] that completes the batch returns
+    /// `claim`.
+    pub(crate) fn awaits_batch(&mut self, claim: Str, batch: &BatchId) -> bool {
+        let awaits = self.is_batch_in_creation(batch);
+        if awaits {
+            self.awaiting.entry(batch.clone()).or_default().insert(claim);
+        }
+        awaits
+    }
+
+    fn is_batch_in_creation(&self, batch: &BatchId) -> bool {
         self.creations.values().any(|creation| creation.batch.as_ref() == Some(batch))
     }
 

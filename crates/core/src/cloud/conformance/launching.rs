@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-pub(super) const CASES: [Case; 15] = [
+pub(super) const CASES: [Case; 16] = [
     Case { name: "no request, no answer", run: |h| Box::pin(nothing(h)) },
     Case { name: "an instance is what its claim requires", run: |h| Box::pin(as_required(h)) },
     Case { name: "an instance tells type, zone and capacity type", run: |h| Box::pin(labelled(h)) },
@@ -26,6 +26,7 @@ pub(super) const CASES: [Case; 15] = [
     Case { name: "a launch that failed unknown is retried to one instance", run: |h| Box::pin(failed(h)) },
     Case { name: "a throttled launch launches nothing", run: |h| Box::pin(throttled(h)) },
     Case { name: "answers stand in the order of requests", run: |h| Box::pin(ordered(h)) },
+    Case { name: "instances without a claim belong to ranks by their ids", run: |h| Box::pin(ranked(h)) },
     Case { name: "what fails in one launch fails in no other", run: |h| Box::pin(partial(h)) },
     Case { name: "without capacity nothing is launched", run: |h| Box::pin(exhausted(h)) },
     Case { name: "impossible requirements launch nothing", run: |h| Box::pin(impossible(h)) },
@@ -177,6 +178,42 @@ async fn ordered(harness: &dyn Harness) -> Verdict {
     let one = provider.launch(&requests[3..4]).await;
     let one: Vec<_> = one.into_iter().flatten().map(|instance| instance.provider_id).collect();
     check(one == ids[3..4], || format!("asked alone, the fourth got {one:?} instead of {}", ids[3]))
+}
+
+/// An instance that carries no claim yet belongs to the rank that its id has among those of its launch: by that,
+/// [`crate::nodeclaim::launch`] knows whose it is after a crash.
+async fn ranked(harness: &dyn Harness) -> Verdict {
+    // The ranks are in another order than the names of the claims.
+    let member = |rank: usize| {
+        let claim = claim(harness, &format!("c{}", 4 - rank), "ranked", on_demand());
+        LaunchRequest { rank, size: 5, ..request(&claim, 1) }
+    };
+    let requests: Vec<LaunchRequest> = (0..5).map(member).collect();
+    harness.inject(Fault::LoseLaunchAnswer).await;
+    let lost = harness.provider().launch(&requests).await;
+    check(lost.iter().all(Result::is_err), || format!("the answer was not lost: {lost:?}"))?;
+    harness.advance(harness.consistency()).await;
+    let mut instances = good("list", harness.provider().list().await)?;
+    check(instances.len() == 5, || format!("{} instances of a launch of 5", instances.len()))?;
+    if instances.iter().any(|instance| instance.claim.is_some()) {
+        return Ok(()); // Instances carry their claims from birth.
+    }
+    instances.sort_by(|a, b| a.provider_id.cmp(&b.provider_id));
+    harness.restart().await;
+    // The first and the last of the members, and the others afterwards.
+    let (ends, others): (Vec<_>, Vec<_>) =
+        requests.into_iter().partition(|request| matches!(request.rank, 0 | 4));
+    for requests in [ends, others] {
+        let answers = harness.provider().launch(&requests).await;
+        for (request, answer) in requests.iter().zip(answers) {
+            let id = good("launch", answer)?.provider_id;
+            let expected = instances.get(request.rank).map(|instance| &instance.provider_id);
+            check(expected == Some(&id), || {
+                format!("rank {} got {id}, in order of ids it is {expected:?}", request.rank)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 async fn partial(harness: &dyn Harness) -> Verdict {
