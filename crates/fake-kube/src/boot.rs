@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{ClusterState, Place, Target, Write};
-use crate::object;
 use crate::seeded::Seeded;
 use crate::store::Key;
+use crate::verbs::create;
+use crate::{gc, object};
 
 /// The initial namespaces.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -32,14 +33,14 @@ pub(crate) fn fill(cluster: &mut ClusterState) {
         let class = json!({ "metadata": { "name": name }, "value": value, "description": description });
         create(cluster, "priorityclasses.scheduling.k8s.io", class);
     }
-    cluster.run_chores();
+    gc::run_chores(cluster);
 }
 
 fn create(cluster: &mut ClusterState, storage: &str, value: Value) {
     let Some(resource) = cluster.registry.of_storage(storage) else { return };
     let target = Target { resource, namespace: String::new(), name: String::new() };
     let name = object::name(&value).to_owned();
-    if cluster.create(&target, value, &Write::internal("kube-apiserver")).is_err() {
+    if create::create(cluster, &target, value, &Write::internal("kube-apiserver")).is_err() {
         tracing::error!(name, "the server could not create its own object");
         return;
     }

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{ClusterState, Place};
-use crate::object;
 use crate::propagation::Propagation;
 use crate::registry::{Resource, custom_resources};
 use crate::status::{ApiError, Cause};
 use crate::store::Key;
+use crate::verbs::delete;
+use crate::{finalizers, object};
 
 /// The store of definitions.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -129,7 +130,7 @@ pub(crate) fn delete_instances(cluster: &mut ClusterState, definition: &Value) {
         .map(|(key, _)| Place { storage: storage.as_str().into(), key: key.clone() })
         .collect();
     for place in places {
-        cluster.delete_place(&place, Propagation::Background);
+        delete::delete_place(cluster, &place, Propagation::Background);
     }
 }
 
@@ -138,6 +139,6 @@ pub(crate) fn finish(cluster: &mut ClusterState, name: &str) {
     let place = Place { storage: STORAGE.into(), key: Key::new("", name) };
     let Some(definition) = cluster.get(&place).filter(|value| object::deleting(value)) else { return };
     if cluster.store(&storage_of(definition)).is_none_or(|store| store.len() == 0) {
-        cluster.drop_finalizer(&place, CLEANUP);
+        finalizers::drop(cluster, &place, CLEANUP);
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::cluster::{ClusterState, Target, Write};
-use crate::object;
 use crate::server::Server;
 use crate::status::ApiError;
 use crate::verbs::delete::DeleteOptions;
+use crate::verbs::{create, delete, update};
+use crate::{gc, object};
 
 impl Server {
     /// Returns an object; `namespace` is empty for cluster-scoped kinds.
@@ -49,7 +50,7 @@ impl Server {
         let old = match cluster.get(&target.place()) {
             Some(old) => Some(old.clone()),
             None => {
-                let created = cluster.create(&target, value.clone(), &write)?;
+                let created = create::create(&mut cluster, &target, value.clone(), &write)?;
                 // The status, which creation drops, is written as its controller would.
                 value.get("status").is_some().then_some(created)
             }
@@ -58,9 +59,9 @@ impl Server {
         if let Some(old) = old {
             let shown = crate::events::present(&target.resource, &old);
             let merged = crate::patch::merge::apply(&shown, &value)?;
-            last = Some(cluster.save(&target, &old, merged, &write)?);
+            last = Some(update::save(&mut cluster, &target, &old, merged, &write)?);
         }
-        cluster.run_chores();
+        gc::run_chores(&mut cluster);
         cluster.find(&target).or_else(|error| last.ok_or(error))
     }
 
@@ -72,8 +73,8 @@ impl Server {
         let mut cluster = self.lock();
         let resource = cluster.registry.find_kind(api_version, kind).ok_or_else(ApiError::no_such_route)?;
         let target = Target { resource, namespace: namespace.to_owned(), name: name.to_owned() };
-        let outcome = cluster.delete(&target, &DeleteOptions::default());
-        cluster.run_chores();
+        let outcome = delete::delete(&mut cluster, &target, &DeleteOptions::default());
+        gc::run_chores(&mut cluster);
         match outcome {
             Err(error) if error.code != 404 => Err(error),
             _ => Ok(()),

@@ -10,11 +10,11 @@ use crate::faults::Fault;
 use crate::request::ResourceRequest;
 use crate::server::Server;
 use crate::status::{self, ApiError};
-use crate::subresource::{review, scale};
+use crate::subresource::{binding, eviction, review, scale};
 use crate::verbs::delete::{DeleteOptions, Deleted};
-use crate::verbs::list;
-use crate::view_of;
+use crate::verbs::{create, delete, list, patch, update};
 use crate::watch::Watch;
+use crate::{gc, view_of};
 
 /// An answer before its conversion to HTTP.
 pub(crate) enum Reply {
@@ -51,7 +51,7 @@ pub(crate) fn serve(server: &Server, request: &ResourceRequest, fault: &Fault) -
     let mut cluster = server.lock();
     let target = find(&cluster, request)?;
     let outcome = run(server, &mut cluster, &target, request, fault);
-    cluster.run_chores();
+    gc::run_chores(&mut cluster);
     drop(cluster);
     let resource = &target.resource;
     Ok(match outcome? {
@@ -101,26 +101,25 @@ fn run(
     }
     match request.verb {
         "get" => get(cluster, target, fault.stale).map(|value| Outcome::Object(200, value)),
-        "list" => cluster.list(target, query, fault.stale).map(Outcome::Page),
+        "list" => list::list(cluster, target, query, fault.stale).map(Outcome::Page),
         "watch" => Watch::start(server, cluster, target, query, request.view, fault)
             .map(|watch| Outcome::Watch(Box::new(watch))),
         "create" => create(cluster, target, request),
         "update" => {
             let write = request.write()?;
-            cluster
-                .update(target, Value::clone(&request.body), &write)
+            update::update(cluster, target, Value::clone(&request.body), &write)
                 .map(|value| Outcome::Object(200, value))
         }
         "patch" => {
             let kind = request.patch.ok_or_else(ApiError::method_not_allowed)?;
-            let (value, created) = cluster.patch(target, kind, &request.body, &request.write()?)?;
+            let (value, created) = patch::patch(cluster, target, kind, &request.body, &request.write()?)?;
             Ok(Outcome::Object(if created { 201 } else { 200 }, value))
         }
         "delete" => delete(cluster, target, request),
         "deletecollection" => {
             let options = delete_options(request)?;
             let selector = list::selector(target, query)?;
-            let items = cluster.delete_collection(target, &selector, &options)?;
+            let items = delete::delete_collection(cluster, target, &selector, &options)?;
             let revision = cluster.revision;
             Ok(Outcome::Page(list::Page { items, revision, more: String::new(), remaining: None }))
         }
@@ -149,14 +148,13 @@ fn create(
         let name = crate::object::name(&request.body).to_owned();
         let pods = cluster.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_route)?;
         let pod = Target { resource: pods, namespace: target.namespace.clone(), name };
-        cluster.bind(&pod, &request.body, &request.write()?)?;
+        binding::bind(cluster, &pod, &request.body, &request.write()?)?;
         return Ok(Outcome::Raw(201, status::success(201, None)));
     }
     if !target.name.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    cluster
-        .create(target, Value::clone(&request.body), &request.write()?)
+    create::create(cluster, target, Value::clone(&request.body), &request.write()?)
         .map(|value| Outcome::Object(201, value))
 }
 
@@ -182,7 +180,7 @@ fn delete(
     /// Kinds whose deletion answers with the object.
     const SHOWN: &[&str] = &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim"];
     let info = &target.resource.info;
-    match cluster.delete(target, &delete_options(request)?)? {
+    match delete::delete(cluster, target, &delete_options(request)?)? {
         Deleted::Pending(value) => Ok(Outcome::Object(200, value)),
         Deleted::Gone(value) if info.group.is_empty() && SHOWN.contains(&info.kind.as_str()) => {
             Ok(Outcome::Object(200, value))
@@ -210,15 +208,15 @@ fn subresource(
         }
         ("scale", "update" | "patch") => {
             let write = request.write()?;
-            let scale = cluster.set_scale(target, request.patch, &request.body, &write)?;
+            let scale = scale::set_scale(cluster, target, request.patch, &request.body, &write)?;
             Ok(Outcome::Raw(200, Value::clone(&scale)))
         }
         ("eviction", "create") => {
-            cluster.evict(target, &request.body, &request.write()?)?;
+            eviction::evict(cluster, target, &request.body, &request.write()?)?;
             Ok(Outcome::Raw(201, status::success(201, None)))
         }
         ("binding", "create") => {
-            cluster.bind(target, &request.body, &request.write()?)?;
+            binding::bind(cluster, target, &request.body, &request.write()?)?;
             Ok(Outcome::Raw(201, status::success(201, None)))
         }
         ("log", "get") => {

@@ -19,6 +19,7 @@ mod direct;
 mod dispatch;
 mod events;
 mod faults;
+mod finalizers;
 mod gc;
 mod info;
 mod lines;

@@ -87,7 +87,7 @@ impl Watch {
             ended: false,
         };
         if send_initial {
-            let page = cluster.list(target, &Query::default(), fault.stale)?;
+            let page = list::list(cluster, target, &Query::default(), fault.stale)?;
             watch.seen = page.revision;
             watch.ready = page
                 .items

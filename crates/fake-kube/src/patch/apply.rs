@@ -10,57 +10,55 @@ use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::managed;
 use crate::manager::Manager;
 use crate::status::{ApiError, Cause};
-use crate::verbs::shape;
+use crate::verbs::{create, shape, update};
 use crate::{events, object, quantity};
 
-impl ClusterState {
-    /// Applies a configuration. The flag is true if the object was created.
-    ///
-    /// # Errors
-    /// 400, 404 (status of an absent object), 409 for conflicts with other managers, 422.
-    pub(crate) fn apply(
-        &mut self,
-        target: &Target,
-        body: &Value,
-        write: &Write,
-    ) -> Result<(Arc<Value>, bool), ApiError> {
-        let resource = target.resource.clone();
-        let config = configuration(target, body, write)?;
-        let old = self.get(&target.place()).cloned();
-        let revision = object::text(body, &["metadata", "resourceVersion"]);
-        let live = match &old {
-            Some(old) => Value::clone(&events::present(&resource, old)),
-            None if write.part == Part::Status || !revision.is_empty() => return Err(target.not_found()),
-            None => {
-                json!({ "apiVersion": resource.info.api_version(), "kind": resource.info.kind, "metadata": {} })
-            }
-        };
-        if !revision.is_empty() && revision != object::text(&live, &["metadata", "resourceVersion"]) {
-            return Err(ApiError::modified(&resource.info.group, &resource.info.plural, &target.name));
+/// Applies a configuration. The flag is true if the object was created.
+///
+/// # Errors
+/// 400, 404 (status of an absent object), 409 for conflicts with other managers, 422.
+pub(crate) fn apply(
+    cluster: &mut ClusterState,
+    target: &Target,
+    body: &Value,
+    write: &Write,
+) -> Result<(Arc<Value>, bool), ApiError> {
+    let resource = target.resource.clone();
+    let config = configuration(target, body, write)?;
+    let old = cluster.get(&target.place()).cloned();
+    let revision = object::text(body, &["metadata", "resourceVersion"]);
+    let live = match &old {
+        Some(old) => Value::clone(&events::present(&resource, old)),
+        None if write.part == Part::Status || !revision.is_empty() => return Err(target.not_found()),
+        None => {
+            json!({ "apiVersion": resource.info.api_version(), "kind": resource.info.kind, "metadata": {} })
         }
-        let rules = Rules::of(&resource);
-        let mut managers = managed::read(&live);
-        let mut me = managed::author(self, &resource, write, "Apply");
-        me.fields = FieldSet::of(&config, rules, &mut Vec::new(), false);
-        me.fields.strip();
-        let mut merged = merge(&live, &config, rules, &mut Vec::new());
-        prune(&mut merged, &managers, &me, rules);
-        let mut changed = FieldSet::changed(&live, &merged, rules, &mut Vec::new());
-        changed.strip();
-        take_over(&mut managers, &me, &changed, write.force)?;
-        for manager in &mut managers {
-            manager.fields = manager.fields.present(&merged, rules, &mut Vec::new());
-        }
-        match managers.iter_mut().find(|manager| manager.is(&me)) {
-            Some(mine) if mine.fields == me.fields => {}
-            Some(mine) => *mine = me,
-            None => managers.push(me),
-        }
-        let write = Write { applied: Some(managers), ..write.clone() };
-        match old {
-            Some(old) => self.save(target, &old, merged, &write).map(|stored| (stored, false)),
-            None => self.create(target, merged, &write).map(|stored| (stored, true)),
-        }
+    };
+    if !revision.is_empty() && revision != object::text(&live, &["metadata", "resourceVersion"]) {
+        return Err(ApiError::modified(&resource.info.group, &resource.info.plural, &target.name));
+    }
+    let rules = Rules::of(&resource);
+    let mut managers = managed::read(&live);
+    let mut me = managed::author(cluster, &resource, write, "Apply");
+    me.fields = FieldSet::of(&config, rules, &mut Vec::new(), false);
+    me.fields.strip();
+    let mut merged = merge(&live, &config, rules, &mut Vec::new());
+    prune(&mut merged, &managers, &me, rules);
+    let mut changed = FieldSet::changed(&live, &merged, rules, &mut Vec::new());
+    changed.strip();
+    take_over(&mut managers, &me, &changed, write.force)?;
+    for manager in &mut managers {
+        manager.fields = manager.fields.present(&merged, rules, &mut Vec::new());
+    }
+    match managers.iter_mut().find(|manager| manager.is(&me)) {
+        Some(mine) if mine.fields == me.fields => {}
+        Some(mine) => *mine = me,
+        None => managers.push(me),
+    }
+    let write = Write { applied: Some(managers), ..write.clone() };
+    match old {
+        Some(old) => update::save(cluster, target, &old, merged, &write).map(|stored| (stored, false)),
+        None => create::create(cluster, target, merged, &write).map(|stored| (stored, true)),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::registry::Resource;
 use crate::selector::Labels;
 use crate::status::{ApiError, Cause};
 use crate::verbs::patch::patched;
+use crate::verbs::update;
 
 /// Paths of desired replicas, observed replicas and selector.
 fn paths(resource: &Resource) -> Option<[Vec<String>; 3]> {
@@ -62,43 +63,41 @@ pub(crate) fn of(resource: &Resource, value: &Value) -> Result<Value, ApiError> 
     Ok(scale)
 }
 
-impl ClusterState {
-    /// Replaces or patches the Scale of an object.
-    ///
-    /// # Errors
-    /// As an update of the object; 422 for a negative number.
-    pub(crate) fn set_scale(
-        &mut self,
-        target: &Target,
-        kind: Option<PatchKind>,
-        body: &Value,
-        write: &Write,
-    ) -> Result<Arc<Value>, ApiError> {
-        let old = self.find(target)?;
-        let scale = of(&target.resource, &old)?;
-        let new_scale = match kind {
-            None => body.clone(),
-            Some(PatchKind::Json) => crate::patch::json::apply(&scale, body)?,
-            Some(PatchKind::Apply) => crate::patch::merge::apply(&scale, body)?,
-            // A Scale has no lists: a strategic merge equals a plain merge.
-            Some(PatchKind::Merge | PatchKind::Strategic) => {
-                patched(&target.resource, PatchKind::Merge, &scale, body)?
-            }
-        };
-        let replicas = object::integer(&new_scale, &["spec", "replicas"]).unwrap_or(0);
-        if replicas < 0 {
-            let detail = "must be greater than or equal to 0";
-            let cause = Cause::invalid("spec.replicas", &json!(replicas), detail);
-            return Err(ApiError::invalid("autoscaling", "Scale", &target.name, &[cause]));
+/// Replaces or patches the Scale of an object.
+///
+/// # Errors
+/// As an update of the object; 422 for a negative number.
+pub(crate) fn set_scale(
+    cluster: &mut ClusterState,
+    target: &Target,
+    kind: Option<PatchKind>,
+    body: &Value,
+    write: &Write,
+) -> Result<Arc<Value>, ApiError> {
+    let old = cluster.find(target)?;
+    let scale = of(&target.resource, &old)?;
+    let new_scale = match kind {
+        None => body.clone(),
+        Some(PatchKind::Json) => crate::patch::json::apply(&scale, body)?,
+        Some(PatchKind::Apply) => crate::patch::merge::apply(&scale, body)?,
+        // A Scale has no lists: a strategic merge equals a plain merge.
+        Some(PatchKind::Merge | PatchKind::Strategic) => {
+            patched(&target.resource, PatchKind::Merge, &scale, body)?
         }
-        let [spec, ..] = paths(&target.resource).ok_or_else(ApiError::no_such_route)?;
-        let mut new = Value::clone(&old);
-        object::put(&mut new, &path(&spec), replicas);
-        let revision = object::text(&new_scale, &["metadata", "resourceVersion"]);
-        if !revision.is_empty() {
-            object::put(&mut new, &["metadata", "resourceVersion"], revision);
-        }
-        let stored = self.save(target, &old, new, &write.to(Part::Main))?;
-        of(&target.resource, &stored).map(Arc::new)
+    };
+    let replicas = object::integer(&new_scale, &["spec", "replicas"]).unwrap_or(0);
+    if replicas < 0 {
+        let detail = "must be greater than or equal to 0";
+        let cause = Cause::invalid("spec.replicas", &json!(replicas), detail);
+        return Err(ApiError::invalid("autoscaling", "Scale", &target.name, &[cause]));
     }
+    let [spec, ..] = paths(&target.resource).ok_or_else(ApiError::no_such_route)?;
+    let mut new = Value::clone(&old);
+    object::put(&mut new, &path(&spec), replicas);
+    let revision = object::text(&new_scale, &["metadata", "resourceVersion"]);
+    if !revision.is_empty() {
+        object::put(&mut new, &["metadata", "resourceVersion"], revision);
+    }
+    let stored = update::save(cluster, target, &old, new, &write.to(Part::Main))?;
+    of(&target.resource, &stored).map(Arc::new)
 }

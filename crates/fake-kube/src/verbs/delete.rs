@@ -79,105 +79,106 @@ impl DeleteOptions {
     }
 }
 
-impl ClusterState {
-    /// Deletes an object, or starts its termination.
-    ///
-    /// # Errors
-    /// 403, 404 or 409.
-    pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<Deleted, ApiError> {
-        let old = self.find(target)?;
-        check_preconditions(target, &old, options)?;
-        let resource = &target.resource;
-        if resource.is("", "Namespace") && ["default", "kube-system", "kube-public"].contains(&&*target.name)
-        {
-            let why = "this namespace may not be deleted";
-            return Err(ApiError::forbidden("", "namespaces", &target.name, why));
-        }
-        let policy = options.policy.or_else(|| propagation::default_of(resource));
-        let mut new = Value::clone(&old);
-        set_policy_finalizer(&mut new, policy);
-        let grace = grace(target, &old, options);
-        let waits = object::finalizers(&new).next().is_some()
-            || grace > 0
-            || !object::list(&new, &["spec", "finalizers"]).is_empty() && resource.is("", "Namespace");
-        if options.dry_run {
-            return Ok(if waits { Deleted::Pending(old) } else { Deleted::Gone(old) });
-        }
-        let place = target.place();
-        if !waits {
-            return Ok(Deleted::Gone(self.erase(&place).unwrap_or(old)));
-        }
-        self.mark_deleted(&mut new, &old, grace);
-        if resource.is("", "Namespace") {
-            object::put(&mut new, &["status", "phase"], "Terminating");
-        }
-        let stored = if new == *old { old } else { self.put(&place, new) };
-        self.chores.push_back(Chore::Deleting(place));
-        Ok(Deleted::Pending(stored))
+/// Deletes an object, or starts its termination.
+///
+/// # Errors
+/// 403, 404 or 409.
+pub(crate) fn delete(
+    cluster: &mut ClusterState,
+    target: &Target,
+    options: &DeleteOptions,
+) -> Result<Deleted, ApiError> {
+    let old = cluster.find(target)?;
+    check_preconditions(target, &old, options)?;
+    let resource = &target.resource;
+    if resource.is("", "Namespace") && ["default", "kube-system", "kube-public"].contains(&&*target.name) {
+        let why = "this namespace may not be deleted";
+        return Err(ApiError::forbidden("", "namespaces", &target.name, why));
     }
+    let policy = options.policy.or_else(|| propagation::default_of(resource));
+    let mut new = Value::clone(&old);
+    set_policy_finalizer(&mut new, policy);
+    let grace = grace(target, &old, options);
+    let waits = object::finalizers(&new).next().is_some()
+        || grace > 0
+        || !object::list(&new, &["spec", "finalizers"]).is_empty() && resource.is("", "Namespace");
+    if options.dry_run {
+        return Ok(if waits { Deleted::Pending(old) } else { Deleted::Gone(old) });
+    }
+    let place = target.place();
+    if !waits {
+        return Ok(Deleted::Gone(cluster.erase(&place).unwrap_or(old)));
+    }
+    mark_deleted(cluster, &mut new, &old, grace);
+    if resource.is("", "Namespace") {
+        object::put(&mut new, &["status", "phase"], "Terminating");
+    }
+    let stored = if new == *old { old } else { cluster.put(&place, new) };
+    cluster.chores.push_back(Chore::Deleting(place));
+    Ok(Deleted::Pending(stored))
+}
 
-    /// Sets or shortens the deletion time.
-    fn mark_deleted(&self, new: &mut Value, old: &Value, grace: i64) {
-        let already = object::deleting(old);
-        let known = object::integer(old, &["metadata", "deletionGracePeriodSeconds"]);
-        if already && known.is_some_and(|known| grace >= known) {
-            return;
-        }
-        let now = (self.config.now)();
-        let since = if already {
-            let planned = object::text(old, &["metadata", "deletionTimestamp"]).parse().unwrap_or(now);
-            planned - jiff::SignedDuration::from_secs(known.unwrap_or(0))
-        } else {
-            now
-        };
-        let until = since + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
-        object::put(new, &["metadata", "deletionTimestamp"], object::time(until));
-        object::put(new, &["metadata", "deletionGracePeriodSeconds"], grace);
-        if let Some(generation) = object::integer(old, &["metadata", "generation"]).filter(|_| !already) {
-            object::put(new, &["metadata", "generation"], generation.saturating_add(1));
-        }
+/// Sets or shortens the deletion time.
+fn mark_deleted(cluster: &ClusterState, new: &mut Value, old: &Value, grace: i64) {
+    let already = object::deleting(old);
+    let known = object::integer(old, &["metadata", "deletionGracePeriodSeconds"]);
+    if already && known.is_some_and(|known| grace >= known) {
+        return;
     }
+    let now = (cluster.config.now)();
+    let since = if already {
+        let planned = object::text(old, &["metadata", "deletionTimestamp"]).parse().unwrap_or(now);
+        planned - jiff::SignedDuration::from_secs(known.unwrap_or(0))
+    } else {
+        now
+    };
+    let until = since + jiff::SignedDuration::from_secs(grace.min(i64::from(i32::MAX)));
+    object::put(new, &["metadata", "deletionTimestamp"], object::time(until));
+    object::put(new, &["metadata", "deletionGracePeriodSeconds"], grace);
+    if let Some(generation) = object::integer(old, &["metadata", "generation"]).filter(|_| !already) {
+        object::put(new, &["metadata", "generation"], generation.saturating_add(1));
+    }
+}
 
-    /// Deletes all selected objects and returns their last versions.
-    ///
-    /// # Errors
-    /// The first error of a deletion other than 404.
-    pub(crate) fn delete_collection(
-        &mut self,
-        target: &Target,
-        selector: &Selector,
-        options: &DeleteOptions,
-    ) -> Result<Vec<Arc<Value>>, ApiError> {
-        let found: Vec<Arc<Value>> = self
-            .scan(&target.resource.storage, &target.namespace)
-            .filter(|value| selector.matches(value))
-            .cloned()
-            .collect();
-        let mut deleted = Vec::with_capacity(found.len());
-        for value in found {
-            match self.delete(&Target::of(&target.resource, &value), options) {
-                Ok(Deleted::Gone(value) | Deleted::Pending(value)) => deleted.push(value),
-                Err(error) if error.code == 404 => {}
-                Err(error) => return Err(error),
-            }
+/// Deletes all selected objects and returns their last versions.
+///
+/// # Errors
+/// The first error of a deletion other than 404.
+pub(crate) fn delete_collection(
+    cluster: &mut ClusterState,
+    target: &Target,
+    selector: &Selector,
+    options: &DeleteOptions,
+) -> Result<Vec<Arc<Value>>, ApiError> {
+    let found: Vec<Arc<Value>> = cluster
+        .scan(&target.resource.storage, &target.namespace)
+        .filter(|value| selector.matches(value))
+        .cloned()
+        .collect();
+    let mut deleted = Vec::with_capacity(found.len());
+    for value in found {
+        match delete(cluster, &Target::of(&target.resource, &value), options) {
+            Ok(Deleted::Gone(value) | Deleted::Pending(value)) => deleted.push(value),
+            Err(error) if error.code == 404 => {}
+            Err(error) => return Err(error),
         }
-        Ok(deleted)
     }
+    Ok(deleted)
+}
 
-    /// Deletes the object at a place, for the server's own controllers; a missing object is no error.
-    pub(crate) fn delete_place(&mut self, place: &Place, policy: Propagation) {
-        let (Some(resource), Some(value)) = (self.registry.of_storage(&place.storage), self.get(place))
-        else {
-            return;
-        };
-        let target = Target::of(&resource, value);
-        let already = object::deleting(value);
-        if already && policy == Propagation::Background {
-            return;
-        }
-        // Only 403 for system namespaces is possible, and those have no owner.
-        let _ = self.delete(&target, &DeleteOptions::policy(policy));
+/// Deletes the object at a place, for the server's own controllers; a missing object is no error.
+pub(crate) fn delete_place(cluster: &mut ClusterState, place: &Place, policy: Propagation) {
+    let (Some(resource), Some(value)) = (cluster.registry.of_storage(&place.storage), cluster.get(place))
+    else {
+        return;
+    };
+    let target = Target::of(&resource, value);
+    let already = object::deleting(value);
+    if already && policy == Propagation::Background {
+        return;
     }
+    // Only 403 for system namespaces is possible, and those have no owner.
+    let _ = delete(cluster, &target, &DeleteOptions::policy(policy));
 }
 
 fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {

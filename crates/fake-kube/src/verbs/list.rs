@@ -48,98 +48,97 @@ fn decode_token(token: &str) -> Option<(u64, Key)> {
     Some((value["rv"].as_u64()?, Key::new(start.get(0)?.as_str()?, start.get(1)?.as_str()?)))
 }
 
-impl ClusterState {
-    /// Lists a collection; `stale` is the age of the read state in revisions.
-    ///
-    /// # Errors
-    /// 400 for invalid parameters, 410 for a token or revision that is too old.
-    pub(crate) fn list(&self, target: &Target, query: &Query, stale: u64) -> Result<Page, ApiError> {
-        let selector = selector(target, query)?;
-        let limit = query.number("limit")?.filter(|limit| *limit > 0);
-        let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let asked = self.asked_revision(query)?;
-        let (snapshot, start) = match query.text("continue") {
-            "" => (asked, None),
-            token => {
-                let (revision, key) = decode_token(token)
-                    .ok_or_else(|| ApiError::bad_request("continue key is not valid: cannot be decoded"))?;
-                (Some(revision), Some(key))
-            }
+/// Lists a collection; `stale` is the age of the read state in revisions.
+///
+/// # Errors
+/// 400 for invalid parameters, 410 for a token or revision that is too old.
+pub(crate) fn list(
+    cluster: &ClusterState,
+    target: &Target,
+    query: &Query,
+    stale: u64,
+) -> Result<Page, ApiError> {
+    let selector = selector(target, query)?;
+    let limit = query.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let asked = asked_revision(cluster, query)?;
+    let (snapshot, start) = match query.text("continue") {
+        "" => (asked, None),
+        token => {
+            let (revision, key) = decode_token(token)
+                .ok_or_else(|| ApiError::bad_request("continue key is not valid: cannot be decoded"))?;
+            (Some(revision), Some(key))
+        }
+    };
+    let snapshot = match (snapshot, stale) {
+        (None, behind) if behind > 0 => Some(cluster.revision.saturating_sub(behind)),
+        (snapshot, _) => snapshot,
+    };
+    let Some(store) = cluster.store(&target.resource.storage) else {
+        return Ok(Page {
+            items: Vec::new(),
+            revision: cluster.revision,
+            more: String::new(),
+            remaining: None,
+        });
+    };
+    let revision = snapshot.unwrap_or(cluster.revision);
+    let old: Option<BTreeMap<Key, Arc<Value>>> =
+        match snapshot.filter(|revision| *revision < cluster.revision) {
+            Some(revision) => Some(
+                store
+                    .as_of(revision)
+                    .map_err(|error| if start.is_some() { ApiError::continue_expired() } else { error })?,
+            ),
+            None => None,
         };
-        let snapshot = match (snapshot, stale) {
-            (None, behind) if behind > 0 => Some(self.revision.saturating_sub(behind)),
-            (snapshot, _) => snapshot,
-        };
-        let Some(store) = self.store(&target.resource.storage) else {
-            return Ok(Page {
-                items: Vec::new(),
-                revision: self.revision,
-                more: String::new(),
-                remaining: None,
-            });
-        };
-        let revision = snapshot.unwrap_or(self.revision);
-        let old: Option<BTreeMap<Key, Arc<Value>>> =
-            match snapshot.filter(|revision| *revision < self.revision) {
-                Some(revision) => {
-                    Some(store.as_of(revision).map_err(|error| {
-                        if start.is_some() { ApiError::continue_expired() } else { error }
-                    })?)
-                }
-                None => None,
-            };
-        let all: Box<dyn Iterator<Item = (&Key, &Arc<Value>)>> = match &old {
-            Some(objects) => {
-                let namespace = &target.namespace;
-                Box::new(
-                    objects
-                        .iter()
-                        .filter(move |(key, _)| namespace.is_empty() || key.namespace == *namespace),
-                )
-            }
-            None => Box::new(store.scan(&target.namespace)),
-        };
-        let mut selected = all
-            .filter(|(key, _)| start.as_ref().is_none_or(|start| *key > start))
-            .filter(|(key, _)| selector.fields.name().is_none_or(|name| key.name == name))
-            .filter(|(_, value)| selector.matches(value));
-        let page: Vec<(&Key, &Arc<Value>)> = selected.by_ref().take(limit).collect();
-        let rest = if page.len() == limit { selected.count() } else { 0 };
-        let more = match page.last() {
-            Some((last, _)) if rest > 0 => encode_token(revision, last),
-            _ => String::new(),
-        };
-        let plain = query.text("labelSelector").is_empty() && query.text("fieldSelector").is_empty();
-        Ok(Page {
-            items: page.into_iter().map(|(_, value)| value.clone()).collect(),
-            revision,
-            more,
-            remaining: (rest > 0 && plain).then_some(rest),
-        })
-    }
+    let all: Box<dyn Iterator<Item = (&Key, &Arc<Value>)>> = match &old {
+        Some(objects) => {
+            let namespace = &target.namespace;
+            Box::new(
+                objects.iter().filter(move |(key, _)| namespace.is_empty() || key.namespace == *namespace),
+            )
+        }
+        None => Box::new(store.scan(&target.namespace)),
+    };
+    let mut selected = all
+        .filter(|(key, _)| start.as_ref().is_none_or(|start| *key > start))
+        .filter(|(key, _)| selector.fields.name().is_none_or(|name| key.name == name))
+        .filter(|(_, value)| selector.matches(value));
+    let page: Vec<(&Key, &Arc<Value>)> = selected.by_ref().take(limit).collect();
+    let rest = if page.len() == limit { selected.count() } else { 0 };
+    let more = match page.last() {
+        Some((last, _)) if rest > 0 => encode_token(revision, last),
+        _ => String::new(),
+    };
+    let plain = query.text("labelSelector").is_empty() && query.text("fieldSelector").is_empty();
+    Ok(Page {
+        items: page.into_iter().map(|(_, value)| value.clone()).collect(),
+        revision,
+        more,
+        remaining: (rest > 0 && plain).then_some(rest),
+    })
+}
 
-    /// The exact revision that a list requests, if any.
-    fn asked_revision(&self, query: &Query) -> Result<Option<u64>, ApiError> {
-        let matching = query.text("resourceVersionMatch");
-        let revision = query.number("resourceVersion")?;
-        if !matching.is_empty() && !matches!(matching, "Exact" | "NotOlderThan") {
-            return Err(ApiError::bad_request(format!(
-                "resourceVersionMatch: Unsupported value: {matching:?}"
-            )));
-        }
-        let Some(revision) = revision else {
-            if matching.is_empty() || query.flag("sendInitialEvents") {
-                return Ok(None);
-            }
-            let message = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return Err(ApiError::bad_request(message));
-        };
-        if revision > self.revision {
-            return Err(too_large(revision, self.revision));
-        }
-        let exact = matching == "Exact" || (matching.is_empty() && revision > 0 && query.has("limit"));
-        Ok((exact && revision > 0).then_some(revision))
+/// The exact revision that a list requests, if any.
+fn asked_revision(cluster: &ClusterState, query: &Query) -> Result<Option<u64>, ApiError> {
+    let matching = query.text("resourceVersionMatch");
+    let revision = query.number("resourceVersion")?;
+    if !matching.is_empty() && !matches!(matching, "Exact" | "NotOlderThan") {
+        return Err(ApiError::bad_request(format!("resourceVersionMatch: Unsupported value: {matching:?}")));
     }
+    let Some(revision) = revision else {
+        if matching.is_empty() || query.flag("sendInitialEvents") {
+            return Ok(None);
+        }
+        let message = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+        return Err(ApiError::bad_request(message));
+    };
+    if revision > cluster.revision {
+        return Err(too_large(revision, cluster.revision));
+    }
+    let exact = matching == "Exact" || (matching.is_empty() && revision > 0 && query.has("limit"));
+    Ok((exact && revision > 0).then_some(revision))
 }
 
 /// 504: the requested revision is in the future.

@@ -4,33 +4,32 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::update;
 use crate::cluster::{ClusterState, Target, Write};
 use crate::patch::{self, PatchKind};
 use crate::registry::Resource;
 use crate::status::ApiError;
 use crate::{events, object};
 
-impl ClusterState {
-    /// Patches an object. The flag is true if it was created.
-    ///
-    /// # Errors
-    /// 400, 404, 409, 415 or 422, with the API server's messages.
-    pub(crate) fn patch(
-        &mut self,
-        target: &Target,
-        kind: PatchKind,
-        body: &Value,
-        write: &Write,
-    ) -> Result<(Arc<Value>, bool), ApiError> {
-        if kind == PatchKind::Apply {
-            return self.apply(target, body, write);
-        }
-        let old = self.find(target)?;
-        let shown = events::present(&target.resource, &old);
-        let new = patched(&target.resource, kind, &shown, body)?;
-        check_identity(target, &old, &new)?;
-        self.save(target, &old, new, write).map(|stored| (stored, false))
+/// Patches an object. The flag is true if it was created.
+///
+/// # Errors
+/// 400, 404, 409, 415 or 422, with the API server's messages.
+pub(crate) fn patch(
+    cluster: &mut ClusterState,
+    target: &Target,
+    kind: PatchKind,
+    body: &Value,
+    write: &Write,
+) -> Result<(Arc<Value>, bool), ApiError> {
+    if kind == PatchKind::Apply {
+        return patch::apply::apply(cluster, target, body, write);
     }
+    let old = cluster.find(target)?;
+    let shown = events::present(&target.resource, &old);
+    let new = patched(&target.resource, kind, &shown, body)?;
+    check_identity(target, &old, &new)?;
+    update::save(cluster, target, &old, new, write).map(|stored| (stored, false))
 }
 
 /// Applies a patch to an object.

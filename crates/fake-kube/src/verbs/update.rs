@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::shape;
+use super::{create, shape};
 use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::registry::Resource;
 use crate::status::{ApiError, Cause};
-use crate::{admission, crds, managed, object, validate};
+use crate::{admission, crds, finalizers, gc, managed, object, validate};
 
 /// Metadata that only the server sets.
 const SERVER_OWNED: &[&str] = &[
@@ -24,117 +24,115 @@ const SERVER_OWNED: &[&str] = &[
     "resourceVersion",
 ];
 
-impl ClusterState {
-    /// Replaces an object.
-    ///
-    /// # Errors
-    /// 400, 404, 409 or 422, with the API server's messages.
-    pub(crate) fn update(
-        &mut self,
-        target: &Target,
-        body: Value,
-        write: &Write,
-    ) -> Result<Arc<Value>, ApiError> {
-        let mut value = body;
-        shape::check_type(&target.resource, &mut value)?;
-        shape::check_identity(target, &mut value)?;
-        let revision = object::text(&value, &["metadata", "resourceVersion"]);
-        let old = match self.get(&target.place()) {
-            Some(old) => old.clone(),
-            None if admission::creates_on_update(&target.resource) && revision.is_empty() => {
-                return self.create(target, value, write);
-            }
-            None => return Err(target.not_found()),
+/// Replaces an object.
+///
+/// # Errors
+/// 400, 404, 409 or 422, with the API server's messages.
+pub(crate) fn update(
+    cluster: &mut ClusterState,
+    target: &Target,
+    body: Value,
+    write: &Write,
+) -> Result<Arc<Value>, ApiError> {
+    let mut value = body;
+    shape::check_type(&target.resource, &mut value)?;
+    shape::check_identity(target, &mut value)?;
+    let revision = object::text(&value, &["metadata", "resourceVersion"]);
+    let old = match cluster.get(&target.place()) {
+        Some(old) => old.clone(),
+        None if admission::creates_on_update(&target.resource) && revision.is_empty() => {
+            return create::create(cluster, target, value, write);
+        }
+        None => return Err(target.not_found()),
+    };
+    let uid = object::uid(&value);
+    if !uid.is_empty() && uid != object::uid(&old) {
+        return Err(target.conflict(&format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            target.name,
+            object::uid(&old)
+        )));
+    }
+    if revision.is_empty() && !admission::unconditional_update(&target.resource) {
+        let info = &target.resource.info;
+        let cause = Cause {
+            field: "metadata.resourceVersion".to_owned(),
+            reason: "FieldValueInvalid".to_owned(),
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
         };
-        let uid = object::uid(&value);
-        if !uid.is_empty() && uid != object::uid(&old) {
-            return Err(target.conflict(&format!(
-                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
-                 Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                target.name,
-                object::uid(&old)
-            )));
-        }
-        if revision.is_empty() && !admission::unconditional_update(&target.resource) {
-            let info = &target.resource.info;
-            let cause = Cause {
-                field: "metadata.resourceVersion".to_owned(),
-                reason: "FieldValueInvalid".to_owned(),
-                message: "Invalid value: 0: must be specified for an update".to_owned(),
-            };
-            return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &[cause]));
-        }
-        self.save(target, &old, value, write)
+        return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &[cause]));
     }
+    save(cluster, target, &old, value, write)
+}
 
-    /// Stores a new version of an object after all checks; the caller has checked the identity. A resourceVersion in the new version must
-    /// be the current one.
-    ///
-    /// # Errors
-    /// 400, 409 or 422.
-    pub(crate) fn save(
-        &mut self,
-        target: &Target,
-        old: &Arc<Value>,
-        new: Value,
-        write: &Write,
-    ) -> Result<Arc<Value>, ApiError> {
-        let resource = target.resource.clone();
-        let info = &resource.info;
-        let given = object::text(&new, &["metadata", "resourceVersion"]);
-        if !given.is_empty() && given != "0" && given != object::text(old, &["metadata", "resourceVersion"]) {
-            return Err(ApiError::modified(&info.group, &info.plural, &target.name));
-        }
-        let mut new = isolate(&resource, old, new, write.part);
-        // A status update keeps the old metadata.
-        if write.part != Part::Status {
-            for field in SERVER_OWNED {
-                object::copy(old, &mut new, &["metadata", field]);
-            }
-        }
-        if !managed::is_reset(&new) {
-            object::copy(old, &mut new, &["metadata", "managedFields"]);
-        }
-        let mut new = match write.part {
-            Part::Status => shape::decode_status(&resource, new, old, write.strict)?,
-            Part::Main | Part::Whole => shape::decode(&resource, new, write.strict)?,
-        };
-        object::copy(old, &mut new, &["apiVersion"]);
-        admission::admit_update(self, &resource, old, &mut new, write.part)?;
-        bump_generation(&resource, old, &mut new);
-        if crds::is_definition(&resource) && write.part == Part::Main {
-            crds::accept(self, &mut new)?;
-        }
-        let mut causes = validate_finalizers(old, &new);
-        causes.extend(validate::update(&resource, old, &new, write.part));
-        if !causes.is_empty() {
-            return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &causes));
-        }
-        managed::on_write(self, &resource, Some(old), &mut new, write);
-        if new == **old {
-            return Ok(old.clone());
-        }
-        if write.dry_run {
-            return Ok(Arc::new(new));
-        }
-        self.store_update(target, old, new)
+/// Stores a new version of an object after all checks; the caller has checked the identity. A resourceVersion in the new version must
+/// be the current one.
+///
+/// # Errors
+/// 400, 409 or 422.
+pub(crate) fn save(
+    cluster: &mut ClusterState,
+    target: &Target,
+    old: &Arc<Value>,
+    new: Value,
+    write: &Write,
+) -> Result<Arc<Value>, ApiError> {
+    let resource = target.resource.clone();
+    let info = &resource.info;
+    let given = object::text(&new, &["metadata", "resourceVersion"]);
+    if !given.is_empty() && given != "0" && given != object::text(old, &["metadata", "resourceVersion"]) {
+        return Err(ApiError::modified(&info.group, &info.plural, &target.name));
     }
+    let mut new = isolate(&resource, old, new, write.part);
+    // A status update keeps the old metadata.
+    if write.part != Part::Status {
+        for field in SERVER_OWNED {
+            object::copy(old, &mut new, &["metadata", field]);
+        }
+    }
+    if !managed::is_reset(&new) {
+        object::copy(old, &mut new, &["metadata", "managedFields"]);
+    }
+    let mut new = match write.part {
+        Part::Status => shape::decode_status(&resource, new, old, write.strict)?,
+        Part::Main | Part::Whole => shape::decode(&resource, new, write.strict)?,
+    };
+    object::copy(old, &mut new, &["apiVersion"]);
+    admission::admit_update(cluster, &resource, old, &mut new, write.part)?;
+    bump_generation(&resource, old, &mut new);
+    if crds::is_definition(&resource) && write.part == Part::Main {
+        crds::accept(cluster, &mut new)?;
+    }
+    let mut causes = validate_finalizers(old, &new);
+    causes.extend(validate::update(&resource, old, &new, write.part));
+    if !causes.is_empty() {
+        return Err(ApiError::invalid(&info.group, &info.kind, &target.name, &causes));
+    }
+    managed::on_write(cluster, &resource, Some(old), &mut new, write);
+    if new == **old {
+        return Ok(old.clone());
+    }
+    if write.dry_run {
+        return Ok(Arc::new(new));
+    }
+    store_update(cluster, target, old, new)
+}
 
-    fn store_update(
-        &mut self,
-        target: &Target,
-        old: &Arc<Value>,
-        new: Value,
-    ) -> Result<Arc<Value>, ApiError> {
-        let place = target.place();
-        let stored = self.put(&place, new);
-        if self.deletion_is_over(&target.resource, &stored) {
-            self.erase(&place);
-            return Ok(stored);
-        }
-        self.after_update(&target.resource, &place, old, &stored);
-        Ok(self.get(&place).cloned().unwrap_or(stored))
+fn store_update(
+    cluster: &mut ClusterState,
+    target: &Target,
+    old: &Arc<Value>,
+    new: Value,
+) -> Result<Arc<Value>, ApiError> {
+    let place = target.place();
+    let stored = cluster.put(&place, new);
+    if finalizers::is_deletion_over(&target.resource, &stored) {
+        cluster.erase(&place);
+        return Ok(stored);
     }
+    gc::after_update(cluster, &target.resource, &place, old, &stored);
+    Ok(cluster.get(&place).cloned().unwrap_or(stored))
 }
 
 /// Keeps the fields that a write of this part may not change.
