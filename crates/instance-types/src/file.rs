@@ -1,9 +1,9 @@
 //! The instance-type file of Karpenter's kwok provider: a JSON list of types.
 //!
-//! Keys are read whatever their case, as Go reads them. Offerings are read as that provider writes them today (a list of
-//! requirements) and as it wrote them before (`CapacityType` and `Zone`). Two fields are ours: `requirements` (further
-//! labels and constraints of the type) and `overhead` (what its nodes keep for themselves). A broken type is skipped and
-//! reported; a broken file is an error.
+//! Keys are case-insensitive, as in Go. Offerings are read in the current form (a list of
+//! requirements) and in the earlier one (`CapacityType` and `Zone`). Two fields are additions: `requirements` (further
+//! labels and constraints of the instance type) and `overhead` (resources that are not allocatable). An invalid instance type is skipped and
+//! reported; an invalid file is an error.
 
 use std::collections::BTreeSet;
 
@@ -18,21 +18,21 @@ use crate::{
     quantities::{QuantityMap, WireRequirement, from_quantities, from_wire, to_quantities, to_wire},
 };
 
-/// Pods on a node where the file does not say.
+/// The number of pods per node if the file does not state it.
 const DEFAULT_PODS: i64 = 110;
 
-/// Why a file is no catalogue.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// Not JSON.
     #[error("instance types are not JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but no list.
+    /// JSON, but not a list.
     #[error(
         "instance types are no list: write [{{\"name\": ..., \"offerings\": [...], \"resources\": {{...}}}}, ...]"
     )]
     NotAList,
-    /// No type is left.
+    /// No instance type is valid.
     #[error("no usable instance type: {}", first(.0))]
     Nothing(Vec<Skipped>),
 }
@@ -41,19 +41,19 @@ fn first(skipped: &[Skipped]) -> String {
     skipped.first().map_or_else(|| "the list is empty".to_owned(), Skipped::to_string)
 }
 
-/// A type that was left out.
+/// An instance type that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("instance type {name:?} (number {number}): {error}")]
 pub struct Skipped {
-    /// The type's name, empty where it has none.
+    /// The name of the instance type; empty if it has none.
     pub name: String,
-    /// Which of the list, from 1.
+    /// Its position in the list, from 1.
     pub number: usize,
     /// Why.
     pub error: TypeError,
 }
 
-/// What is wrong with a type.
+/// What is wrong with an instance type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct TypeError {
@@ -67,19 +67,19 @@ fn wrong(field: impl Into<String>, message: impl Into<String>) -> TypeError {
     TypeError { field: field.into(), message: message.into() }
 }
 
-/// A catalogue from a file.
+/// The instance types of a file.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The usable types.
+    /// The valid instance types.
     pub catalogue: Catalogue,
-    /// The others, to be reported.
+    /// The skipped ones, to be reported.
     pub skipped: Vec<Skipped>,
 }
 
 /// Reads the instance-type file of Karpenter's kwok provider.
 ///
 /// # Errors
-/// Where the text is no list of types, or none of them is usable.
+/// If the text is not a list of instance types, or none of them is valid.
 pub fn load(text: &str, vocabulary: Vocabulary) -> Result<Loaded, CatalogueError> {
     let Value::Array(items) = serde_json::from_str(text)? else {
         return Err(CatalogueError::NotAList);
@@ -104,7 +104,7 @@ pub fn load(text: &str, vocabulary: Vocabulary) -> Result<Loaded, CatalogueError
     Ok(Loaded { catalogue: Catalogue::new(vocabulary, types), skipped })
 }
 
-/// A field of an object, whatever the case of its key.
+/// A field of an object; the key is case-insensitive.
 fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let object: &Map<String, Value> = value.as_object()?;
     let exact = object.get(name);
@@ -156,7 +156,7 @@ fn has_pods(item: &Value) -> bool {
     field(item, "resources").is_some_and(|resources| resources.get("pods").is_some())
 }
 
-/// A resource as the file writes it, in canonical form: what its label says.
+/// A resource in the notation of the file, in canonical form: the value of its label.
 fn text_of(item: &Value, resource: &str) -> String {
     let written = field(item, "resources").and_then(|resources| resources.get(resource)).map(quantity_text);
     written
@@ -181,7 +181,7 @@ fn read_resources(value: Option<&Value>, path: &str) -> Result<Option<Resources>
     read.map(Some).map_err(|(resource, message)| wrong(format!("{path}.{resource}"), message))
 }
 
-/// A list of names, or a map whose keys are names; nothing is Linux.
+/// A list of names, or a map whose keys are names; absent means Linux.
 fn read_operating_systems(value: Option<&Value>) -> Result<Vec<String>, TypeError> {
     let broken = || wrong("operatingSystems", "is no list of names: write [\"linux\"]");
     let names: Vec<String> = match value {

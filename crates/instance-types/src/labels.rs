@@ -6,17 +6,17 @@ use fleetwright_core::model::{LabelSchema, Str};
 
 /// The API group of the kwok provider, and the domain of its labels.
 pub const GROUP: &str = "karpenter.kwok.sh";
-/// The size: what follows the dot of an EC2-shaped name, else the number of CPUs.
+/// The size: the part of the name after the dot, as in EC2, else the number of CPUs.
 pub const INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
-/// The family: what precedes the first dot or dash of the name.
+/// The family: the part of the name before the first dot or dash.
 pub const INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
 /// CPUs, as a quantity.
 pub const INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
 /// Memory, as a quantity.
 pub const INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
 
-/// The label schema: Karpenter's labels, the kwok labels, and `keys` beyond them. The first key named
-/// `reservation-id`, or something that ends with it, tells capacity reservations apart: each provider has its own
+/// The label schema: Karpenter's labels, the kwok labels, and `keys`. The first key that is named
+/// `reservation-id`, or ends with it, identifies capacity reservations: each provider has its own
 /// domain for that label, and the kwok provider has none.
 #[must_use]
 pub fn schema(keys: impl IntoIterator<Item = Str>) -> Arc<LabelSchema> {
@@ -32,7 +32,7 @@ pub fn schema(keys: impl IntoIterator<Item = Str>) -> Arc<LabelSchema> {
     Arc::new(schema)
 }
 
-/// The size that a type's name tells, else its CPUs: `m7g.xlarge` is an `xlarge`, a `c-4x-amd64-linux` is a `4`.
+/// The size in the name of an instance type, else its CPUs: `xlarge` for `m7g.xlarge`, `4` for `c-4x-amd64-linux`.
 pub(crate) fn size_of<'a>(name: &'a str, cpu: &'a str) -> &'a str {
     match name.split_once('.') {
         Some((family, size)) if !family.is_empty() && is_size(size) => size,
@@ -50,7 +50,7 @@ fn is_size(size: &str) -> bool {
         || size.strip_prefix("metal-").is_some_and(|rest| rest.ends_with("xl"))
 }
 
-/// The part of a type's name before the first dot or dash, else its first character.
+/// The part of the name before the first dot or dash, else its first character.
 pub(crate) fn family_of(name: &str) -> &str {
     let first = name.chars().next().map_or(0, char::len_utf8);
     name.find(['.', '-']).map_or(&name[..first], |end| &name[..end])
@@ -58,7 +58,7 @@ pub(crate) fn family_of(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    //! What names tell.
+    //! Sizes and families of names.
     use super::*;
 
     #[test]

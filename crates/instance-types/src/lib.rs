@@ -1,7 +1,7 @@
 //! Instance types from a file, in the format of Karpenter's kwok provider.
 //!
 //! - [`mod@file`]: reads and writes the file.
-//! - [`labels`]: the labels of these instance types, and what they mean to the scheduler.
+//! - [`labels`]: the labels of these instance types, and their schema.
 //! - [`quantities`]: resources and requirements as JSON.
 
 pub mod file;
@@ -20,12 +20,12 @@ use fleetwright_core::model::{
 
 pub use file::{CatalogueError, Loaded, Skipped, TypeError, dump, load};
 
-/// How instances and their nodes are named.
+/// The naming of instances and their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// As Karpenter's kwok provider does: `kwok://<node>`, the claim's name as hostname.
+    /// As in Karpenter's kwok provider: `kwok://<node>`, with the name of the NodeClaim as hostname.
     Kwok,
-    /// As a cloud does: `fake://<zone>/<id>`, a private DNS name as node name and hostname.
+    /// As in a cloud: `fake://<zone>/<id>`, with a private DNS name as node name and hostname.
     Cloud,
 }
 
@@ -39,26 +39,26 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the name on the wire.
+    /// Parses the name on the wire.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Kwok, Self::Cloud].into_iter().find(|vocabulary| vocabulary.as_str() == text)
     }
 }
 
-/// Instance types, with the meaning of their labels.
+/// Instance types and the schema of their labels.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    /// How instances are named.
+    /// The naming of instances.
     pub vocabulary: Vocabulary,
-    /// The types, by name.
+    /// The instance types, by name.
     pub types: Arc<Catalog>,
-    /// What label keys mean.
+    /// The schema of the label keys.
     pub schema: Arc<LabelSchema>,
 }
 
 impl Catalogue {
-    /// A catalogue of `types`. Every key that a type or an offering uses becomes well known.
+    /// Returns a catalogue of `types`. Every label key of an instance type or an offering becomes well known.
     #[must_use]
     pub fn new(vocabulary: Vocabulary, mut types: Vec<InstanceType>) -> Self {
         let mut keys = BTreeSet::new();
@@ -69,7 +69,7 @@ impl Catalogue {
         let schema = labels::schema(keys);
         if let Some(id) = &schema.reservation_id {
             let offerings = types.iter_mut().flat_map(|instance_type| &mut instance_type.offerings);
-            // What is bought without a reservation never has the id of one.
+            // An offering without a reservation has no reservation id.
             for offering in offerings.filter(|offering| !offering.is_reserved()) {
                 offering.requirements.add(Requirement::does_not_exist(id.clone()));
             }
@@ -78,7 +78,7 @@ impl Catalogue {
         Self { vocabulary, types, schema }
     }
 
-    /// The type and offering that `key` names.
+    /// The instance type and offering of `key`.
     #[must_use]
     pub fn find(&self, key: &OfferingKey) -> Option<(&Arc<InstanceType>, &Offering)> {
         let found = self.types.get(&key.instance_type)?;
@@ -89,7 +89,7 @@ impl Catalogue {
     }
 }
 
-/// Names an offering.
+/// The key of an offering.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfferingKey {
@@ -102,7 +102,7 @@ pub struct OfferingKey {
 }
 
 impl OfferingKey {
-    /// The key of an offering of a type; `None` where the offering lacks zone or capacity type.
+    /// The key of an offering of an instance type; `None` if the offering has no zone or no capacity type.
     #[must_use]
     pub fn of(instance_type: &InstanceType, offering: &Offering) -> Option<Self> {
         Some(Self {
@@ -128,11 +128,11 @@ pub struct TypeSpec {
     pub architecture: String,
     /// The values of `kubernetes.io/os`.
     pub operating_systems: Vec<String>,
-    /// The value of `topology.kubernetes.io/region`, where there is one.
+    /// The value of `topology.kubernetes.io/region`, if any.
     pub region: Option<&'static str>,
     /// The capacity.
     pub resources: Resources,
-    /// CPUs and memory as the labels state them.
+    /// CPUs and memory in the notation of the labels.
     pub texts: (String, String),
     /// Resources that are not allocatable.
     pub overhead: Resources,
@@ -212,7 +212,7 @@ pub fn texts(resources: &Resources) -> (String, String) {
     )
 }
 
-/// Overhead of an instance type that states none: 100m CPU and 10Mi memory.
+/// The overhead of an instance type without `overhead`: 100m CPU and 10Mi memory.
 #[must_use]
 pub fn default_overhead() -> Resources {
     Resources::of(100, 10 << 20)

@@ -1,4 +1,4 @@
-//! Resources, requirements and durations as they travel in JSON.
+//! Resources, requirements and durations as JSON.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 /// Resources by name, as quantities.
 pub type QuantityMap = BTreeMap<String, String>;
 
-/// Resources as Kubernetes writes them.
+/// Resources in the form of Kubernetes.
 #[must_use]
 pub fn to_quantities(resources: &Resources) -> QuantityMap {
     resources.iter().map(|(name, amount)| (name.to_string(), name.quantity(amount).to_string())).collect()
 }
 
-/// Resources that an instance supplies, read from quantities: rounded down.
+/// Resources that an instance supplies, from quantities; rounded down.
 ///
 /// # Errors
-/// The resource whose quantity is none, or is negative, with what is wrong.
+/// The resource whose quantity is invalid or negative, with the reason.
 pub fn from_quantities(quantities: &QuantityMap) -> Result<Resources, (String, String)> {
     let mut resources = Resources::new();
     for (key, text) in quantities {
@@ -31,7 +31,7 @@ pub fn from_quantities(quantities: &QuantityMap) -> Result<Resources, (String, S
     Ok(resources)
 }
 
-/// A requirement as Kubernetes writes it.
+/// A requirement in the form of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireRequirement {
     /// The label key.
@@ -43,7 +43,7 @@ pub struct WireRequirement {
     pub values: Vec<Str>,
 }
 
-/// Requirements as Kubernetes writes them; one with bounds becomes several on the same key.
+/// Requirements in the form of Kubernetes; one with bounds becomes several of the same key.
 #[must_use]
 pub fn to_wire(requirements: &Requirements) -> Vec<WireRequirement> {
     let mut wire = Vec::with_capacity(requirements.len());
@@ -64,10 +64,10 @@ pub fn to_wire(requirements: &Requirements) -> Vec<WireRequirement> {
     wire
 }
 
-/// Reads requirements; several on one key all hold.
+/// Parses requirements; several of one key are combined with AND.
 ///
 /// # Errors
-/// The key of the requirement that is none, with what is wrong.
+/// The key of the invalid requirement, with the reason.
 pub fn from_wire(wire: &[WireRequirement]) -> Result<Requirements, (Str, String)> {
     let mut requirements = Requirements::new();
     for item in wire {
@@ -82,7 +82,7 @@ pub fn from_wire(wire: &[WireRequirement]) -> Result<Requirements, (Str, String)
     Ok(requirements)
 }
 
-/// Reads a duration as Go writes it, of whole numbers with `ms`, `s`, `m` or `h`: `30s`, `1m30s`.
+/// Parses a duration in Go's form, of whole numbers with `ms`, `s`, `m` or `h`: `30s`, `1m30s`.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
@@ -110,7 +110,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    //! What is read is what was written.
+    //! Writing and reading return the same values.
     use super::*;
 
     #[test]

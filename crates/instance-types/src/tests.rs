@@ -1,4 +1,4 @@
-//! Files of instance types: both spellings, and what is refused.
+//! Files of instance types: both forms of offerings, and what is rejected.
 
 use rstest::rstest;
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! Rules in CEL (`x-kubernetes-validations`): compiled with the schema, run after everything else has passed.
+//! Rules in CEL (`x-kubernetes-validations`): compiled with the schema, evaluated after all other checks have passed.
 //!
-//! A rule that does not mention `oldSelf` is not run over a value that an update left unchanged: the server would
-//! forgive its refusal anyway. (It would not forgive a rule that fails to evaluate, which takes a value that another
-//! version of the schema let in.)
+//! A rule without `oldSelf` is not evaluated for a value that an update leaves unchanged: the server
+//! ignores its errors. (The server does report an evaluation error, which requires a value that another
+//! version of the schema admitted.)
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::node::{Additional, Kind, ListType, Node};
 use super::rule::Rule;
 use super::{FieldError, FieldErrorKind};
 
-/// The longest text that a message expression may give, in bytes.
+/// The maximum length of the result of a message expression, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// A path below a node as messages show it: fields after dots, keys of maps in brackets.
+/// A path below a node in the form of messages: fields after dots, keys of maps in brackets.
 fn shown_below(node: &Node, steps: &[String]) -> String {
     let mut path = String::new();
     let mut at = Some(node);
@@ -32,13 +32,13 @@ fn shown_below(node: &Node, steps: &[String]) -> String {
     path
 }
 
-/// Runs rules. Holds the functions that rules may call, which take a while to register.
+/// Evaluates rules. It keeps the functions that rules may call, because their registration is slow.
 pub(crate) struct Evaluator {
     functions: Context<'static>,
     converter: Converter,
 }
 
-/// The value that an update replaces, and whether it is the same.
+/// The value that an update replaces, and whether both are equal.
 #[derive(Clone, Copy)]
 struct Before<'a> {
     value: Option<&'a Value>,
@@ -51,13 +51,13 @@ impl Evaluator {
         Self { functions, converter: Converter::new() }
     }
 
-    /// Runs all rules of a schema over an object that is otherwise valid.
+    /// Evaluates all rules of a schema for an object that is otherwise valid.
     pub(crate) fn run(&self, root: &Node, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         self.walk(root, "", new, Before { value: old, unchanged: false }, errors);
     }
 
     fn walk(&self, node: &Node, path: &str, new: &Value, before: Before<'_>, errors: &mut Vec<FieldError>) {
-        // Rules see values only: the schema around a nullable field speaks about its null.
+        // Rules apply to values only: the null of a nullable field is left to the rules of its parent.
         if !node.rules_within || new.is_null() {
             return;
         }
@@ -174,7 +174,7 @@ fn refusal(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'_
     }
 }
 
-/// The text of a message expression, if it gives one line of a sensible length.
+/// The result of a message expression, if it is one line within the limit.
 fn spoken(rule: &Rule, scope: &Context<'_>) -> Option<String> {
     let Ok(CelValue::String(text)) = rule.message_program.as_ref()?.execute(scope) else { return None };
     let text = text.trim();
@@ -184,7 +184,7 @@ fn spoken(rule: &Rule, scope: &Context<'_>) -> Option<String> {
 const NOT_A_QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// A failed evaluation in the words of the Go implementation, as far as it has the same failures.
+/// The message of an evaluation error, as in the Go implementation where it has the same error.
 fn failure(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -1,4 +1,4 @@
-//! JSON values as CEL sees them through a schema.
+//! JSON values as values of CEL, typed by a schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 use super::format::Check;
 use super::node::{Additional, Kind, Node};
 
-/// Converts values. Times and durations are made by CEL's own constructors.
+/// Converts values. CEL's constructors create times and durations.
 pub(crate) struct Converter {
     constructors: Context<'static>,
     timestamp: Option<Program>,
@@ -27,7 +27,7 @@ impl Converter {
         }
     }
 
-    /// Converts a value by its schema; without a schema everything keeps its JSON type.
+    /// Converts a value by its schema; without a schema, values keep their JSON types.
     pub(crate) fn convert(&self, node: Option<&Node>, value: &Value) -> CelValue {
         match value {
             Value::Null => CelValue::Null,
@@ -50,8 +50,8 @@ impl Converter {
         }
     }
 
-    /// A field of an object or an entry of a map. Only declared fields of an object can be seen, by their escaped
-    /// names; of embedded resources and the root also the type, and the name out of the metadata.
+    /// A field of an object or an entry of a map. Rules can access only declared fields of an object, by their escaped
+    /// names, and of embedded resources and the root also the type and `metadata.name`.
     fn entry(&self, node: Option<&Node>, name: &str, value: &Value) -> Option<(String, CelValue)> {
         let Some(node) = node else { return Some((name.to_owned(), self.convert(None, value))) };
         if node.embedded {
@@ -120,7 +120,7 @@ fn convert_number(node: Option<&Node>, number: &Number) -> CelValue {
     }
 }
 
-/// Words that CEL reserves.
+/// Reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -145,7 +145,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The name of a field inside of CEL (`k8s.io/apiserver/pkg/cel`, `Escape`); `None` if it cannot have one.
+/// The name of a field in CEL (`k8s.io/apiserver/pkg/cel`, `Escape`); `None` if it cannot have one.
 fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::node::{Additional, Node};
 
-/// Fills in the defaults of `node` and of everything below it. Defaults that were just set are defaulted too.
+/// Sets the defaults of `node` and its descendants, also within defaults that were just set.
 pub(crate) fn apply(node: &Node, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -33,7 +33,7 @@ pub(crate) fn apply(node: &Node, value: &mut Value) {
     }
 }
 
-/// An entry of a map or a list: a null that is not allowed becomes the default, or stays for validation to refuse.
+/// An entry of a map or a list: a null that is not allowed becomes the default; without one, validation rejects it.
 fn entry(schema: &Node, value: &mut Value) {
     if value.is_null()
         && schema.refuses_null()

@@ -1,4 +1,4 @@
-//! Objects inside of objects (`x-kubernetes-embedded-resource`).
+//! Embedded objects (`x-kubernetes-embedded-resource`).
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::error::Shown;
 use super::node::{Additional, Node};
 use super::{FieldError, FieldErrorKind};
 
-/// Demands `apiVersion` and `kind` of embedded resources. The root is checked by the server itself.
+/// Requires `apiVersion` and `kind` of embedded resources. The caller checks the root.
 pub(crate) fn check(root: &Node, value: &Value, errors: &mut Vec<FieldError>) {
     below(root, "", value, errors);
 }

@@ -1,4 +1,4 @@
-//! Field errors in the words of the API server (`k8s.io/apimachinery/pkg/util/validation/field`, 1.35).
+//! Field errors with the messages of the API server (`k8s.io/apimachinery/pkg/util/validation/field`, 1.35).
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::gotext;
 
-/// Why a field was refused; each kind maps to one cause type of a `Status`.
+/// Why a field is invalid; each kind maps to one cause type of a `Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldErrorKind {
     /// A required value is missing.
     Required,
-    /// The value is malformed, or a rule refused it.
+    /// The value is malformed or violates a rule.
     Invalid,
-    /// The value is outside of an enumeration.
+    /// The value is not in the enumeration.
     NotSupported,
     /// A string is too long.
     TooLong,
@@ -55,7 +55,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// CEL rules are not run over an object that has an error of such a kind.
+    /// Whether an error of this kind prevents the evaluation of CEL rules for the object.
     pub(crate) const fn blocks_rules(self) -> bool {
         matches!(
             self,
@@ -64,14 +64,14 @@ impl FieldErrorKind {
     }
 }
 
-/// One refused field. `Display` gives `path: message`, as it stands in a `Status`.
+/// An invalid field. `Display` prints `path: message`, as in a `Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path as the API server prints it (`spec.taints[0].key`); `<nil>` for the object itself.
     pub path: String,
     /// Kind of the error.
     pub kind: FieldErrorKind,
-    /// Everything after the path: title, offending value where it is shown, and detail.
+    /// The text after the path: title, invalid value if it is shown, and detail.
     pub message: String,
 }
 
@@ -81,20 +81,20 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The offending value in a message.
+/// The invalid value in a message.
 pub(crate) enum Shown<'a> {
     /// Not shown.
     Nothing,
-    /// Shown as JSON; scalars as Go prints them.
+    /// Shown as JSON; scalars in the form of Go.
     Value(&'a Value),
-    /// Shown as a quoted text.
+    /// Shown as a quoted string.
     Text(&'a str),
     /// Shown as a number.
     Count(usize),
 }
 
 impl FieldError {
-    /// Composes the message from its parts; an empty path is the object itself.
+    /// Composes the message; an empty path is the object itself.
     pub(crate) fn new(path: &str, kind: FieldErrorKind, shown: Shown<'_>, detail: &str) -> Self {
         let mut message = kind.title().to_owned();
         match shown {
@@ -115,7 +115,7 @@ impl FieldError {
         Self::new(path, FieldErrorKind::Required, Shown::Nothing, "")
     }
 
-    /// A string over its limit; the value itself is not repeated.
+    /// A string over its limit; the message does not contain the value.
     pub(crate) fn too_long(path: &str, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -137,7 +137,7 @@ impl FieldError {
         )
     }
 
-    /// A value outside of an enumeration; values other than strings are shown as JSON.
+    /// A value that is not in the enumeration; values other than strings are shown as JSON.
     pub(crate) fn not_supported(path: &str, value: &Value, supported: &[Value]) -> Self {
         let listed: Vec<String> = supported
             .iter()

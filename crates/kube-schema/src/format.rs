@@ -1,21 +1,21 @@
 //! String formats (`k8s.io/kube-openapi/pkg/validation/strfmt`).
 //!
-//! The API server ignores `int32`, `int64`, `float`, `double` and every name outside of its list, and so does this
-//! module. Of that list, book, card, social-security and colour numbers are accepted unchecked.
+//! The API server ignores `int32`, `int64`, `float`, `double` and every name that is not in its list, as does this
+//! module. Formats of books, cards, social security numbers and colors are accepted unchecked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine;
 use jiff::civil::Date;
 
-/// A format that takes part in validation.
+/// A format that is validated.
 pub(crate) struct Format {
-    /// As the schema writes it, for messages.
+    /// The name in the schema, for messages.
     pub(crate) name: String,
     pub(crate) check: Check,
 }
 
-/// What a format demands.
+/// The check of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     Any,
@@ -91,7 +91,7 @@ fn date(text: &str) -> bool {
     text.len() == 10 && text.parse::<Date>().is_ok()
 }
 
-/// RFC 3339 with a zone; any single character may separate the fraction, as in the server's pattern.
+/// RFC 3339 with a zone; any single character may precede the fraction, as in the server's pattern.
 fn date_time(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let mut parts = lower.split('t');
@@ -136,7 +136,7 @@ fn duration(text: &str) -> bool {
     }
 }
 
-/// Without their plural endings; seconds are empty after theirs is cut.
+/// Without plural endings; that of seconds is empty.
 const SCALA_UNITS: [&str; 18] = [
     "",
     "n",

@@ -1,8 +1,8 @@
-//! Text forms of Go that API server messages are made of: `%q`, `%v` of floats, and `encoding/json`.
+//! Go's text forms in messages of the API server: `%q`, `%v` of floats, and `encoding/json`.
 
 use serde_json::{Number, Value};
 
-/// A string as Go's `%q` prints it.
+/// A string in the form of Go's `%q`.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -35,7 +35,7 @@ pub(crate) fn number(number: &Number) -> String {
     }
 }
 
-/// A float as Go's `%v`: shortest digits, exponent form below 1e-4 and from 1e21 on.
+/// A float in the form of Go's `%v`: shortest digits, with an exponent below 1e-4 and from 1e21.
 pub(crate) fn float(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
@@ -47,7 +47,7 @@ pub(crate) fn float(value: f64) -> String {
     format!("{value}")
 }
 
-/// The offending value of a field error: scalars plainly, strings quoted, the rest as JSON.
+/// The invalid value in a field error: numbers and booleans plain, strings quoted, all others as JSON.
 pub(crate) fn bad_value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),

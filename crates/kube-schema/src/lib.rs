@@ -1,6 +1,6 @@
 //! Structural OpenAPI v3 schemas of CustomResourceDefinitions: prune, default, validate.
 //!
-//! The behaviour and every message follow kube-apiserver 1.35 (`k8s.io/apiextensions-apiserver` and
+//! Behavior and messages are those of kube-apiserver 1.35 (`k8s.io/apiextensions-apiserver` and
 //! `k8s.io/kube-openapi`). The order of work on a request is the server's: [`Structural::unknown_fields`] (when
 //! the client asks for field validation), [`Structural::prune`], [`Structural::default`], [`Structural::validate`].
 //!
@@ -32,17 +32,17 @@ pub use self::error::{FieldError, FieldErrorKind};
 pub use self::node::ListType;
 use self::node::{Additional, Node};
 
-/// Why a schema was refused. The path names the schema node (`properties.spec.items`).
+/// Why a schema was rejected. The path is that of the schema node (`properties.spec.items`).
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// A keyword has a value of the wrong shape.
+    /// A keyword has a value of the wrong type.
     #[error("schema {path}: {keyword} must be {expected}")]
     Keyword {
         /// Schema node.
         path: String,
-        /// The keyword at fault.
+        /// The invalid keyword.
         keyword: &'static str,
-        /// What it must be.
+        /// The required type.
         expected: &'static str,
     },
     /// A pattern is not a regular expression.
@@ -52,7 +52,7 @@ pub enum SchemaError {
         path: String,
         /// The pattern.
         pattern: String,
-        /// What the parser says.
+        /// The parser's message.
         detail: String,
     },
     /// A validation rule or its message expression does not compile.
@@ -62,7 +62,7 @@ pub enum SchemaError {
         path: String,
         /// The expression.
         rule: String,
-        /// What the compiler says.
+        /// The compiler's message.
         detail: String,
     },
     /// The schema is nested too deeply.
@@ -75,7 +75,7 @@ pub enum SchemaError {
     },
 }
 
-/// How many schemas a process remembers: more than the definitions of any one server.
+/// The maximum number of cached schemas in a process: more than the definitions of one server.
 const MAX_SHARED: usize = 32;
 
 /// A parsed structural schema with its compiled patterns and rules.
@@ -94,14 +94,14 @@ impl Structural {
     /// Parses `spec.versions[].schema.openAPIV3Schema` of a CRD.
     ///
     /// # Errors
-    /// When a keyword has the wrong shape, or a pattern or a rule does not compile.
+    /// If a keyword has the wrong type, or a pattern or a rule does not compile.
     pub fn parse(open_api_v3_schema: &Value) -> Result<Self, SchemaError> {
         let root = parse::root(open_api_v3_schema)?;
         Ok(Self { root, rules: cel::Evaluator::new() })
     }
 
-    /// The same, parsed once for all servers of this process: a parsed schema keeps nothing of the objects that it sees but
-    /// which texts its rules have accepted.
+    /// As [`parse`](Self::parse), parsed once for all servers of this process. Of the objects that it validates, a schema keeps only
+    /// the strings that its rules have accepted.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
@@ -120,8 +120,8 @@ impl Structural {
         Ok(parsed)
     }
 
-    /// Removes what the schema does not know, and nulls of fields that are neither nullable nor defaulted.
-    /// `apiVersion`, `kind` and the fields of `ObjectMeta` always stay.
+    /// Removes undeclared fields, and nulls of fields that are neither nullable nor defaulted.
+    /// `apiVersion`, `kind` and the fields of `ObjectMeta` are always kept.
     pub fn prune(&self, obj: &mut Value) {
         pruning::prune(&self.root, obj);
     }
@@ -131,26 +131,26 @@ impl Structural {
         pruning::drop_nulls(Some(&self.root), obj);
     }
 
-    /// Fills in defaults, also inside of lists, maps and other defaults. A null of a field that is not nullable
+    /// Sets defaults, also in lists, maps and other defaults. A null of a field that is not nullable
     /// counts as absent.
     pub fn default(&self, obj: &mut Value) {
         defaults::apply(&self.root, obj);
     }
 
-    /// Paths of the fields that [`prune`](Self::prune) would remove, sorted, as strict field validation names them.
+    /// The paths of the fields that [`prune`](Self::prune) would remove, sorted, in the form of strict field validation.
     #[must_use]
     pub fn unknown_fields(&self, obj: &Value) -> Vec<String> {
         pruning::unknown_fields(&self.root, obj)
     }
 
-    /// Validates an object that was pruned and defaulted. With `old` it is an update: transition rules run, and
-    /// errors of values that did not change are forgiven.
+    /// Validates an object that was pruned and defaulted. With `old` it is an update: transition rules are evaluated, and
+    /// errors of unchanged values are ignored.
     #[must_use]
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate::object(&self.root, new, old);
         embedded::check(&self.root, new, &mut errors);
         let doubled = listtype::check(&self.root, new);
-        // What was doubled before is forgiven.
+        // Duplicates in the old object are ignored.
         if !doubled.is_empty() && old.is_none_or(|old| listtype::check(&self.root, old).is_empty()) {
             errors.extend(doubled);
         }
@@ -169,15 +169,15 @@ impl Structural {
         errors
     }
 
-    /// Keys of the list at a path when its items form a map. `*` or any key steps into a map, and an index or any
-    /// other text steps into a list.
+    /// The keys of the list at a path if it is a keyed list. `*` or any key selects an entry of a map, and an index or any
+    /// other text an item of a list.
     #[must_use]
     pub fn list_map_keys(&self, path: &[&str]) -> Option<Vec<String>> {
         let node = self.at(path)?;
         (node.list_type == Some(ListType::Map)).then(|| node.list_map_keys.clone())
     }
 
-    /// The list type at a path, if the schema there is a list; lists are atomic unless the schema says otherwise.
+    /// The list type at a path, if the schema there is a list; the default is atomic.
     #[must_use]
     pub fn list_type(&self, path: &[&str]) -> Option<ListType> {
         let node = self.at(path)?;

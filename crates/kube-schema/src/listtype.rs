@@ -9,7 +9,7 @@ use super::gotext;
 use super::node::{Additional, ListType, Node};
 use super::{FieldError, FieldErrorKind};
 
-/// Finds entries of sets and keyed lists that occur more than once; the second occurrence is reported.
+/// Returns duplicate entries of sets and keyed lists; the second occurrence is reported.
 pub(crate) fn check(root: &Node, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(root, "", value, &mut errors);

@@ -8,12 +8,12 @@ use serde_json::{Number, Value};
 use super::format::Format;
 use super::rule::Rule;
 
-/// How the entries of a list relate (`x-kubernetes-list-type`).
+/// The type of a list (`x-kubernetes-list-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListType {
     /// Replaced as a whole.
     Atomic,
-    /// Scalars that occur once each.
+    /// Unique scalars.
     Set,
     /// Objects identified by key fields.
     Map,
@@ -76,13 +76,13 @@ fn is_integer(number: &Number) -> bool {
     number.is_i64()
 }
 
-/// What is said about fields that are not declared.
+/// The rule for undeclared fields.
 pub(crate) enum Additional {
-    /// Nothing: they are pruned.
+    /// Absent: they are pruned.
     None,
     /// `true`: kept without their own fields.
     Open,
-    /// `false`: an error where pruning left them.
+    /// `false`: an error if they were not pruned.
     Closed,
     /// A schema: the object is a map.
     Schema(Box<Node>),
@@ -111,7 +111,7 @@ pub(crate) struct Limits {
 pub(crate) struct Node {
     /// Empty: any type. Integer-or-string fields have two.
     pub(crate) kinds: Vec<Kind>,
-    /// The declared type as messages show it; empty when there is none.
+    /// The declared type in the form of messages; empty if there is none.
     pub(crate) declared_type: String,
     pub(crate) nullable: bool,
     pub(crate) default: Option<Value>,
@@ -149,7 +149,7 @@ impl Node {
         self.properties.values().chain(self.items.as_deref()).chain(additional)
     }
 
-    /// Notes what there is within, so that what has none of it need not be walked through.
+    /// Records what the subtree contains, so that passes skip subtrees without it.
     #[must_use]
     pub(crate) fn knowing_what_is_within(mut self) -> Self {
         let has_keys = matches!(self.list_type, Some(ListType::Set | ListType::Map));
@@ -166,13 +166,13 @@ impl Node {
         })
     }
 
-    /// Whether a null here is neither allowed nor meaningful.
+    /// Whether a null is not allowed and counts as absent.
     pub(crate) const fn refuses_null(&self) -> bool {
         !self.nullable
     }
 
-    /// Whether an update left a value as it was, in the eyes of the server: it compares through the schema, and
-    /// takes fields that the schema does not declare for changed.
+    /// Whether an update leaves a value unchanged by the server's comparison, which follows the schema and
+    /// treats undeclared fields as changed.
     pub(crate) fn unchanged(&self, new: &Value, old: &Value) -> bool {
         new == old && self.declares_all(new)
     }
@@ -189,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Finds the entry of a keyed list that has the same keys as `item`.
+    /// Returns the entry of a keyed list with the same keys as `item`.
     pub(crate) fn same_entry<'a>(&self, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
         if self.list_type != Some(ListType::Map) || self.list_map_keys.is_empty() {
             return None;

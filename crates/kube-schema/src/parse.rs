@@ -1,4 +1,4 @@
-//! From the JSON of a CRD's schema to nodes.
+//! Parses the schema of a CRD.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::node::{Additional, Kind, Limits, ListType, Node};
 use super::rule::Rule;
 use super::{SchemaError, pattern};
 
-/// Far above what a CRD may nest, and far below what a stack holds.
+/// The maximum depth: far more than a CRD may have, and far less than fits on the stack.
 const MAX_DEPTH: usize = 64;
 
-/// Parses the root; `apiVersion`, `kind` and `metadata` are known there whatever the schema says.
+/// Parses the root, where `apiVersion`, `kind` and `metadata` are always declared.
 pub(crate) fn root(schema: &Value) -> Result<Node, SchemaError> {
     let mut node = Parser { path: Vec::new() }.node(schema)?;
     node.embedded = true;

@@ -1,6 +1,6 @@
 //! Go's RE2 patterns for the `regex` crate.
 //!
-//! The dialects differ in four places that matter: `\d`, `\w`, `\s` and `\b` are ASCII in Go, and inside of a
+//! The dialects differ in two respects: `\d`, `\w`, `\s` and `\b` are ASCII in Go, and in a character
 //! class `[`, `&&`, `--` and `~~` are plain characters there.
 
 use regex::{Regex, RegexBuilder};
@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 /// Compiles a pattern of a schema.
 ///
 /// # Errors
-/// The text of the parser when the pattern is malformed or too large.
+/// The parser's message if the pattern is malformed or too large.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(&translate(pattern)).size_limit(64 << 20).build().map_err(|error| error.to_string())
 }
@@ -34,7 +34,7 @@ fn translate(pattern: &str) -> String {
                 }
             }
             '[' if chars.peek() == Some(&':') => {
-                // A named class such as [:alpha:] is copied whole.
+                // A named class such as [:alpha:] is copied unchanged.
                 out.push('[');
                 for inner in chars.by_ref() {
                     out.push(inner);

@@ -31,7 +31,7 @@ pub(crate) fn prune(root: &Node, value: &mut Value) {
     drop_nulls(Some(root), value);
 }
 
-/// Keeps what the schema knows. Values under a kept but undeclared field lose their own fields, unless the schema
+/// Keeps declared fields. The value of a preserved but undeclared field loses its own fields, unless the schema
 /// preserves them.
 fn known(node: &Node, value: &mut Value) {
     match value {
@@ -61,7 +61,7 @@ fn known(node: &Node, value: &mut Value) {
     }
 }
 
-/// A value without a schema keeps no fields.
+/// Removes all fields of a value without a schema.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => map.clear(),
@@ -76,7 +76,7 @@ fn keep_meta(map: &mut Map<String, Value>) {
     }
 }
 
-/// Removes nulls of fields that are neither nullable nor defaulted; entries of lists stay.
+/// Removes nulls of fields that are neither nullable nor defaulted; entries of lists are kept.
 pub(crate) fn drop_nulls(node: Option<&Node>, value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|name, value| {

@@ -1,4 +1,4 @@
-//! One rule in CEL, compiled with the schema.
+//! A compiled rule in CEL.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,29 +9,29 @@ use serde_json::Value;
 
 use super::{FieldErrorKind, SchemaError};
 
-/// How many strings a rule remembers to have accepted, and how long they may be.
+/// The maximum number and length of accepted strings that a rule caches.
 const MAX_REMEMBERED: usize = 1024;
 const MAX_REMEMBERED_LENGTH: usize = 256;
 
 /// One compiled rule.
 pub(super) struct Rule {
     pub(super) program: Program,
-    /// What stands for the rule in messages: its message, else its source.
+    /// The text in errors: the rule's message, else its source.
     pub(super) name: String,
     pub(super) message: Option<String>,
     pub(super) message_program: Option<Program>,
-    /// Steps to the field to blame, relative to the value.
+    /// The path of the field in errors, relative to the value.
     pub(super) field_path: Vec<String>,
     pub(super) reason: FieldErrorKind,
     pub(super) optional_old_self: bool,
     pub(super) uses_old_self: bool,
-    /// The first field that a method is called on, as `values` in `x.values.size()`: the interpreter does not say
-    /// which field was missing there.
+    /// The first field on which a method is called, as `values` in `x.values.size()`: the interpreter does not report
+    /// which field is missing.
     pub(super) receiver: Option<String>,
-    /// Whether the rule says only that the value may not change.
+    /// Whether the rule only forbids changes of the value.
     pub(super) immutable: bool,
-    /// Strings that passed before. Keys and names recur in object after object, and evaluation compiles the
-    /// patterns of `find` and `matches` again each time.
+    /// Strings that were accepted. The same keys and names occur in many objects, and each evaluation compiles the
+    /// patterns of `find` and `matches`.
     accepted: Mutex<HashSet<String>>,
 }
 
@@ -67,7 +67,7 @@ impl Rule {
         })
     }
 
-    /// Whether a string passed before; what the rule says about a string depends on nothing else.
+    /// Whether a string was accepted before; the result of the rule depends on the string only.
     pub(super) fn has_accepted(&self, value: &Value) -> bool {
         let accepted = || self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         !self.uses_old_self && value.as_str().is_some_and(|text| accepted().contains(text))
@@ -94,7 +94,7 @@ fn compile(source: &str, path: &str) -> Result<Program, SchemaError> {
     })
 }
 
-/// Finds `field` in the first `.field.method(` of an expression.
+/// Returns `field` of the first `.field.method(` in an expression.
 fn receiver(source: &str) -> Option<String> {
     let call = Regex::new(r"\.([A-Za-z_][A-Za-z0-9_]*)\.[A-Za-z]+\(").ok()?;
     Some(call.captures(source)?.get(1)?.as_str().to_owned())

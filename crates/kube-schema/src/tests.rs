@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{FieldErrorKind, ListType, SchemaError, Structural};
 
-/// A schema in the manner of a NodePool.
+/// A schema similar to that of a NodePool.
 fn pool() -> Structural {
     Structural::parse(&serde_json::from_str(include_str!("testdata/pool.json")).unwrap()).unwrap()
 }
 
-/// A valid pool, with one place replaced (a null removes it).
+/// A valid object with one value replaced (a null removes it).
 fn with(pointer: &str, value: Value) -> Value {
     let mut pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"},

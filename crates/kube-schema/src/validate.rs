@@ -1,4 +1,4 @@
-//! Validation of a value by its schema, with the messages, the paths and the ratcheting of the API server.
+//! Validation of a value by its schema, with the messages, paths and ratcheting of the API server.
 
 mod combine;
 mod scalar;
@@ -9,8 +9,8 @@ use super::error::Shown;
 use super::node::{Additional, Kind, ListType, Node};
 use super::{FieldError, FieldErrorKind};
 
-/// What validating one value found. `matched` counts checks that passed: `anyOf` and `oneOf` report the branch that
-/// came closest by that measure.
+/// The result for one value. `matched` is the number of passed checks: `anyOf` and `oneOf` report the branch with
+/// the most of them.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) errors: Vec<FieldError>,
@@ -32,14 +32,14 @@ impl Outcome {
     }
 }
 
-/// Validates a whole object; errors of parts that `old` has unchanged are forgiven.
+/// Validates an object; errors of parts that are unchanged since `old` are ignored.
 pub(crate) fn object(root: &Node, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     value(root, "", new, old).errors
 }
 
-/// Validates one value. `old` is the value that this one replaces, where the two can be told to belong together.
+/// Validates one value. `old` is the value that it replaces, if the two can be correlated.
 pub(crate) fn value(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
-    // Whatever is wrong with an unchanged value would be forgiven.
+    // Errors of an unchanged value are ignored.
     if old.is_some_and(|old| node.unchanged(new, old)) {
         return Outcome::default();
     }
@@ -88,7 +88,7 @@ fn of_type(node: &Node, path: &str, new: &Value, outcome: &mut Outcome) {
     if let Some(format) = &node.format {
         let text_like = matches!(actual, Kind::String | Kind::Array);
         if !text_like && !matches {
-            // The server names the format and the width of the number here.
+            // The server's message contains the format and the width of the number.
             let width = match actual {
                 Kind::Integer => "int64",
                 Kind::Number => "float64",
@@ -169,7 +169,7 @@ fn fields(node: &Node, path: &str, map: &Map<String, Value>, old: Option<&Value>
     }
     for (name, property) in &node.properties {
         if let Some(new) = map.get(name) {
-            // The type fields are the same in both versions by construction, so the server compares nothing there.
+            // The type fields are equal in both versions, so the server does not compare them.
             let untyped = path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind");
             let old = old.filter(|_| !untyped).and_then(|old| old.get(name));
             let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };

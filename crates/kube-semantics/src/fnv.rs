@@ -1,4 +1,4 @@
-//! Fowler–Noll–Vo hashes. Their values are part of names and tokens, so they never change.
+//! Fowler–Noll–Vo hashes. Names and tokens contain their values, so the functions never change.
 
 const BASIS_32: u32 = 0x811c_9dc5;
 const PRIME_32: u32 = 0x0100_0193;
@@ -20,7 +20,7 @@ pub fn fnv1a_64(bytes: impl IntoIterator<Item = u8>) -> u64 {
     fnv1a_64_more(BASIS_64, bytes)
 }
 
-/// FNV-1a with 64 bits of everything that `hash` covers, and of more bytes.
+/// FNV-1a with 64 bits: continues `hash` with more bytes.
 #[must_use]
 pub fn fnv1a_64_more(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME_64))

@@ -1,10 +1,10 @@
-//! Rules of Kubernetes that several crates apply. No dependency but an error macro: the solver's crate builds on it.
+//! Rules of Kubernetes that several crates apply. Its only dependency is an error macro, because `core` depends on it.
 //!
 //! - [`quantity`]: the text of quantities and their exact values.
 //! - [`selector`]: the set operators of label selectors.
-//! - [`fnv`]: the FNV hashes by which Kubernetes and Karpenter name things.
+//! - [`fnv`]: the FNV hashes that Kubernetes and Karpenter use in names and annotations.
 //!
-//! `sim` applies the same rules in code of its own: its scheduler and its checks are the independent oracle of this crate's users.
+//! `sim` does not use this crate: its scheduler and its checks are independent oracles with their own implementation.
 
 pub mod fnv;
 pub mod quantity;

@@ -1,4 +1,4 @@
-//! Kubernetes quantities: exact values with Kubernetes' text forms.
+//! Quantities of Kubernetes: exact values and their text.
 //!
 //! The value is held in nano units as `i128`, which covers the whole range of Kubernetes (±2^63 units at a precision
 //! of one nano) without floats. Finer precision rounds up, away from zero, as Kubernetes does.
@@ -10,7 +10,7 @@ const NANO: i128 = 1_000_000_000;
 /// Kubernetes' largest magnitude: 2^63 - 1 units.
 const MAX_NANOS: i128 = (i64::MAX as i128) * NANO;
 
-/// Which family of suffixes a quantity was written with, and is printed with.
+/// The family of suffixes with which a quantity was written and is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
     /// `n u m k M G T P E`
@@ -22,7 +22,7 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// An exact amount with the notation that it was written in.
+/// An exact amount with its notation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -56,7 +56,7 @@ impl Quantity {
     /// Reads a quantity as the API server stores it: a magnitude that is too large becomes the largest one.
     ///
     /// # Errors
-    /// Where the text is no quantity.
+    /// If the text is not a quantity.
     pub fn capped(text: &str) -> Result<Self, QuantityError> {
         match text.parse() {
             Err(QuantityError::OutOfRange(_)) => {
@@ -208,9 +208,9 @@ fn scale_of(suffix: &str) -> Option<(Format, Scale)> {
     Some(scale)
 }
 
-/// The magnitude in nanos, rounded up; `None` where it overflows.
+/// The magnitude in nanos, rounded up; `None` if it overflows.
 fn scaled(whole: &str, fraction: &str, scale: Scale) -> Option<i128> {
-    // Digits beyond 40 places cannot change a value that is kept to 9 places, except by rounding it up.
+    // The value has 9 decimal places: digits beyond the 40th only round it up.
     let (kept, dropped) = fraction.split_at(fraction.len().min(40));
     let mut digits: i128 = 0;
     let mut places: i64 = 0;
@@ -282,7 +282,7 @@ fn ceil_away(nanos: i128) -> i128 {
     if nanos < 0 { -ceil_div(-nanos, NANO) } else { ceil_div(nanos, NANO) }
 }
 
-/// Divides by `base` as often as it goes evenly, at most `limit` times.
+/// Divides by `base` while there is no remainder, at most `limit` times.
 fn strip(mut value: i128, base: i128, limit: usize) -> (i128, usize) {
     let mut power = 0;
     while power < limit && value != 0 && value % base == 0 {

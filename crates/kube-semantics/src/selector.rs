@@ -14,7 +14,7 @@ pub enum SetOperator {
 }
 
 impl SetOperator {
-    /// Reads the operator as `matchExpressions` writes it.
+    /// Parses the operator of `matchExpressions`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {

@@ -82,7 +82,7 @@ fn all_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &m
     }
 }
 
-/// The server reports combinations without a path, and names the field in the text instead.
+/// The server reports combinations without a path; its message contains the field.
 fn refuse(path: &str, what: &str, outcome: &mut Outcome) {
     outcome.invalid("", Shown::Text(""), &format!("\"{path}\" {what}"));
 }

@@ -7,7 +7,7 @@ use crate::error::Shown;
 use crate::node::Node;
 use crate::{FieldError, FieldErrorKind, gotext};
 
-/// Length, pattern and format. The first of length and pattern that fails is reported; the format always is.
+/// Checks length, pattern and format. Of length and pattern only the first failure is reported; that of the format always.
 pub(super) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome) {
     let limits = &node.limits;
     let value = Shown::Text(text);
@@ -31,7 +31,7 @@ pub(super) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome)
     }
 }
 
-/// Multiples and bounds. Bounds of whole numbers are cut to whole numbers, as the server does.
+/// Checks multiples and bounds. Bounds of integers are truncated, as in the server.
 pub(super) fn number(node: &Node, path: &str, number: &Number, outcome: &mut Outcome) {
     let limits = &node.limits;
     let value = Value::Number(number.clone());
@@ -72,7 +72,7 @@ pub(super) fn is_whole(value: &Value) -> bool {
     value.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// Equality of a value with a member of an enumeration; `1` equals `1.0`.
+/// Whether a value equals a member of an enumeration; `1` equals `1.0`.
 pub(super) fn equal(allowed: &Value, value: &Value) -> bool {
     match (allowed, value) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
