@@ -20,7 +20,8 @@ const SOURCES: [&str; 5] = [
     "crates/controllers/src",
 ];
 /// Paths whose words are for metrics and logs only.
-const ASIDE: [&str; 6] = ["metrics", "observability", "testing.rs", "tests", "tests.rs", "families.rs"];
+const ASIDE: [&str; 7] =
+    ["metrics", "observability", "testing.rs", "tests", "tests.rs", "families.rs", "log.rs"];
 
 /// Words that are not reasons of conditions or events, each with its meaning.
 const EXCEPTIONS: &[(&str, &str)] = &[

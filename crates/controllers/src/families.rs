@@ -6,7 +6,7 @@ use fleetwright_core::cloud::{NodeClassKind, ProviderInfo};
 
 use crate::{
     disruption::figures,
-    metrics::{Family, Shape, cloud, cluster, pods, requests, runtime, scheduling},
+    metrics::{DURATION_BUCKETS, Family, Shape, cloud, cluster, pods, requests, runtime, scheduling},
     nodeclaim::families as life,
     observability, safety,
 };
@@ -275,4 +275,94 @@ fn the_list_is_complete() {
     let twice = 1;
     let declared = declared(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     assert_eq!(declared + of_kinds - twice, all().len());
+}
+
+/// Karpenter's families, as its reference states them: name, type, labels and buckets, or a stated difference.
+#[test]
+fn karpenters_families_are_equal() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = fs::read_to_string(root.join("tests/metrics/karpenter.tsv")).unwrap();
+    let documented = fs::read_to_string(root.join("docs/metrics.md")).unwrap();
+    let all = all();
+    let sorted = |labels: &mut Vec<String>| labels.sort();
+    let (mut rows, mut faults) = (0, Vec::new());
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        rows += 1;
+        let mut columns = line.split('\t').map(|column| {
+            column
+                .replace("{nodeclass}", "kwoknodeclass")
+                .replace("{class}", "karpenter_kwok_sh_kwoknodeclass")
+        });
+        let mut next = || columns.next().unwrap_or_default();
+        let (name, shape, labels, buckets, difference) = (next(), next(), next(), next(), next());
+        let mut expected: Vec<String> = labels.split_whitespace().map(str::to_owned).collect();
+        sorted(&mut expected);
+        // The provider's families are compared with the table of the documentation, which a test of the provider compares with them.
+        let row = documented.lines().find(|row| row.starts_with(&format!("| `{name}` |")));
+        let Some(row) = row else {
+            faults.push(format!("{name} is missing"));
+            continue;
+        };
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let mut found: Vec<String> = cells[2]
+            .split(", ")
+            .map(|label| label.replace('`', ""))
+            .filter(|label| !label.is_empty())
+            .collect();
+        sorted(&mut found);
+        let family = all.iter().find(|family| family.name == name);
+        let bounds = match family.map(|family| family.shape) {
+            Some(Shape::Histogram(bounds)) if bounds == DURATION_BUCKETS => "durations".to_owned(),
+            Some(Shape::Histogram(bounds)) => {
+                bounds.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            }
+            _ => String::new(),
+        };
+        let numbers = |text: &str| text.split(' ').map(|one| one.parse::<f64>().ok()).collect::<Vec<_>>();
+        let equal_buckets =
+            matches!(&*buckets, "*" | "aws") || bounds == buckets || numbers(&bounds) == numbers(&buckets);
+        let is_equal = cells[1].trim() == shape && found == expected && equal_buckets;
+        if is_equal != difference.is_empty() {
+            faults.push(format!(
+                "{name}: {} {found:?} {bounds}, expected {shape} {expected:?} {buckets}",
+                cells[1]
+            ));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert_eq!(rows, 135);
+}
+
+/// What the queries of Karpenter's Grafana dashboards (capacity, performance, controllers) ask for.
+#[test]
+fn grafana_dashboards_find_their_series() {
+    const ASKED: &[(&str, &[&str])] = &[
+        (
+            "karpenter_pods_state",
+            &["phase", "nodepool", "zone", "arch", "capacity_type", "instance_type", "name"],
+        ),
+        ("karpenter_nodes_termination_duration_seconds", &[]),
+        ("karpenter_pods_startup_duration_seconds", &[]),
+        ("controller_runtime_reconcile_time_seconds", &["controller"]),
+        ("controller_runtime_reconcile_total", &["controller"]),
+        ("karpenter_nodepools_usage", &["nodepool", "resource_type"]),
+        ("karpenter_nodepools_limit", &["nodepool", "resource_type"]),
+        (
+            "karpenter_nodes_allocatable",
+            &["instance_type", "zone", "arch", "capacity_type", "nodepool", "resource_type"],
+        ),
+        ("karpenter_nodes_total_pod_requests", &["node_name", "nodepool", "resource_type"]),
+        ("karpenter_nodeclaims_created_total", &["nodepool", "reason"]),
+        ("karpenter_nodeclaims_terminated_total", &["nodepool"]),
+        ("karpenter_nodeclaims_disrupted_total", &["nodepool", "reason"]),
+        ("karpenter_voluntary_disruption_decisions_total", &["decision", "reason"]),
+        ("karpenter_voluntary_disruption_eligible_nodes", &["reason"]),
+        ("workqueue_depth", &["name"]),
+    ];
+    let all = all();
+    for (name, labels) in ASKED {
+        let family = all.iter().find(|family| family.name == *name).unwrap_or_else(|| panic!("{name}"));
+        let found = family.labels.names();
+        assert!(labels.iter().all(|label| found.contains(label)), "{name}: {found:?}");
+    }
 }

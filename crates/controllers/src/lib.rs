@@ -9,6 +9,7 @@ pub mod disruption;
 pub mod events;
 #[cfg(test)]
 mod families;
+pub mod log;
 pub mod metrics;
 pub mod nodeclaim;
 pub mod nodeoverlay;

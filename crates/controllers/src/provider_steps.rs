@@ -14,6 +14,7 @@ use fleetwright_state::Key;
 
 use crate::{
     events::{Event, regarding},
+    log,
     metrics::{Family, Metrics},
     nodeclaim::{LifecycleCache, claimed_node::ClaimedNode, executor::Executors},
     runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
@@ -148,6 +149,7 @@ impl Loop {
             "TerminatingOnInterruption",
             "Interruption triggered termination",
         );
+        log::interrupted_nodeclaim(&node.claim.name, interruption.kind.as_str());
         let next = Next::steps([Step::Delete(Cause::Interrupted(interruption.kind))]);
         self.executors.on(&node).execute(next).await?;
         Ok(())

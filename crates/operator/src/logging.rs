@@ -48,7 +48,8 @@ pub(crate) fn install(level: &str, outputs: &str, clock: SharedClock) -> io::Res
     let ours = tracing_subscriber::filter::filter_fn(|metadata| {
         metadata.target().starts_with("fleetwright") || *metadata.level() <= Level::WARN
     });
-    let subscriber = Registry::default().with(JsonLayer { sink, clock }.with_filter(level).with_filter(ours));
+    let layer = JsonLayer { sink, clock, caller: level == LevelFilter::DEBUG };
+    let subscriber = Registry::default().with(layer.with_filter(level).with_filter(ours));
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)
 }
 
@@ -69,15 +70,24 @@ fn open(path: &str) -> io::Result<Box<dyn Write + Send>> {
 struct JsonLayer {
     sink: Sink,
     clock: SharedClock,
+    /// Whether lines name their place in the code, as Karpenter's do at level debug.
+    caller: bool,
 }
 
-/// Fields of an event or a span, in the order written; dots nest (`NodePool.name`).
+/// Fields of an event or a span, in the order written. Names of kinds nest (`NodePool.name`), and the text of `json:x` is JSON.
 #[derive(Clone, Debug, Default)]
 struct Fields(IndexMap<String, Value>);
 
 impl Fields {
     fn put(&mut self, field: &Field, value: Value) {
-        match field.name().split_once('.') {
+        if let (Some(name), Value::String(text)) = (field.name().strip_prefix("json:"), &value) {
+            let parsed = serde_json::from_str(text).unwrap_or(value);
+            self.0.insert(name.to_owned(), parsed);
+            return;
+        }
+        // `taint.Key` is one key; the kinds of objects nest.
+        let is_kind = |object: &str| object.starts_with(|first: char| first.is_ascii_uppercase());
+        match field.name().split_once('.').filter(|(object, _)| is_kind(object)) {
             None => {
                 self.0.insert(field.name().to_owned(), value);
             }
@@ -130,7 +140,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLayer {
                 inherited.extend(fields.0.clone());
             }
         }
-        let line = render(*event.metadata().level(), &self.clock.now().to_string(), inherited, own.0);
+        let caller = self.caller.then(|| caller(event.metadata())).flatten();
+        let (level, time) = (*event.metadata().level(), self.clock.now().to_string());
+        let line = render((level, &time, caller.as_deref()), inherited, own.0);
         let Ok(mut sinks) = self.sink.lock() else { return };
         for sink in sinks.iter_mut() {
             // A log that cannot be written has nowhere to be reported.
@@ -139,10 +151,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLayer {
     }
 }
 
+/// The file, with its folder, and the line that log an event.
+fn caller(metadata: &tracing::Metadata<'_>) -> Option<String> {
+    let mut parts = metadata.file()?.rsplit('/');
+    let file = parts.next()?;
+    let place = parts.next().map_or_else(|| file.to_owned(), |folder| format!("{folder}/{file}"));
+    Some(format!("{place}:{}", metadata.line()?))
+}
+
 /// One line, in Karpenter's order.
 fn render(
-    level: Level,
-    time: &str,
+    (level, time, caller): (Level, &str, Option<&str>),
     inherited: IndexMap<String, Value>,
     mut own: IndexMap<String, Value>,
 ) -> String {
@@ -163,14 +182,11 @@ fn render(
     let mut line = String::with_capacity(256);
     let json = |value: &str| Value::String(value.to_owned()).to_string();
     // Writing to a String cannot fail.
-    let _ = write!(
-        line,
-        r#"{{"level":"{level}","time":{},"logger":{},"message":{},"commit":{}"#,
-        json(&millis(time)),
-        json(&logger),
-        json(&message),
-        json(COMMIT)
-    );
+    let _ = write!(line, r#"{{"level":"{level}","time":{},"logger":{}"#, json(&millis(time)), json(&logger));
+    if let Some(caller) = caller {
+        let _ = write!(line, r#","caller":{}"#, json(caller));
+    }
+    let _ = write!(line, r#","message":{},"commit":{}"#, json(&message), json(COMMIT));
     for (key, value) in fields {
         let _ = write!(line, ",{}:{value}", json(&key));
     }
@@ -187,24 +203,4 @@ fn millis(time: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    //! The order of keys.
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn keys_stand_in_karpenters_order() {
-        let map = |value: Value| value.as_object().cloned().unwrap().into_iter().collect();
-        let inherited = map(json!({"controller": "provisioner"}));
-        let own =
-            map(json!({"requests": "cpu: 1", "message": "created nodeclaim", "NodeClaim": {"name": "x"}}));
-        let line = render(Level::INFO, "2026-01-01T00:00:00.5Z", inherited, own);
-        let head = r#"{"level":"INFO","time":"2026-01-01T00:00:00.500Z","logger":"controller","message":"created nodeclaim","commit":""#;
-        assert!(line.starts_with(head), "{line}");
-        let parsed: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(parsed["NodeClaim"]["name"], "x");
-        assert_eq!(parsed["controller"], "provisioner");
-        assert_eq!(millis("2026-01-01T00:00:00Z"), "2026-01-01T00:00:00.000Z");
-    }
-}
+mod tests;

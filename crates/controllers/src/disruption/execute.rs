@@ -28,6 +28,7 @@ use super::{
     report::{self, Reporter},
 };
 use crate::{
+    log,
     metrics::Metrics,
     nodeclaim::end_creation,
     patch::Patches,
@@ -108,7 +109,8 @@ impl Execution {
         let (since, started) = (self.clocks.steady(), self.clocks.now());
         let running = StartedCommand { replacements, command: Arc::new(command), since, started };
         self.announce(&id, running.clone());
-        tracing::info!(command = %running.command, command_id = %id, "disrupting node(s)");
+        let reason = report::reason_label(running.command.method.reason);
+        log::Disrupting::of(&running.command, &id, reason).log();
         match self.mark_and_create(&id, &running, claims).await {
             Ok(replacements) => {
                 self.announce(&id, StartedCommand { replacements, ..running.clone() });
@@ -165,6 +167,8 @@ impl Execution {
                     }
                 })
                 .await?;
+            let claim = candidate.node.claim_name().map_or("", |name| name.as_str());
+            log::tainted_node(name, claim, DISRUPTED_TAINT, "", "NoSchedule");
         }
         let reason = command.method.reason.as_str();
         let Some(name) = candidate.node.claim_name() else { return Ok(()) };

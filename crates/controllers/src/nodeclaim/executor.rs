@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_api::{self as api, HasConditions, labels as names};
+use fleetwright_api::{
+    self as api, HasConditions,
+    condition::{Condition, find},
+    labels as names,
+};
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider, Instance, Termination},
     model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
@@ -36,6 +40,7 @@ use super::{
     publish::publish_notice,
 };
 use crate::{
+    log,
     metrics::Metrics,
     runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
     settings::Settings,
@@ -241,14 +246,7 @@ impl<'a> Executor<'a> {
             let metadata = json!({"metadata": {"uid": uid, "labels": missing, "annotations": noted}});
             self.patch("write labels of the instance", metadata).await?;
         }
-        tracing::info!(
-            NodeClaim = self.name(),
-            provider_id = %instance.provider_id,
-            instance_type = instance.labels.get(labels::INSTANCE_TYPE).map_or("", |value| &**value),
-            zone = instance.labels.get(labels::ZONE).map_or("", |value| &**value),
-            capacity_type = instance.labels.get(labels::CAPACITY_TYPE).map_or("", |value| &**value),
-            "launched nodeclaim"
-        );
+        log::launched_nodeclaim(self.name(), &instance);
         self.pending.push(Pending::Adopt(Box::new(instance)));
         Ok(())
     }
@@ -266,9 +264,9 @@ impl<'a> Executor<'a> {
         }
         let reason = cause.as_str();
         tracing::info!(
-            NodeClaim = self.name(),
+            NodeClaim.name = self.name(),
             reason = reason.unwrap_or("node deleted"),
-            "deleted nodeclaim"
+            "deleting nodeclaim"
         );
         if let Some(reason) = reason {
             let (pool, capacity_type) = (self.node.pool_name(), self.node.label(labels::CAPACITY_TYPE));
@@ -285,6 +283,9 @@ impl<'a> Executor<'a> {
         let (api, params) = (self.parts.client.cluster::<Node>(), PatchParams::default());
         let patched =
             self.parts.client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
+        for taint in &change.add_taints {
+            log::tainted_node(name, self.name(), &taint.key, &taint.value, taint.effect.as_str());
+        }
         self.parts.cluster.observe(patched);
         Ok(())
     }
@@ -292,7 +293,9 @@ impl<'a> Executor<'a> {
     async fn set_deadline(&mut self, at: Timestamp, keys: &[&str]) -> Result<(), ReconcileError> {
         let at = at.round(jiff::Unit::Second).unwrap_or(at);
         let all: BTreeMap<&str, String> = keys.iter().map(|key| (*key, at.to_string())).collect();
-        self.annotate("write termination deadline", json!(all)).await
+        self.annotate("write termination deadline", json!(all)).await?;
+        log::annotated_nodeclaim(self.name(), &at.to_string());
+        Ok(())
     }
 
     /// Removes the deadline that a repair wrote; a deadline of another writer stays.
@@ -368,7 +371,7 @@ impl<'a> Executor<'a> {
         if let Some(created) = &meta.creation_timestamp {
             self.parts.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
         }
-        tracing::info!(Node = name, "deleted node");
+        log::deleted_node(name);
         Ok(())
     }
 
@@ -402,7 +405,10 @@ impl<'a> Executor<'a> {
             self.parts.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
         self.parts.cache.forget(&node.claim.uid);
-        tracing::info!(NodeClaim = self.name(), "nodeclaim is gone");
+        log::deleted_nodeclaim(
+            self.name(),
+            self.claim.status.as_ref().map_or("", |status| &status.provider_id),
+        );
         Ok(())
     }
 
@@ -471,10 +477,29 @@ impl<'a> Executor<'a> {
             .call("write nodeclaim status", api.patch_status(self.name(), &params, &body))
             .await;
         if let Some(patched) = gone_is_ok(result)? {
-            self.claim = patched.clone();
+            let before = std::mem::replace(&mut self.claim, patched.clone());
+            self.log_progress(&before);
             self.parts.cluster.observe(patched);
         }
         Ok(())
+    }
+
+    /// Logs that the claim is registered or initialized, where it was not `before`.
+    fn log_progress(&self, before: &api::NodeClaim) {
+        let Some(status) = &self.claim.status else { return };
+        let now_holds = |type_: &str| {
+            let holds =
+                |claim: &api::NodeClaim| find(claim.conditions(), type_).is_some_and(Condition::is_true);
+            holds(&self.claim) && !holds(before)
+        };
+        if now_holds(names::condition::REGISTERED) {
+            log::registered_nodeclaim(self.name(), &status.provider_id, &status.node_name);
+        }
+        if now_holds(names::condition::INITIALIZED) {
+            let nodes = &self.node.nodes;
+            let allocatable = nodes.first().map(|node| node.allocatable.clone()).unwrap_or_default();
+            log::initialized_nodeclaim(self.name(), &status.provider_id, &status.node_name, &allocatable);
+        }
     }
 }
 

@@ -86,7 +86,7 @@ fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, ne
     match safety.admit(EXPIRE, &facts) {
         Ok(()) => next,
         Err(held) => {
-            tracing::info!(NodeClaim = claim, %held, "expiration is held");
+            tracing::info!(NodeClaim.name = claim, %held, "expiration is held");
             Next::wait(if let Held::ClockJump { left } = held { left } else { HELD })
         }
     }

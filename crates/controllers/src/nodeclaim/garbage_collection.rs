@@ -105,7 +105,7 @@ impl GarbageCollection {
             Err(error) => return Err(error.into()),
         }
         if let Err(held) = self.safety.admit(COLLECT, &Facts { subject: name, all, ..Facts::default() }) {
-            tracing::info!(NodeClaim = %name, %held, "garbage collection is held");
+            tracing::info!(NodeClaim.name = %name, %held, "garbage collection is held");
             return Ok(());
         }
         let next = Next::steps([Step::Delete(Cause::GarbageCollected)]);
@@ -137,7 +137,7 @@ impl Controller for GarbageCollection {
         for name in &findings.gone {
             // One that cannot be verified does not hold up the others.
             if let Err(error) = self.verify(name, findings.all).await {
-                tracing::warn!(NodeClaim = %name, %error, "cannot verify that the instance is gone");
+                tracing::warn!(NodeClaim.name = %name, %error, "cannot verify that the instance is gone");
             }
         }
         let again = self.orphans.collect(&instances).await?;

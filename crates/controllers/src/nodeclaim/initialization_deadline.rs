@@ -151,7 +151,7 @@ impl InitializationDeadline {
             let labels = [&*missing.reason, node.pool_name()];
             self.metrics.inc(&families::INITIALIZATION_TIMEOUTS, &labels);
             tracing::warn!(
-                NodeClaim = name,
+                NodeClaim.name = name,
                 reason = &*missing.reason,
                 text,
                 "node was not initialized in time"

@@ -183,7 +183,7 @@ async fn orphan(
         }
     };
     if state != InstanceState::Gone {
-        tracing::warn!(Node = %node.name, provider_id = %id, "node has no nodeclaim, and its instance exists");
+        tracing::warn!(Node.name = %node.name, "provider-id" = %id, "node has no nodeclaim, and its instance exists");
         return Ok(Requeue::After(ORPHAN_INTERVAL));
     }
     let raw = cluster.index().node(&node.name).cloned();

@@ -189,7 +189,11 @@ impl Nominations {
         let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
         self.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
         let text = observation(node, misfit);
-        tracing::warn!(NodePool = name.as_str(), text, "nodes of the nodepool differ from what was expected");
+        tracing::warn!(
+            NodePool.name = name.as_str(),
+            text,
+            "nodes of the nodepool differ from what was expected"
+        );
         self.recorder.publish(Event::warning(regarding(&*pool), "NodeNotAsExpected", text));
         Ok(true)
     }
@@ -263,7 +267,7 @@ impl Nominations {
     ) -> Result<(), ReconcileError> {
         let Some(raw) = self.cluster.index().claim(claim).cloned() else { return Ok(()) };
         self.recorder.publish(Event::warning(regarding(&*raw), "PodsDoNotFit", text));
-        tracing::info!(NodeClaim = claim, reason, text, "released pods of the nodeclaim");
+        tracing::info!(NodeClaim.name = claim, reason, text, "released pods of the nodeclaim");
         self.patches
             .annotate(raw, names::NOMINATED_PODS, |record| {
                 record.map(|record| raise::without_pods(record, pods))

@@ -191,7 +191,7 @@ async fn replace(
     now: Timestamp,
 ) -> Result<(), ReconcileError> {
     tracing::info!(
-        NodeClaim = node.claim.name.as_str(),
+        NodeClaim.name = node.claim.name.as_str(),
         condition = &*breach.condition,
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"

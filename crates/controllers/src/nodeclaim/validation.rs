@@ -53,7 +53,7 @@ impl Controller for Validation {
         };
         let Some(claim) = claim else { return Ok(Requeue::No) };
         if let Some(problem) = &problem {
-            tracing::error!(NodeClaim = %key, problem, "nodeclaim means nothing and is ignored");
+            tracing::error!(NodeClaim.name = %key, problem, "nodeclaim means nothing and is ignored");
             self.recorder.publish(Event::warning(
                 regarding(&*claim),
                 "FailedConsistencyCheck",

@@ -154,7 +154,7 @@ async fn write(
         } else {
             cluster.observe(written);
         }
-        tracing::info!(NodePool = name, protected = add, "delete protection of a nodepool");
+        tracing::info!(NodePool.name = name, protected = add, "delete protection of a nodepool");
     }
     Ok(Requeue::No)
 }

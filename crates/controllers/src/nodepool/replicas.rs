@@ -141,7 +141,11 @@ impl Controller for StaticProvisioning {
             return Ok(Requeue::After(INTERVAL));
         }
         if scaling.limited > 0 {
-            tracing::info!(NodePool = &*key.name, missing = scaling.limited, "nodepool node limit reached");
+            tracing::info!(
+                NodePool.name = &*key.name,
+                missing = scaling.limited,
+                "nodepool node limit reached"
+            );
         }
         let wanted = usize::try_from(scaling.create).unwrap_or(0);
         if wanted > 0 {
@@ -166,14 +170,14 @@ impl Controller for StaticProvisioning {
                 let reserved =
                     limits::reserve(&mut self.cluster.index(), coming.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
-                    tracing::info!(NodePool = &*key.name, %exceeded, "nodepool node limit reached");
+                    tracing::info!(NodePool.name = &*key.name, %exceeded, "nodepool node limit reached");
                     return Ok(Requeue::After(LIMITED));
                 }
                 if let Err(held) =
                     self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() })
                 {
                     end_creation(&self.cluster, &name);
-                    tracing::warn!(NodePool = &*key.name, %held, "creation of a nodeclaim is held");
+                    tracing::warn!(NodePool.name = &*key.name, %held, "creation of a nodeclaim is held");
                     return Ok(Requeue::After(held.left().unwrap_or(LIMITED).max(SOON)));
                 }
                 self.creator.write_replacement(claim, &new_claim, "provisioned").await?;
@@ -233,7 +237,7 @@ impl StaticProvisioning {
     }
 
     fn publish_backoff(&self, name: &str, missing: usize, held: &Held) {
-        tracing::info!(NodePool = name, missing, %held, "creation of nodeclaims is held");
+        tracing::info!(NodePool.name = name, missing, %held, "creation of nodeclaims is held");
         let Held::ReplicaBackoff(Pause { rounds: PUBLISHED_FROM.., .. }) = held else { return };
         let Some(pool) = self.cluster.index().pool(name).cloned() else { return };
         let text = format!("{missing} node(s) missing: {held}");
@@ -280,7 +284,7 @@ async fn delete(client: &ApiClient, cluster: &Cluster, name: &ClaimName) -> Resu
     let preconditions = Preconditions { uid: Some(uid), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let deleted = gone_is_ok(client.call("delete nodeclaim", api.delete(name, &params)).await)?;
-    tracing::info!(NodeClaim = &**name, "deleted surplus nodeclaim of a static nodepool");
+    tracing::info!(NodeClaim.name = &**name, "deleted surplus nodeclaim of a static nodepool");
     if let Some(claim) = deleted.and_then(|either| either.left()) {
         cluster.observe(claim);
     }

@@ -48,7 +48,7 @@ impl Controller for Validation {
             unreadable.or_else(invalid)
         };
         if let Some(problem) = &problem {
-            tracing::error!(NodePool = %key, problem, "nodepool is not valid and is not used");
+            tracing::error!(NodePool.name = %key, problem, "nodepool is not valid and is not used");
             self.recorder.publish(Event::warning(regarding(&*pool), INVALID_POOL, problem.clone()));
         }
         self.pools

@@ -114,7 +114,7 @@ fn nodes(provider: &ProviderInfo) -> About {
 
 fn capacity_buffers() -> About {
     let group = "autoscaling.x-k8s.io";
-    About::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], DEFAULT_BUCKETS, |index, key| {
+    About::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], WIDE_BUCKETS, |index, key| {
         let (buffer, ..) = index.buffer(&NamespacedName::from(key))?;
         let conditions = buffer.status.as_ref().map_or(&[][..], |status| &status.conditions);
         Some(Object::new(&buffer.metadata, conditions, Some(regarding(&**buffer))))

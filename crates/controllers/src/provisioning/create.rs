@@ -20,6 +20,7 @@ use futures::{StreamExt, stream};
 use kube::api::PostParams;
 
 use crate::{
+    log,
     metrics::{Metrics, scheduling as families},
     nodeclaim::end_creation,
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, RateLimit, ReconcileError, Shared},
@@ -222,17 +223,8 @@ impl ClaimCreator {
         let relaxed = new_claim.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
         let labels = [reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
         self.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
-        tracing::info!(
-            NodeClaim = &*name,
-            NodePool = &*new_claim.pool.name,
-            requests = %new_claim.requests,
-            instance_types = new_claim.instance_types.len(),
-            expected = &*new_claim.chosen.instance_type,
-            zone = &*new_claim.chosen.zone,
-            capacity_type = &*new_claim.chosen.capacity_type,
-            pods = pods.len(),
-            "created nodeclaim"
-        );
+        let types = new_claim.instance_types.iter().map(|type_| type_.name.to_string());
+        log::created_nodeclaim(&name, &new_claim.pool.name, &new_claim.requests, types);
         self.cluster.observe(claim);
         if reason == REASON {
             self.cluster.index().record_launch(&name.clone().into(), &pods, self.clocks.now());

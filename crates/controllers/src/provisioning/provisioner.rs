@@ -26,6 +26,7 @@ use super::{
     pod_events, zones,
 };
 use crate::{
+    log,
     metrics::{Metrics, pod_times::PodTimes, scheduling as families},
     nodeclaim::nominations::Nominations,
     runtime::{
@@ -180,12 +181,12 @@ impl Provisioner {
                 self.metrics.observe(&families::DECISION_DURATION, &[], waited.as_secs_f64());
             }
         }
-        report(
-            &self.metrics,
-            &plan,
-            pods.len(),
-            Duration::try_from(decided.duration_since(now)).unwrap_or_default(),
-        );
+        let took = Duration::try_from(decided.duration_since(now)).unwrap_or_default();
+        self.metrics.observe(&families::SCHEDULING_DURATION, &[NAME], took.as_secs_f64());
+        if !plan.new_claims.is_empty() {
+            log::found_pods(pods.iter().map(|pod| pod.id.to_string()), took);
+        }
+        log::computed(&plan);
         self.cluster.index().defer(not_reached(&plan));
         let (ignored, unschedulable) =
             pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, &plan.unplaced);
@@ -345,21 +346,6 @@ fn solve_now(
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
     packing.packer().pack(prepared, &request)
-}
-
-fn report(metrics: &Metrics, plan: &Plan, pods: usize, took: Duration) {
-    metrics.observe(&families::SCHEDULING_DURATION, &[NAME], took.as_secs_f64());
-    let placed: usize = plan.existing.iter().map(|placement| placement.pods.len()).sum();
-    tracing::info!(
-        pods,
-        nodeclaims = plan.new_claims.len(),
-        on_existing = placed,
-        without_place = plan.unplaced.len(),
-        hourly = %plan.cost.hourly,
-        lower_bound = %plan.cost.lower_bound,
-        ?took,
-        "computed new nodeclaim(s) to fit pod(s)"
-    );
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for a gauge")]

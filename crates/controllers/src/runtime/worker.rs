@@ -6,6 +6,7 @@ use fleetwright_state::Key;
 use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::{
     controller::{Controller, ReconcileError, Requeue},
@@ -14,7 +15,10 @@ use super::{
     queue::{Queue, later},
     shutdown::Shutdown,
 };
-use crate::metrics::{CURRENT_CONTROLLER, Family, runtime as families};
+use crate::{
+    log,
+    metrics::{CURRENT_CONTROLLER, Family, runtime as families},
+};
 
 /// How long running reconciles may take after shutdown was requested. The lease is released after that: a reconcile may wait for
 /// minutes for the cloud.
@@ -45,6 +49,8 @@ pub(super) struct Worker {
     running: JoinSet<Done>,
     /// The keys in `running` and their start, in steady time.
     begun: BTreeMap<Key, Timestamp>,
+    /// Number of reconciles that began.
+    count: u64,
     /// The last values of the gauges.
     shown: Option<Shown>,
 }
@@ -60,7 +66,15 @@ struct Shown {
 
 impl Worker {
     pub(super) fn new(ctx: Ctx, controller: Arc<dyn Controller>, queue: Arc<Queue>) -> Self {
-        Self { ctx, controller, queue, running: JoinSet::new(), begun: BTreeMap::new(), shown: None }
+        Self {
+            ctx,
+            controller,
+            queue,
+            running: JoinSet::new(),
+            begun: BTreeMap::new(),
+            count: 0,
+            shown: None,
+        }
     }
 
     /// Runs until shutdown, then waits for running reconciles.
@@ -161,14 +175,17 @@ impl Worker {
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
         self.begun.insert(key.clone(), ctx.clocks.steady());
-        self.running.spawn(async move {
+        self.count = self.count.wrapping_add(1);
+        let span = log::reconcile_span(controller.name(), &key, self.count, ctx.clocks.steady());
+        let reconcile = async move {
             let begun = ctx.clocks.steady();
             // A panic leaves no more behind than a crash would: every reconcile is repeatable.
             let result = AssertUnwindSafe(controller.reconcile(&key)).catch_unwind();
             let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.clocks.steady().duration_since(begun)).unwrap_or_default();
             Done { key, result, took }
-        });
+        };
+        self.running.spawn(reconcile.instrument(span));
     }
 
     /// Applies the outcome of a reconcile; `None` if it was aborted.

@@ -1,0 +1,241 @@
+//! Lines of the log: the order of keys, one golden line per message of a life cycle, and what log parsers extract.
+
+use std::io;
+
+use fleetwright_controllers::log;
+use fleetwright_core::{clock::Clock, cloud::Instance, model::Resources};
+use fleetwright_state::Key;
+use regex::Regex;
+use serde_json::json;
+
+use super::*;
+
+/// Always the same moment.
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+    fn steady(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+    fn sleep(&self, _: std::time::Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines that `work` logs inside a reconcile of `controller`, with a fixed commit and reconcile ID.
+fn lines(controller: &'static str, key: &Key, caller: bool, work: impl FnOnce()) -> String {
+    let buffer = Buffer::default();
+    let sink: Sink = Arc::new(Mutex::new(vec![Box::new(buffer.clone())]));
+    let layer = JsonLayer { sink, clock: Arc::new(Stopped), caller };
+    tracing::subscriber::with_default(Registry::default().with(layer), || {
+        log::reconcile_span(controller, key, 1, jiff::Timestamp::UNIX_EPOCH).in_scope(work);
+    });
+    let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+    let ids = Regex::new(r#""reconcileID":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}""#).unwrap();
+    assert!(ids.is_match(&text), "{text}");
+    let text = ids.replace_all(&text, r#""reconcileID":"ID""#);
+    text.replace(&format!("\"commit\":\"{COMMIT}\""), "\"commit\":\"C\"")
+}
+
+const HEAD: &str = r#"{"level":"INFO","time":"1970-01-01T00:00:00.000Z","logger":"controller","message":"#;
+const CLAIM: &str = r#""commit":"C","controller":"nodeclaim.lifecycle","controllerGroup":"karpenter.sh","controllerKind":"NodeClaim","NodeClaim":{"name":"default-x"},"namespace":"","name":"default-x","reconcileID":"ID""#;
+
+/// A message of a NodeClaim's life cycle: its text, its own fields, and the pattern by which log parsers read the line.
+fn check(message: &str, fields: &str, pattern: &str, work: impl FnOnce()) {
+    let line = lines("nodeclaim.lifecycle", &Key::cluster("default-x"), false, work);
+    assert_eq!(line, format!("{HEAD}\"{message}\",{CLAIM}{fields}}}\n"));
+    parsed(&line, message, pattern);
+}
+
+/// Whether a log parser finds message and fields.
+fn parsed(line: &str, message: &str, pattern: &str) {
+    let found = Regex::new(r#""message":"(.*)","commit""#).unwrap().captures(line).unwrap();
+    assert_eq!(&found[1], message);
+    let whole = format!(r#""time":"(.*)","logger".*{pattern}"#);
+    assert!(Regex::new(&whole).unwrap().is_match(line), "{whole} does not match {line}");
+}
+
+fn instance() -> Instance {
+    let labels = [
+        ("node.kubernetes.io/instance-type", "m5.large"),
+        ("topology.kubernetes.io/zone", "us-east-1a"),
+        ("karpenter.sh/capacity-type", "spot"),
+    ];
+    Instance {
+        provider_id: "aws:///us-east-1a/i-1".into(),
+        claim: None,
+        launched_by: None,
+        cluster_uid: None,
+        labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+        annotations: Default::default(),
+        image_id: None,
+        capacity: Resources::default(),
+        allocatable: Resources::of(1930, 7 << 30),
+        created: None,
+        terminating: false,
+    }
+}
+
+#[test]
+fn launched() {
+    check(
+        "launched nodeclaim",
+        r#","provider-id":"aws:///us-east-1a/i-1","instance-type":"m5.large","zone":"us-east-1a","capacity-type":"spot","allocatable":{"cpu":"1930m","memory":"7Gi"}"#,
+        r#""NodeClaim":\{"name":"(.*)"\},.*"provider-id":"(.*)","instance-type":"(.*)","zone":"(.*)","capacity-type":"(.*)","allocatable""#,
+        || log::launched_nodeclaim("default-x", &instance()),
+    );
+}
+
+#[test]
+fn registered() {
+    check(
+        "registered nodeclaim",
+        r#","provider-id":"aws:///a/i-1","Node":{"name":"node-1"}"#,
+        r#""NodeClaim":\{"name":"(.*)"\},.*,"Node":\{"name":"(.*)"\}"#,
+        || log::registered_nodeclaim("default-x", "aws:///a/i-1", "node-1"),
+    );
+}
+
+#[test]
+fn initialized() {
+    check(
+        "initialized nodeclaim",
+        r#","provider-id":"aws:///a/i-1","Node":{"name":"node-1"},"allocatable":{"cpu":"1930m","memory":"7Gi"}"#,
+        r#""NodeClaim":\{"name":"(.*)"\},"namespace""#,
+        || log::initialized_nodeclaim("default-x", "aws:///a/i-1", "node-1", &Resources::of(1930, 7 << 30)),
+    );
+}
+
+#[test]
+fn annotated() {
+    check(
+        "annotated nodeclaim",
+        r#","karpenter.sh/nodeclaim-termination-timestamp":"2026-01-01T00:00:00Z""#,
+        r#""NodeClaim":\{"name":"(.*)"\},"namespace".*,"(.*)":"(.*)"\}"#,
+        || log::annotated_nodeclaim("default-x", "2026-01-01T00:00:00Z"),
+    );
+}
+
+#[test]
+fn deleted() {
+    check(
+        "deleted nodeclaim",
+        r#","provider-id":"aws:///a/i-1""#,
+        r#""NodeClaim":\{"name":"(.*)"\},"namespace""#,
+        || log::deleted_nodeclaim("default-x", "aws:///a/i-1"),
+    );
+}
+
+#[test]
+fn nodes() {
+    let key = Key::cluster("node-1");
+    let head = r#""commit":"C","controller":"node.termination","controllerGroup":"","controllerKind":"Node","Node":{"name":"node-1"},"namespace":"","name":"node-1","reconcileID":"ID""#;
+    let line = lines("node.termination", &key, false, || log::deleted_node("node-1"));
+    assert_eq!(line, format!("{HEAD}\"deleted node\",{head}}}\n"));
+    let line = lines("node.termination", &key, false, || {
+        log::tainted_node("node-1", "default-x", "karpenter.sh/disrupted", "", "NoSchedule");
+    });
+    let fields = r#","NodeClaim":{"name":"default-x"},"taint.Key":"karpenter.sh/disrupted","taint.Value":"","taint.Effect":"NoSchedule""#;
+    assert_eq!(line, format!("{HEAD}\"tainted node\",{head}{fields}}}\n"));
+    parsed(
+        &line,
+        "tainted node",
+        r#""NodeClaim":\{"name":"(.*)"\},"taint.Key":"(.*)","taint.Value":"(.*)","taint.Effect":"(.*)"\}"#,
+    );
+}
+
+#[test]
+fn interrupted() {
+    let line = lines("interruption", &Key::singleton(), false, || {
+        log::interrupted_nodeclaim("default-x", "spot_interrupted");
+    });
+    let fields = r#""commit":"C","controller":"interruption","namespace":"","name":"","reconcileID":"ID","messageKind":"spot_interrupted","NodeClaim":{"name":"default-x"},"action":"CordonAndDrain""#;
+    assert_eq!(line, format!("{HEAD}\"initiating delete from interruption message\",{fields}}}\n"));
+    parsed(
+        &line,
+        "initiating delete from interruption message",
+        r#""messageKind":"(.*)","NodeClaim":\{"name":"(.*)"\},"action""#,
+    );
+}
+
+#[test]
+fn created_and_disrupted() {
+    let head = |controller: &str| {
+        format!(r#""commit":"C","controller":"{controller}","namespace":"","name":"","reconcileID":"ID""#)
+    };
+    let types = |count: usize| (0..count).map(|number| format!("t{number}")).collect::<Vec<_>>();
+    let line = lines("provisioner", &Key::singleton(), false, || {
+        log::found_pods(["a/p", "a/q"].map(str::to_owned).into_iter(), std::time::Duration::from_millis(12));
+        log::computed_new(1, 2);
+        log::computed_unready(3, 4);
+        log::created_nodeclaim("default-x", "default", &Resources::of(150, 1 << 20), types(7).into_iter());
+    });
+    let head_of = head("provisioner");
+    let expected = [
+        ("found provisionable pod(s)", r#""Pods":"a/p, a/q","duration":"12ms""#),
+        ("computed new nodeclaim(s) to fit pod(s)", r#""nodeclaims":1,"pods":2"#),
+        ("computed unready node(s) will fit pod(s)", r#""nodes":3,"pods":4"#),
+        (
+            "created nodeclaim",
+            r#""NodePool":{"name":"default"},"NodeClaim":{"name":"default-x"},"requests":{"cpu":"150m","memory":"1Mi"},"instance-types":"t0, t1, t2, t3, t4 and 2 other(s)""#,
+        ),
+    ];
+    let expected: String =
+        expected.map(|(message, fields)| format!("{HEAD}\"{message}\",{head_of},{fields}}}\n")).concat();
+    assert_eq!(line, expected);
+    let created =
+        r#""NodePool":\{"name":"(.*)"\},"NodeClaim":\{"name":"(.*)"\},"requests".*"instance-types":"(.*)"\}"#;
+    parsed(line.lines().last().unwrap(), "created nodeclaim", created);
+
+    let command = log::Disrupting {
+        id: "c1",
+        reason: "underutilized",
+        decision: "replace",
+        pods: 5,
+        nodes: vec![["node-1", "default-x", "on-demand", "m5.large"]],
+        replacements: vec![("spot", types(2))],
+    };
+    let line = lines("disruption", &Key::singleton(), false, || command.log());
+    let fields = r#""command-id":"c1","reason":"underutilized","decision":"replace","disrupted-node-count":1,"replacement-node-count":1,"pod-count":5,"disrupted-nodes":[{"Node":{"name":"node-1"},"NodeClaim":{"name":"default-x"},"capacity-type":"on-demand","instance-type":"m5.large"}],"replacement-nodes":[{"capacity-type":"spot","instance-types":"t0, t1"}]"#;
+    assert_eq!(line, format!("{HEAD}\"disrupting node(s)\",{},{fields}}}\n", head("disruption")));
+    let disrupting = r#""reason":"(.*)","decision":"(.*)","disrupted-node-count":(.*),"replacement-node-count":(.*),"pod-count":(.*),"disrupted-nodes":.*,"NodeClaim":\{"name":"(.*)"\},"capacity-type""#;
+    parsed(&line, "disrupting node(s)", disrupting);
+}
+
+#[test]
+fn keys_stand_in_karpenters_order() {
+    let map = |value: Value| value.as_object().cloned().unwrap().into_iter().collect();
+    let inherited = map(json!({"controller": "provisioner"}));
+    let own = map(json!({"message": "created nodeclaim", "NodeClaim": {"name": "x"}}));
+    let line = render((Level::INFO, "2026-01-01T00:00:00.5Z", None), inherited, own);
+    let head = r#"{"level":"INFO","time":"2026-01-01T00:00:00.500Z","logger":"controller","message":"created nodeclaim","commit":""#;
+    assert!(line.starts_with(head), "{line}");
+    let parsed: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(parsed["NodeClaim"]["name"], "x");
+    assert_eq!(parsed["controller"], "provisioner");
+    assert_eq!(millis("2026-01-01T00:00:00Z"), "2026-01-01T00:00:00.000Z");
+}
+
+#[test]
+fn at_level_debug_a_line_names_its_place() {
+    let line = lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1"));
+    let place =
+        Regex::new(r#""logger":"controller","caller":"src/log\.rs:\d+","message":"deleted node""#).unwrap();
+    assert!(place.is_match(&line), "{line}");
+}
