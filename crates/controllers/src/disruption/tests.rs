@@ -270,6 +270,9 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> Harness {
             object["metadata"]["annotations"] =
                 json!({"fleetwright.dev/disruption-command": record.to_string()});
         }
+        if crash.tainted.contains(name) {
+            object["status"]["conditions"].as_array_mut().unwrap().push(condition("DisruptionReason"));
+        }
         harness.server.apply(object).unwrap();
         if crash.tainted.contains(name) {
             let mut node = (*harness.server.get("v1", "Node", "", name).unwrap()).clone();
@@ -306,8 +309,8 @@ async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
         ("created", crash(BOTH, BOTH, 1, none), "drift", 1, true),
         ("deleting, with a replacement", crash(BOTH, BOTH, 1, one), "drift", 1, true),
         ("naming", crash(one, none, 0, none), "drift", 0, false),
-        ("named", crash(BOTH, none, 0, none), "drift", 0, true),
-        ("marking", crash(BOTH, one, 0, none), "drift", 0, true),
+        ("named", crash(BOTH, none, 0, none), "drift", 0, false),
+        ("marking", crash(BOTH, one, 0, none), "drift", 0, false),
         ("marked", crash(BOTH, BOTH, 0, none), "drift", 0, true),
         ("deleting", crash(BOTH, BOTH, 0, one), "drift", 0, true),
     ];

@@ -222,7 +222,9 @@ pub fn resume(
     // Replacements are created once every candidate has its record, and candidates are deleted once all replacements are
     // initialized: either shows that the candidates without a record are gone.
     let is_recorded = record.replacements > 0 || nodes.len() >= record.nodes || nodes.iter().any(is_deleting);
-    let is_complete = is_recorded && replacements.len() == record.replacements;
+    // Taint and condition are written after the records and before replacements: without either, pods may still come.
+    let is_marked = record.replacements > 0 || nodes.iter().all(|index| has_marks(&snapshot.nodes[*index]));
+    let is_complete = is_recorded && is_marked && replacements.len() == record.replacements;
     // Two clocks: where they differ, a command may be rolled back needlessly, or continue and be checked again before it
     // removes anything. Its timeout uses the clock of this process only.
     let end = started.checked_add(STALE).unwrap_or(Timestamp::MAX);
@@ -232,6 +234,14 @@ pub fn resume(
     }
     let command = Arc::new(Command::new(method.spec(), candidates, Vec::new()));
     Some(StartedCommand { command, replacements, since, started })
+}
+
+/// Whether a node has all marks that a command writes before it deletes it, or is being deleted.
+fn has_marks(node: &StateNode) -> bool {
+    let is_tainted = node.node.as_ref().is_none_or(|node| node.is_disrupted() || node.deleting.is_some());
+    let is_announced =
+        |claim: &Arc<NodeClaim>| claim.deleting.is_some() || claim.is(ConditionType::DisruptionReason);
+    is_tainted && node.claim.as_ref().is_some_and(is_announced)
 }
 
 /// Whether a node has the marks of a command, and is not being deleted: an orphan, where this process runs no command that

@@ -4,6 +4,7 @@ mod by_price;
 mod merges;
 mod moves;
 mod order;
+mod resume;
 mod static_pools;
 mod status;
 
