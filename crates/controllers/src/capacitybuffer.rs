@@ -22,13 +22,14 @@ use serde_json::json;
 use crate::{
     provisioning::names::{CAPACITY_BUFFER, PROVISIONER},
     runtime::{
-        ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue, gone_is_ok,
+        ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue,
+        ignore_not_found,
     },
     settings::Settings,
 };
 
 /// How often a buffer is resolved: templates and workloads are not watched.
-const EVERY: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The permissions of the calls that buffers can do without.
 const QUOTAS: (&str, &str, &[&str]) = ("", "resourcequotas", &["list"]);
@@ -59,16 +60,16 @@ struct Source {
     template: PodTemplateSpec,
     scale: Option<i32>,
     /// The PodTemplate's name and generation.
-    named: Option<(String, Option<i64>)>,
+    template_ref: Option<(String, Option<i64>)>,
 }
 
 /// A buffer that is resolved.
 struct Resolved {
     chunks: i32,
     /// Name and generation of the PodTemplate behind it, where there is one.
-    named: Option<(String, Option<i64>)>,
+    template_ref: Option<(String, Option<i64>)>,
     /// The ResourceQuota that leaves it fewer than it asks for, and how many it asks for.
-    limited: Option<(String, usize)>,
+    limiting_quota: Option<(String, usize)>,
 }
 /// Why a buffer cannot be resolved: the condition's reason and message.
 type Unresolved = (&'static str, String);
@@ -114,17 +115,18 @@ impl Controller for BufferController {
             Ok(source) => {
                 let template = buffer::BufferTemplate { template: &source.template, scale: source.scale };
                 let pods = buffer::pods(&buffer, &template, self.cluster.index().schema());
-                pods.map(|pods| (pods, source.named)).map_err(|why| ("ResolutionFailed", why))
+                pods.map(|pods| (pods, source.template_ref)).map_err(|why| ("ResolutionFailed", why))
             }
             Err(unresolved) => Err(unresolved),
         };
         let (pods, resolution) = match resolved {
-            Ok((mut pods, named)) => {
-                let wanted = pods.len();
+            Ok((mut pods, template_ref)) => {
+                let requested = pods.len();
                 let quotas = if pods.is_empty() { Vec::new() } else { self.quotas(&id.namespace).await? };
-                let limited = buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, wanted));
+                let limiting_quota =
+                    buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, requested));
                 let chunks = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-                (pods, Ok(Resolved { chunks, named, limited }))
+                (pods, Ok(Resolved { chunks, template_ref, limiting_quota }))
             }
             Err(unresolved) => (Vec::new(), Err(unresolved)),
         };
@@ -135,22 +137,24 @@ impl Controller for BufferController {
             // Pods may have taken the room since the last pass.
             self.cluster.enqueue(PROVISIONER, Key::cluster("buffers"));
         }
-        Ok(Requeue::After(EVERY))
+        Ok(Requeue::After(RESOLVE_INTERVAL))
     }
 }
 
 /// Writes the resolution into a status.
 fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolved, Unresolved>) {
     match resolution {
-        Ok(Resolved { chunks, named, limited }) => {
+        Ok(Resolved { chunks, template_ref, limiting_quota }) => {
             status.fields.replicas = Some(*chunks);
-            status.fields.pod_template_ref = named.as_ref().map(|(name, _)| LocalRef { name: name.clone() });
-            status.fields.pod_template_generation = named.as_ref().and_then(|(_, generation)| *generation);
+            status.fields.pod_template_ref =
+                template_ref.as_ref().map(|(name, _)| LocalRef { name: name.clone() });
+            status.fields.pod_template_generation =
+                template_ref.as_ref().and_then(|(_, generation)| *generation);
             status.fields.provisioning_strategy = Some(ACTIVE_CAPACITY.to_owned());
             status.conditions.set_true_with_reason(READY_FOR_PROVISIONING, "Resolved", "");
-            if let Some((quota, wanted)) = limited {
+            if let Some((quota, requested)) = limiting_quota {
                 let message = format!(
-                    "resourcequota {quota} leaves room for {chunks} of {wanted} chunks: raise it, or ask for fewer"
+                    "resourcequota {quota} leaves room for {chunks} of {requested} chunks: raise it, or ask for fewer"
                 );
                 status.conditions.set_true_with_reason(LIMITED_BY_QUOTAS, LIMITED_BY_QUOTAS, &message);
             } else {
@@ -173,9 +177,9 @@ struct BufferStatus<'a, 'b> {
 impl BufferController {
     /// The quotas of a namespace; none where the controller has no permission to list them, as with Karpenter's chart.
     async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
-        const MOST: u32 = 500;
+        const MAX_QUOTAS: u32 = 500;
         let (api, params) =
-            (self.client.namespaced::<ResourceQuota>(namespace), ListParams::default().limit(MOST));
+            (self.client.namespaced::<ResourceQuota>(namespace), ListParams::default().limit(MAX_QUOTAS));
         let listed = self.client.call("list resourcequotas", api.list(&params)).await;
         let listed = self.features.optional(Feature::ResourceQuotas, QUOTAS, listed)?;
         Ok(listed.map(|list| list.items).unwrap_or_default())
@@ -209,7 +213,7 @@ async fn source(
         return Ok(found.ok_or_else(missing).map(|found| Source {
             template: found.template.unwrap_or_default(),
             scale: None,
-            named: Some((reference.name.clone(), found.metadata.generation)),
+            template_ref: Some((reference.name.clone(), found.metadata.generation)),
         }));
     }
     match &buffer.spec.scalable_ref {
@@ -253,7 +257,7 @@ async fn scalable(
         template,
         // Unset means one to Kubernetes.
         scale: Some(replicas.unwrap_or(1)),
-        named: None,
+        template_ref: None,
     }))
 }
 
@@ -301,7 +305,8 @@ impl BufferController {
         let params = PatchParams::default();
         let patched =
             self.client.call("write capacitybuffer status", api.patch_status(&id.name, &params, &body)).await;
-        let patched = self.features.optional(Feature::CapacityBufferStatus, STATUS, gone_is_ok(patched))?;
+        let patched =
+            self.features.optional(Feature::CapacityBufferStatus, STATUS, ignore_not_found(patched))?;
         if let Some(Some(written)) = patched {
             self.cluster.observe(written);
         }

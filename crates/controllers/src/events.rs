@@ -1,7 +1,7 @@
 //! Events as `kubectl describe` shows them.
 //!
 //! Events are written to the core group (which Karpenter's RBAC allows), with a count and first and last times. Equal
-//! events are published once per [`DEDUPE`], some reasons have a rate, and the recorder's queue is bounded: while the API
+//! events are published once per [`DEDUPE_TIMEOUT`], some reasons have a rate, and the recorder's queue is bounded: while the API
 //! server does not accept events, the oldest are dropped.
 
 use std::{borrow::Cow, time::Duration};
@@ -11,7 +11,7 @@ pub(crate) use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
 /// How long an equal event is suppressed.
-pub const DEDUPE: Duration = Duration::from_secs(120);
+pub const DEDUPE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,9 +45,9 @@ pub struct Event {
     /// The reason in a sentence: cause, number, next step.
     pub message: String,
     /// Identifies equal events of one reason.
-    pub dedupe: Vec<String>,
+    pub dedupe_values: Vec<String>,
     /// How long an equal event is suppressed.
-    pub dedupe_for: Duration,
+    pub dedupe_timeout: Duration,
     /// Rate limit of the reason over all objects: events per second, and burst.
     pub rate: Option<(u32, u32)>,
 }
@@ -61,7 +61,7 @@ impl Event {
         message: impl Into<String>,
     ) -> Self {
         let message = message.into();
-        let dedupe = vec![
+        let dedupe_values = vec![
             regarding.uid.clone().or_else(|| regarding.name.clone()).unwrap_or_default(),
             message.clone(),
         ];
@@ -70,8 +70,8 @@ impl Event {
             event_type: EventType::Normal,
             reason: reason.into(),
             message,
-            dedupe,
-            dedupe_for: DEDUPE,
+            dedupe_values,
+            dedupe_timeout: DEDUPE_TIMEOUT,
             rate: None,
         }
     }
@@ -88,15 +88,15 @@ impl Event {
 
     /// Sets what identifies equal events of the reason, instead of object and message.
     #[must_use]
-    pub fn same_if(mut self, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.dedupe = values.into_iter().map(Into::into).collect();
+    pub fn with_dedupe_values(mut self, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.dedupe_values = values.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets how long an equal event is suppressed.
     #[must_use]
-    pub fn quiet_for(mut self, duration: Duration) -> Self {
-        self.dedupe_for = duration;
+    pub fn with_dedupe_timeout(mut self, duration: Duration) -> Self {
+        self.dedupe_timeout = duration;
         self
     }
 

@@ -6,7 +6,7 @@ use fleetwright_core::cloud::{NodeClassKind, ProviderInfo};
 
 use crate::{
     disruption::figures,
-    metrics::{DURATION_BUCKETS, Family, Shape, cloud, cluster, pods, requests, runtime, scheduling},
+    metrics::{DURATION_BUCKETS, Family, MetricType, cloud, cluster, pods, requests, runtime, scheduling},
     nodeclaim::families as life,
     observability, safety,
 };
@@ -112,7 +112,7 @@ const LIFE: &[Family] = &[
     life::NODES_DRAINED,
     life::EVICTION_REQUESTS,
     life::PODS_DRAINED,
-    life::ORPHANS_ENDED,
+    life::ORPHANS_TERMINATED,
     life::PODS_RELEASED,
     life::OBSERVATIONS,
     life::OBSERVED,
@@ -150,14 +150,14 @@ fn provider() -> ProviderInfo {
 }
 
 fn row(family: &Family) -> String {
-    let shape = match family.shape {
-        Shape::Counter => "counter",
-        Shape::Gauge => "gauge",
-        Shape::Histogram(_) => "histogram",
-        Shape::Summary => "summary",
+    let metric_type = match family.metric_type {
+        MetricType::Counter => "counter",
+        MetricType::Gauge => "gauge",
+        MetricType::Histogram(_) => "histogram",
+        MetricType::Summary => "summary",
     };
     let labels: Vec<String> = family.labels.names().into_iter().map(|label| format!("`{label}`")).collect();
-    format!("| `{}` | {shape} | {} | {} |", family.name, labels.join(", "), family.help)
+    format!("| `{}` | {metric_type} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
 /// `UPDATE_METRICS=1` writes the table again.
@@ -185,7 +185,7 @@ fn the_documented_table_matches_the_exposed_metrics() {
 /// Names and labels as dashboards made for Karpenter use them, written down independently of the code.
 #[test]
 fn dashboards_find_their_metrics() {
-    const ASKED: &[(&str, &str)] = &[
+    const EXPECTED: &[(&str, &str)] = &[
         ("karpenter_cloudprovider_duration_seconds", "controller method provider"),
         ("karpenter_cloudprovider_errors_total", "controller error method provider"),
         ("karpenter_cluster_state_node_count", ""),
@@ -240,7 +240,7 @@ fn dashboards_find_their_metrics() {
         ("workqueue_work_duration_seconds", "controller name"),
     ];
     let all = all();
-    for (name, labels) in ASKED {
+    for (name, labels) in EXPECTED {
         let family = all.iter().find(|family| family.name == *name);
         let mut found = family.unwrap_or_else(|| panic!("{name} is missing")).labels.names();
         found.sort_unstable();
@@ -294,7 +294,7 @@ fn karpenters_families_are_equal() {
                 .replace("{class}", "karpenter_kwok_sh_kwoknodeclass")
         });
         let mut next = || columns.next().unwrap_or_default();
-        let (name, shape, labels, buckets, difference) = (next(), next(), next(), next(), next());
+        let (name, metric_type, labels, buckets, difference) = (next(), next(), next(), next(), next());
         let mut expected: Vec<String> = labels.split_whitespace().map(str::to_owned).collect();
         sorted(&mut expected);
         // The provider's families are compared with the table of the documentation, which a test of the provider compares with them.
@@ -311,9 +311,9 @@ fn karpenters_families_are_equal() {
             .collect();
         sorted(&mut found);
         let family = all.iter().find(|family| family.name == name);
-        let bounds = match family.map(|family| family.shape) {
-            Some(Shape::Histogram(bounds)) if bounds == DURATION_BUCKETS => "durations".to_owned(),
-            Some(Shape::Histogram(bounds)) => {
+        let bounds = match family.map(|family| family.metric_type) {
+            Some(MetricType::Histogram(bounds)) if bounds == DURATION_BUCKETS => "durations".to_owned(),
+            Some(MetricType::Histogram(bounds)) => {
                 bounds.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
             }
             _ => String::new(),
@@ -321,10 +321,10 @@ fn karpenters_families_are_equal() {
         let numbers = |text: &str| text.split(' ').map(|one| one.parse::<f64>().ok()).collect::<Vec<_>>();
         let equal_buckets =
             matches!(&*buckets, "*" | "aws") || bounds == buckets || numbers(&bounds) == numbers(&buckets);
-        let is_equal = cells[1].trim() == shape && found == expected && equal_buckets;
+        let is_equal = cells[1].trim() == metric_type && found == expected && equal_buckets;
         if is_equal != difference.is_empty() {
             faults.push(format!(
-                "{name}: {} {found:?} {bounds}, expected {shape} {expected:?} {buckets}",
+                "{name}: {} {found:?} {bounds}, expected {metric_type} {expected:?} {buckets}",
                 cells[1]
             ));
         }
@@ -335,8 +335,8 @@ fn karpenters_families_are_equal() {
 
 /// What the queries of Karpenter's Grafana dashboards (capacity, performance, controllers) ask for.
 #[test]
-fn grafana_dashboards_find_their_series() {
-    const ASKED: &[(&str, &[&str])] = &[
+fn grafana_dashboards_find_their_metrics() {
+    const EXPECTED: &[(&str, &[&str])] = &[
         (
             "karpenter_pods_state",
             &["phase", "nodepool", "zone", "arch", "capacity_type", "instance_type", "name"],
@@ -360,7 +360,7 @@ fn grafana_dashboards_find_their_series() {
         ("workqueue_depth", &["name"]),
     ];
     let all = all();
-    for (name, labels) in ASKED {
+    for (name, labels) in EXPECTED {
         let family = all.iter().find(|family| family.name == *name).unwrap_or_else(|| panic!("{name}"));
         let found = family.labels.names();
         assert!(labels.iter().all(|label| found.contains(label)), "{name}: {found:?}");

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tracing::Span;
 
 /// Names that a list shows.
-const SHOWN: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// The span of a reconcile, with the fields of controller-runtime. `count` is the number of reconciles of the controller before.
 #[must_use]
@@ -61,7 +61,7 @@ fn reconcile_id(controller: &str, key: &Key, count: u64, now: Timestamp) -> Stri
 /// Pods that a plan creates NodeClaims for.
 pub fn found_pods(pods: impl Iterator<Item = String>, took: std::time::Duration) {
     tracing::info!(
-        Pods = %few(pods),
+        Pods = %first_of(pods),
         duration = ?took,
         "found provisionable pod(s)"
     );
@@ -97,7 +97,7 @@ pub fn created_nodeclaim(name: &str, pool: &str, requests: &Resources, types: im
         NodePool.name = pool,
         NodeClaim.name = name,
         "json:requests" = %quantities(requests),
-        "instance-types" = %few(types),
+        "instance-types" = %first_of(types),
         "created nodeclaim"
     );
 }
@@ -158,13 +158,13 @@ impl<'a> Disrupting<'a> {
     /// The command `id`.
     #[must_use]
     pub fn of(command: &'a Command, id: &'a str, reason: &'a str) -> Self {
-        let leaving = command.candidates.iter().map(|candidate| {
+        let nodes_removed = command.candidates.iter().map(|candidate| {
             let claim = candidate.node.claim_name().map_or("", |name| name.as_str());
             let capacity_type = candidate.node.label(labels::CAPACITY_TYPE).unwrap_or_default();
             let instance_type = candidate.instance_type.as_ref().map_or("", |type_| &*type_.name);
             [candidate.name(), claim, capacity_type, instance_type]
         });
-        let coming = command.replacements.iter().map(|new_claim| {
+        let nodes_created = command.replacements.iter().map(|new_claim| {
             let names = new_claim.instance_types.iter().map(|type_| type_.name.to_string());
             (&*new_claim.chosen.capacity_type, names.collect())
         });
@@ -174,8 +174,8 @@ impl<'a> Disrupting<'a> {
             reason,
             decision: decision.as_str(),
             pods: command.candidates.iter().map(|candidate| candidate.pods.len()).sum(),
-            nodes: leaving.collect(),
-            replacements: coming.collect(),
+            nodes: nodes_removed.collect(),
+            replacements: nodes_created.collect(),
         }
     }
 
@@ -187,9 +187,9 @@ impl<'a> Disrupting<'a> {
                 "capacity-type": capacity_type, "instance-type": instance_type})
         });
         let replacements = self.replacements.iter().map(|(capacity_type, types)| {
-            json!({"capacity-type": capacity_type, "instance-types": few(types.iter().cloned())})
+            json!({"capacity-type": capacity_type, "instance-types": first_of(types.iter().cloned())})
         });
-        let (disrupted, coming) = (Value::from_iter(nodes), Value::from_iter(replacements));
+        let (disrupted, nodes_created) = (Value::from_iter(nodes), Value::from_iter(replacements));
         tracing::info!(
             "command-id" = self.id,
             reason = self.reason,
@@ -198,7 +198,7 @@ impl<'a> Disrupting<'a> {
             "replacement-node-count" = self.replacements.len(),
             "pod-count" = self.pods,
             "json:disrupted-nodes" = %disrupted,
-            "json:replacement-nodes" = %coming,
+            "json:replacement-nodes" = %nodes_created,
             "disrupting node(s)"
         );
     }
@@ -254,10 +254,10 @@ fn quantities(resources: &Resources) -> Value {
 }
 
 /// The first five, and how many others.
-fn few(names: impl Iterator<Item = String>) -> String {
+fn first_of(names: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = names.collect();
-    let others = all.len().saturating_sub(SHOWN);
-    all.truncate(SHOWN);
-    let shown = all.join(", ");
-    if others == 0 { shown } else { format!("{shown} and {others} other(s)") }
+    let others = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    let listed = all.join(", ");
+    if others == 0 { listed } else { format!("{listed} and {others} other(s)") }
 }

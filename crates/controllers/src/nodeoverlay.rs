@@ -12,11 +12,12 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::runtime::{
-    ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue, gone_is_ok,
+    ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue,
+    ignore_not_found,
 };
 
 /// How often overlays are checked without a change of an object: instance types change too.
-const EVERY: Duration = Duration::from_secs(300);
+const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The permission that the status needs.
 const STATUS: (&str, &str, &[&str]) = ("karpenter.sh", "nodeoverlays/status", &["patch"]);
@@ -77,7 +78,7 @@ impl Controller for OverlayStatus {
         for (overlay, outcome) in outcomes {
             self.set_conditions(&overlay, &outcome).await?;
         }
-        Ok(Requeue::After(EVERY))
+        Ok(Requeue::After(CHECK_INTERVAL))
     }
 }
 
@@ -112,7 +113,8 @@ impl OverlayStatus {
         let (api, params) = (self.client.cluster::<api::NodeOverlay>(), PatchParams::default());
         let patched =
             self.client.call("write nodeoverlay status", api.patch_status(name, &params, &body)).await;
-        let patched = self.features.optional(Feature::NodeOverlayStatus, STATUS, gone_is_ok(patched))?;
+        let patched =
+            self.features.optional(Feature::NodeOverlayStatus, STATUS, ignore_not_found(patched))?;
         if let Some(Some(written)) = patched {
             self.cluster.observe(written);
         }

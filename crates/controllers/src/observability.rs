@@ -137,11 +137,11 @@ fn utilization(snapshot: &Snapshot) -> Series {
         allocatable.add_assign(&node.allocatable());
         requested.add_assign(&node.requested);
     }
-    let share = |(name, there): (ResourceName, i64)| {
+    let share = |(name, allocatable): (ResourceName, i64)| {
         let used = value(&name, requested.get(&name));
-        (vec![snake(&name)], 100.0 * used / value(&name, there))
+        (vec![snake(&name)], 100.0 * used / value(&name, allocatable))
     };
-    allocatable.iter().filter(|(_, there)| *there > 0).map(share).collect()
+    allocatable.iter().filter(|(_, amount)| *amount > 0).map(share).collect()
 }
 
 /// Gauges by NodePool.
@@ -266,7 +266,7 @@ mod tests {
     use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_and_pools_are_shown_while_they_are_there() {
+    async fn series_of_nodes_and_pools_exist_while_the_objects_do() {
         let harness = Harness::new();
         harness.pool("default", json!({"limits": {"cpu": 10, "nodes": 2}}));
         let node = json!({"apiVersion": "v1", "kind": "Node",

@@ -18,10 +18,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, gone_is_ok};
+use crate::runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, ignore_not_found};
 
 /// How often a change is tried against a newer version of the object.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Changes shared objects: small, guarded by the resource version, repeated on conflict.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Patches {
             Some(claim) => (*claim).clone(),
             None => self.client.call("get nodeclaim", api.get(name)).await?,
         };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let meta = claim.metadata.clone();
             let before = claim.conditions().to_vec();
             change(&mut claim.condition_set(self.clocks.now()));
@@ -94,7 +94,7 @@ impl Patches {
             Some(node) => (*node).clone(),
             None => self.client.call("get node", api.get(name)).await?,
         };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let before = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
             let mut taints = before.clone();
             change(&mut taints);
@@ -143,7 +143,7 @@ impl Patches {
     {
         let api: Api<K> = self.client.cluster();
         let mut object = (*known).clone();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let meta = kube::Resource::meta(&object).clone();
             let before = meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
             let after = change(before);
@@ -163,7 +163,7 @@ impl Patches {
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) if error.is_conflict() => {
-                    match gone_is_ok(self.client.call("get for annotation", api.get(name)).await)? {
+                    match ignore_not_found(self.client.call("get for annotation", api.get(name)).await)? {
                         Some(newest) => object = newest,
                         None => return Ok(()),
                     }

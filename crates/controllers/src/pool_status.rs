@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     events::{Event, regarding, transition},
-    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, ignore_not_found},
 };
 
 /// What a condition that was never written counts as.
@@ -95,7 +95,7 @@ impl PoolStatus {
         }));
         let (api, params) = (self.client.cluster::<api::NodePool>(), PatchParams::default());
         let patched = self.client.call("write nodepool status", api.patch_status(name, &params, &body)).await;
-        if let Some(written) = gone_is_ok(patched)? {
+        if let Some(written) = ignore_not_found(patched)? {
             self.publish_transitions(pool, &written);
             self.cluster.observe(written);
         }

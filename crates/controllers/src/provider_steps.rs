@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A loop is never busier than this.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One controller per loop of the provider.
 pub(crate) fn controllers(
@@ -30,12 +30,12 @@ pub(crate) fn controllers(
     cache: &Arc<LifecycleCache>,
     steps: Vec<Arc<dyn ProviderStep>>,
 ) -> Vec<Arc<dyn Controller>> {
-    let controller = |step| Arc::new(Loop::new(ctx, cache, step)) as Arc<dyn Controller>;
+    let controller = |step| Arc::new(ProviderLoop::new(ctx, cache, step)) as Arc<dyn Controller>;
     steps.into_iter().map(controller).collect()
 }
 
 /// A loop of the provider.
-struct Loop {
+struct ProviderLoop {
     step: Arc<dyn ProviderStep>,
     client: ApiClient,
     cluster: Cluster,
@@ -46,7 +46,7 @@ struct Loop {
     metrics: Arc<Metrics>,
 }
 
-impl Loop {
+impl ProviderLoop {
     fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>, step: Arc<dyn ProviderStep>) -> Self {
         Self {
             step,
@@ -62,7 +62,7 @@ impl Loop {
 }
 
 #[async_trait]
-impl Controller for Loop {
+impl Controller for ProviderLoop {
     fn name(&self) -> &'static str {
         self.step.name()
     }
@@ -80,7 +80,7 @@ impl Controller for Loop {
         for notice in &round.notices {
             objects::publish(&self.cluster, &self.recorder, notice);
         }
-        round.figures.iter().for_each(|figure| show(&self.metrics, figure));
+        round.figures.iter().for_each(|figure| expose(&self.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
             // The next round decides by what stands then: one that cannot be made does not hold up the others.
             if let Err(error) = objects::change(&self.client, &self.cluster, write).await {
@@ -89,16 +89,16 @@ impl Controller for Loop {
         }
         for interruption in &round.interruptions {
             // It is reported again: one that cannot be acted on now does not hold up the others.
-            if let Err(error) = self.interrupted(interruption).await {
+            if let Err(error) = self.delete_interrupted(interruption).await {
                 tracing::warn!(id = %interruption.id, %error, "cannot act on an interruption yet");
             }
         }
-        Ok(Requeue::After(round.again.max(LEAST)))
+        Ok(Requeue::After(round.again.max(MIN_INTERVAL)))
     }
 }
 
 /// Shows a provider's figure.
-fn show(metrics: &Metrics, figure: &Figure) {
+fn expose(metrics: &Metrics, figure: &Figure) {
     let FigureFamily { name, help, labels, shape } = *figure.family;
     let values: Vec<&str> = figure.labels.iter().map(|value| &**value).collect();
     let family = match shape {
@@ -124,9 +124,9 @@ fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
     Outlook { now: clocks.now(), nodes, pools }
 }
 
-impl Loop {
+impl ProviderLoop {
     /// Deletes the NodeClaim of an instance that is about to go; what follows is the business of termination.
-    async fn interrupted(&self, interruption: &Interruption) -> Result<(), ReconcileError> {
+    async fn delete_interrupted(&self, interruption: &Interruption) -> Result<(), ReconcileError> {
         let name = {
             let index = self.cluster.index();
             let mut claims = index.claim_models();
@@ -185,10 +185,10 @@ mod tests {
     };
 
     /// Announces the same again and again.
-    struct Announces;
+    struct RepeatedInterruption;
 
     #[async_trait]
-    impl ProviderStep for Announces {
+    impl ProviderStep for RepeatedInterruption {
         fn name(&self) -> &'static str {
             "interruption"
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_announced_is_deleted_once() {
+    async fn an_interrupted_claim_is_deleted_once() {
         let harness = Harness::new();
         for name in ["a", "b"] {
             let id = if name == "a" { "test:///i-1" } else { "test:///i-2" };
@@ -231,7 +231,7 @@ mod tests {
                 .unwrap();
         }
         let (_trigger, _task) =
-            harness.run(controllers(&harness.ctx, &Arc::default(), vec![Arc::new(Announces)]));
+            harness.run(controllers(&harness.ctx, &Arc::default(), vec![Arc::new(RepeatedInterruption)]));
         harness.pass(10).await;
         let claims = harness.server.list("karpenter.sh/v1", "NodeClaim", "");
         let deleting: Vec<_> =
@@ -248,8 +248,8 @@ mod tests {
         );
         let labels = ["spot_interrupted", "default", "spot", "", "forceful"];
         assert_eq!(harness.ctx.metrics.value(&families::CLAIMS_DISRUPTED, &labels), 1.0);
-        let shown = harness.ctx.metrics.encode().unwrap();
-        let gauge: Vec<&str> = shown.lines().filter(|line| line.starts_with("test_gauge{")).collect();
+        let exposition = harness.ctx.metrics.encode().unwrap();
+        let gauge: Vec<&str> = exposition.lines().filter(|line| line.starts_with("test_gauge{")).collect();
         assert_eq!(gauge, ["test_gauge{which=\"stays\"} 7"]);
     }
 }

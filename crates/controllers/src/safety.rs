@@ -18,9 +18,9 @@ pub(crate) const HELD: Family = Family::counter(
     "Number of times that a safety limit held an act: a creation, deletion, eviction, termination or taint",
 );
 /// The reason of the event about an act that is held.
-const REASON: &str = "ActionHeld";
+const EVENT_REASON: &str = "ActionHeld";
 /// An equal event is not repeated for this long.
-const QUIET: std::time::Duration = std::time::Duration::from_secs(900);
+const DEDUPE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// Admits acts, and reports those that are held. Clones share what the limits count.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Safety {
     /// # Errors
     /// The limit that holds it, counted in [`HELD`].
     pub(crate) fn admit(&self, act: Act, facts: &Facts<'_>) -> Result<(), Held> {
-        let facts = &Facts { clock_pause: self.clocks.wall_clock_rest(), ..facts.clone() };
+        let facts = &Facts { clock_pause: self.clocks.wall_clock_cool_down(), ..facts.clone() };
         let admitted = self.limits().take(act, facts, self.clocks.steady());
         if let Err(held) = &admitted {
             self.count_held(act, held, 1);
@@ -68,7 +68,9 @@ impl Safety {
 
     /// Publishes that an act about an object is held.
     pub(crate) fn publish_held(&self, about: ObjectReference, held: &Held) {
-        self.recorder.publish(Event::warning(about, REASON, held.to_string()).quiet_for(QUIET));
+        self.recorder.publish(
+            Event::warning(about, EVENT_REASON, held.to_string()).with_dedupe_timeout(DEDUPE_TIMEOUT),
+        );
     }
 }
 

@@ -37,12 +37,12 @@ pub struct Settings {
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
     /// Timing of disruption.
-    pub disruption: DisruptionPace,
+    pub disruption: DisruptionTiming,
 }
 
 /// Timing of disruption. The defaults are Karpenter's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisruptionPace {
+pub struct DisruptionTiming {
     /// `DISRUPTION_PERIOD`: interval between passes while nothing is disrupted.
     pub period: Duration,
     /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
@@ -51,7 +51,7 @@ pub struct DisruptionPace {
     pub timeout: Duration,
 }
 
-impl Default for DisruptionPace {
+impl Default for DisruptionTiming {
     fn default() -> Self {
         Self {
             period: Duration::from_secs(10),
@@ -137,7 +137,7 @@ impl Default for Settings {
             packing: Packing::default(),
             n_to_m: true,
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
-            disruption: DisruptionPace::default(),
+            disruption: DisruptionTiming::default(),
         }
     }
 }

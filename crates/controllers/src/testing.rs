@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    runtime::{Controller, Ctx, Leadership, Offload, Parts, RunError, Trigger, run, shutdown},
+    runtime::{Controller, Ctx, CtxParts, Leadership, Offload, RunError, Trigger, run, shutdown},
     settings::{FeatureGates, Settings},
 };
 
@@ -194,7 +194,7 @@ impl Harness {
     /// A harness over another cloud.
     pub(crate) fn over(cloud: CatalogOnly) -> Self {
         let mut harness = Self::new();
-        let of = Leadership::unopposed();
+        let of = Leadership::without_election();
         harness.ctx = Self::ctx(&harness.server, harness.clock.clone(), Settings::default(), cloud, of);
         harness
     }
@@ -212,7 +212,7 @@ impl Harness {
             .apply(json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}))
             .unwrap();
         let cloud = CatalogOnly::priced(None);
-        let ctx = Self::ctx(&server, clock.clone(), settings, cloud, Leadership::unopposed());
+        let ctx = Self::ctx(&server, clock.clone(), settings, cloud, Leadership::without_election());
         Self { server, ctx, clock }
     }
 
@@ -223,7 +223,7 @@ impl Harness {
         cloud: CatalogOnly,
         leadership: Leadership,
     ) -> Ctx {
-        Ctx::new(Parts {
+        Ctx::new(CtxParts {
             api_server: "kubernetes".to_owned(),
             client: kube::Client::new(server.service(), "default"),
             clock,
@@ -238,7 +238,7 @@ impl Harness {
 
     /// The controllers after a restart: same cluster, same time, empty memory.
     pub(crate) fn restart(&mut self) {
-        self.led_by(Leadership::unopposed());
+        self.led_by(Leadership::without_election());
     }
 
     /// The controllers after a restart, of a process that acts while `leadership` is held.

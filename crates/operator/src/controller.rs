@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use fleetwright_controllers::{
     all,
-    runtime::{self, Ctx, Election, Leadership, Offload, Parts, may_act, shutdown},
+    runtime::{self, Ctx, CtxParts, Election, Leadership, Offload, may_act, shutdown},
 };
 use fleetwright_core::{
     clock::{Clock as _, SharedClock},
@@ -156,7 +156,7 @@ async fn prepare(
     proven(&identity)?;
     let campaign = campaign(&values, &client);
     let leadership = campaign.as_ref().map(|campaign| campaign.leadership.clone());
-    let ctx = Ctx::new(Parts {
+    let ctx = Ctx::new(CtxParts {
         api_server,
         client,
         clock,
@@ -165,7 +165,7 @@ async fn prepare(
         seed: seed(),
         offload: Offload::Thread,
         cluster_uid,
-        leadership: leadership.unwrap_or_else(Leadership::unopposed),
+        leadership: leadership.unwrap_or_else(Leadership::without_election),
     });
     Ok((ctx, campaign))
 }

@@ -60,7 +60,7 @@ fn claims(harness: &Harness) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_opens_nodes_once_and_gives_way_to_pods() {
+async fn a_buffer_creates_nodes_once_and_yields_to_pods() {
     let harness = harness();
     template(&harness, "1500m");
     buffer(&harness, json!({"podTemplateRef": {"name": "shape"}, "replicas": 2}));
@@ -97,7 +97,7 @@ async fn a_buffer_opens_nodes_once_and_gives_way_to_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_says_why_it_has_no_room() {
+async fn the_condition_names_why_chunks_do_not_fit() {
     let harness = harness();
     buffer(&harness, json!({"podTemplateRef": {"name": "shape"}, "replicas": 0}));
     let (stop, running) = harness.run(controllers(&harness));
@@ -119,7 +119,7 @@ async fn a_buffer_says_why_it_has_no_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_gives_shape_and_scale() {
+async fn a_workload_provides_template_and_replicas() {
     let harness = harness();
     harness
         .server
@@ -139,7 +139,7 @@ async fn a_workload_gives_shape_and_scale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quotas_leave_fewer_chunks() {
+async fn quotas_reduce_the_chunks() {
     let harness = harness();
     template(&harness, "1");
     let quota = |cpu: &str| {
@@ -168,7 +168,7 @@ async fn quotas_leave_fewer_chunks() {
 #[case("ReplicaSet", "replicasets")]
 #[case("PodTemplate", "podtemplates")]
 #[tokio::test(start_paused = true)]
-async fn a_buffer_says_that_its_workload_must_not_be_read(#[case] kind: &str, #[case] plural: &str) {
+async fn the_condition_names_a_forbidden_workload(#[case] kind: &str, #[case] plural: &str) {
     let refusals = Arc::new(Refusals::default());
     refusals.set(&[plural], 403);
     let harness = Harness::faulty(refusals.clone(), |settings| settings.gates.capacity_buffer = true);

@@ -58,7 +58,7 @@ pub(super) struct Disruption {
     metrics: Arc<Metrics>,
     commands: Arc<Commands>,
     /// When the first pass ran and took over the commands of an earlier process, in steady time.
-    began: OnceLock<Timestamp>,
+    first_pass_at: OnceLock<Timestamp>,
     /// When the conditions were last updated, or the first pass ran, in steady time.
     reported_at: Mutex<Option<Timestamp>>,
     conditions: status::Conditions,
@@ -84,7 +84,7 @@ impl Disruption {
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
             commands,
-            began: OnceLock::new(),
+            first_pass_at: OnceLock::new(),
             reported_at: Mutex::default(),
             conditions: status::Conditions::default(),
             memory: Mutex::default(),
@@ -107,7 +107,7 @@ impl Controller for Disruption {
         if self.gate.may_act().is_err() {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
-        let began = *self.began.get_or_init(|| {
+        let first_pass_at = *self.first_pass_at.get_or_init(|| {
             durable::restore(&self.cluster, &self.clocks, &self.commands);
             steady
         });
@@ -120,7 +120,7 @@ impl Controller for Disruption {
         let rules = rules_now(&*self.cloud, &self.settings);
         let (clock, epoch, reports) =
             (self.clocks.clock().clone(), snapshot.epoch, self.is_report_due(steady));
-        let start = PassStart::new(epoch, steady, began, reports);
+        let start = PassStart::new(epoch, steady, first_pass_at, reports);
         let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&self.settings));
         let solvers = self.solvers.clone();
         let decide = move || {

@@ -30,8 +30,8 @@ pub(super) async fn write(
         let of = |pool: &Arc<api::NodePool>| {
             let name = pool.metadata.name.as_deref().unwrap_or_default();
             let reached = usages.iter().find(|usage| *usage.pool == *name && usage.is_reached());
-            let shown = find(pool.conditions(), CONDITION).is_some();
-            (shown || reached.is_some()).then(|| (Arc::clone(pool), reached))
+            let is_set = find(pool.conditions(), CONDITION).is_some();
+            (is_set || reached.is_some()).then(|| (Arc::clone(pool), reached))
         };
         index.pools().filter_map(of).collect()
     };

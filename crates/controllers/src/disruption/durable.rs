@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The call that writes a record.
-const NAMING: &str = "name disruption command";
+const WRITE_RECORD: &str = "name disruption command";
 
 /// The record of a command in the annotation of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub(super) fn has_record(claim: &NodeClaim) -> bool {
 }
 
 /// Whether a NodeClaim has the record of another command than `id`: one of another leader, which owns the marks.
-pub(super) fn is_anothers(claim: &NodeClaim, id: &str) -> bool {
+pub(super) fn belongs_to_other_command(claim: &NodeClaim, id: &str) -> bool {
     claim.annotations.get(DISRUPTION_COMMAND).is_some_and(|text| id_of(text).is_some_and(|known| known != id))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn write(
     };
     let text = serde_json::to_string(&record).map_err(|error| ReconcileError::Other(error.to_string()))?;
     let Some(claim) = cluster.index().claim(name).cloned() else {
-        return Err(ReconcileError::NotFound { what: NAMING });
+        return Err(ReconcileError::NotFound { what: WRITE_RECORD });
     };
     patches
         .annotate(claim, DISRUPTION_COMMAND, |known| {
@@ -95,8 +95,8 @@ pub(super) async fn write(
         return Ok(());
     }
     // The rollback has to see whose record the node has.
-    cluster.observe(client.call(NAMING, client.cluster::<api::NodeClaim>().get(name)).await?);
-    Err(ReconcileError::Conflict { what: NAMING })
+    cluster.observe(client.call(WRITE_RECORD, client.cluster::<api::NodeClaim>().get(name)).await?);
+    Err(ReconcileError::Conflict { what: WRITE_RECORD })
 }
 
 /// Removes the record from a NodeClaim.
@@ -132,7 +132,7 @@ pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
 /// The commands on the nodes of a snapshot that continue, by id: those that the next process would take over, which is
 /// what an observer can know of the current one.
 #[must_use]
-pub fn under_way(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
+pub fn resumable_commands(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
     let recorded = recorded(snapshot).into_iter();
     let continuing = recorded.filter_map(|(id, (record, nodes))| {
         let started = resume(snapshot, &record, &nodes, now, now)?;

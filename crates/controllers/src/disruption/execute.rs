@@ -103,17 +103,17 @@ impl Execution {
         }
         let named = |claim: &api::NodeClaim| ClaimName::from(claim.metadata.name.clone().unwrap_or_default());
         let replacements: Vec<ClaimName> = claims.iter().map(named).collect();
-        let coming = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
-        let leaving = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
-        limits::reserve(&mut self.cluster.index(), coming, leaving)?;
+        let creating = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
+        let removing = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
+        limits::reserve(&mut self.cluster.index(), creating, removing)?;
         let (since, started) = (self.clocks.steady(), self.clocks.now());
         let running = StartedCommand { replacements, command: Arc::new(command), since, started };
-        self.announce(&id, running.clone());
+        self.record_intent(&id, running.clone());
         let reason = report::reason_label(running.command.method.reason);
         log::Disrupting::of(&running.command, &id, reason).log();
         match self.mark_and_create(&id, &running, claims).await {
             Ok(replacements) => {
-                self.announce(&id, StartedCommand { replacements, ..running.clone() });
+                self.record_intent(&id, StartedCommand { replacements, ..running.clone() });
                 self.reporter.started(&running.command);
                 self.cluster.enqueue(QUEUE, Key::cluster(id));
                 Ok(())
@@ -128,7 +128,7 @@ impl Execution {
     }
 
     /// One entry has both sides: no snapshot has the candidates marked without their replacements, or the reverse.
-    fn announce(&self, id: &Str, running: StartedCommand) {
+    fn record_intent(&self, id: &Str, running: StartedCommand) {
         self.cluster.index().begin_command(id.clone(), durable::intent(&running));
         self.commands.insert(id.clone(), running);
     }
@@ -193,7 +193,7 @@ impl Execution {
         for candidate in &command.candidates {
             let claim =
                 candidate.node.claim_name().and_then(|name| self.cluster.index().claim_model(name).cloned());
-            if claim.is_some_and(|claim| durable::is_anothers(&claim, id)) {
+            if claim.is_some_and(|claim| durable::belongs_to_other_command(&claim, id)) {
                 continue;
             }
             if let Err(error) = orphans::roll_back(&self.cluster, &self.patches, &candidate.node).await {

@@ -13,10 +13,10 @@ use k8s_openapi::api::{
 };
 use kube::{Api, api::ListParams};
 
-use crate::runtime::{ApiClient, Cluster, ReconcileError, gone_is_ok};
+use crate::runtime::{ApiClient, Cluster, ReconcileError, ignore_not_found};
 
 /// How many nodes are read concurrently.
-const AT_ONCE: usize = 10;
+const CONCURRENCY: usize = 10;
 
 /// Reads the objects of `candidates`.
 ///
@@ -40,7 +40,8 @@ pub(super) async fn refresh(
         .filter_map(|candidate| candidate.node.node_name())
         .map(ToString::to_string)
         .collect();
-    let mut reads = stream::iter(names.into_iter().map(|name| node(client, cluster, name))).buffered(AT_ONCE);
+    let mut reads =
+        stream::iter(names.into_iter().map(|name| node(client, cluster, name))).buffered(CONCURRENCY);
     while let Some(read) = reads.next().await {
         read?;
     }
@@ -49,7 +50,7 @@ pub(super) async fn refresh(
 
 async fn node(client: &ApiClient, cluster: &Cluster, name: String) -> Result<(), ReconcileError> {
     let nodes: Api<Node> = client.cluster();
-    if let Some(node) = gone_is_ok(client.call("get node", nodes.get(&name)).await)? {
+    if let Some(node) = ignore_not_found(client.call("get node", nodes.get(&name)).await)? {
         cluster.observe(node);
     }
     let pods = Api::<Pod>::all(client.client());

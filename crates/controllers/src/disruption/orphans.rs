@@ -12,7 +12,7 @@ use fleetwright_core::{
 use super::{commands::Commands, durable};
 use crate::{
     patch::Patches,
-    runtime::{Cluster, ReconcileError, gone_is_ok},
+    runtime::{Cluster, ReconcileError, ignore_not_found},
 };
 
 /// Removes orphaned marks.
@@ -52,14 +52,14 @@ pub(super) async fn roll_back(
     if let Some(name) = node.node_name() {
         let untainted =
             patches.node_taints(name, |taints| taints.retain(|taint| taint.key != DISRUPTED_TAINT)).await;
-        gone_is_ok(untainted)?;
+        ignore_not_found(untainted)?;
     }
     if let Some(name) = node.claim_name() {
         let cleared = patches.claim_conditions(name, |conditions| {
             // It is an independent condition, which can always be cleared.
             let _ = conditions.clear(DISRUPTION_REASON);
         });
-        gone_is_ok(cleared.await)?;
+        ignore_not_found(cleared.await)?;
         durable::clear(cluster, patches, name).await?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Gate, RateLimit, ReconcileError, Requeue, Shared,
-        gone_is_ok,
+        ignore_not_found,
     },
     settings::Settings,
 };
@@ -133,8 +133,9 @@ impl Queue {
             // By UID: a NodeClaim that was created again under the same name is another one.
             let preconditions = Preconditions { uid: Some(claim.uid.to_string()), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            let deleted =
-                gone_is_ok(self.client.call("delete nodeclaim", api.delete(&claim.name, &params)).await)?;
+            let deleted = ignore_not_found(
+                self.client.call("delete nodeclaim", api.delete(&claim.name, &params)).await,
+            )?;
             if let Some(either) = deleted
                 && let Some(object) = either.left()
             {

@@ -50,8 +50,9 @@ impl Reporter {
                     "Drift cap reached: {} of {} nodes were replaced within its window",
                     usage.replaced, usage.cap
                 );
-                self.recorder
-                    .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
+                self.recorder.publish(
+                    Event::normal(regarding(&*pool), "DisruptionBlocked", text).with_dedupe_timeout(MINUTE),
+                );
             }
         }
         for score in &proposal.scores {
@@ -79,7 +80,7 @@ impl Reporter {
             for object in self.objects(&candidate.node) {
                 let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
                 let event = Event::normal(object, "DisruptionBlocked", text.clone());
-                self.recorder.publish(event.same_if(same));
+                self.recorder.publish(event.with_dedupe_values(same));
             }
         }
         for (candidate, reason) in &proposal.unconsolidatable {
@@ -87,7 +88,7 @@ impl Reporter {
                 // The same reason with other figures is not published again.
                 let same = [object.uid.clone().unwrap_or_default(), reason.kind().to_owned()];
                 let event = Event::normal(object, "Unconsolidatable", reason.to_string());
-                self.recorder.publish(event.same_if(same).quiet_for(QUARTER_HOUR));
+                self.recorder.publish(event.with_dedupe_values(same).with_dedupe_timeout(QUARTER_HOUR));
             }
         }
     }
@@ -122,7 +123,8 @@ impl Reporter {
         if let Some(error) = &allowance.error {
             text = format!("{text}: {error}");
         }
-        self.recorder.publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).quiet_for(MINUTE));
+        self.recorder
+            .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).with_dedupe_timeout(MINUTE));
     }
 
     /// Publishes an event on all nodes of a command.

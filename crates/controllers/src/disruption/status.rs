@@ -18,46 +18,46 @@ use jiff::Timestamp;
 
 use crate::{
     patch::Patches,
-    runtime::{Clocks, Cluster, ReconcileError, gone_is_ok, later},
+    runtime::{Clocks, Cluster, ReconcileError, ignore_not_found, later},
 };
 
 /// How often conditions are updated.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 /// Blockers that end sooner are not written, nor are younger ones whose end is not known.
-const SHORT: Duration = Duration::from_secs(120);
+const MIN_DURATION: Duration = Duration::from_secs(120);
 /// Conditions that are written in one round; the next round continues.
-const AT_ONCE: usize = 50;
+const MAX_WRITES: usize = 50;
 /// Blockers that a message names.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// One blocker of a condition, without the figures that change all the time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Mark {
+struct WrittenBlocker {
     kind: &'static str,
     owner: Option<String>,
     until: Option<Timestamp>,
     /// Whether each pod event moves the end: the written end is the earliest, and the message says so.
-    moves: bool,
+    end_moves: bool,
     /// Whether consolidation found it: only passes that run every method know it for every node.
-    found: bool,
+    by_consolidation: bool,
 }
 
-impl Mark {
+impl WrittenBlocker {
     fn of(blocker: &Blocker) -> Self {
-        let moves = matches!(blocker, Blocker::ConsolidateAfter { .. });
+        let end_moves = matches!(blocker, Blocker::ConsolidateAfter { .. });
         Self {
             kind: blocker.kind(),
-            owner: blocker.owner().filter(|_| !moves),
+            owner: blocker.owner().filter(|_| !end_moves),
             until: blocker.until(),
-            moves,
-            found: matches!(blocker, Blocker::Unconsolidatable(_)),
+            end_moves,
+            by_consolidation: matches!(blocker, Blocker::Unconsolidatable(_)),
         }
     }
 
     /// Whether a written mark still covers this one.
     fn is_covered_by(&self, written: &Self, now: Timestamp) -> bool {
         let same_end =
-            written.until == self.until || (self.moves && written.until.is_some_and(|until| until > now));
+            written.until == self.until || (self.end_moves && written.until.is_some_and(|until| until > now));
         (written.kind, &written.owner, same_end) == (self.kind, &self.owner, true)
     }
 }
@@ -75,40 +75,43 @@ fn lasts(blocker: &Blocker, node: &StateNode, now: Timestamp) -> bool {
         Blocker::NotInitialized => {
             let claim = node.claim.as_ref();
             let joined = claim.and_then(|claim| claim.true_since(ConditionType::Registered));
-            joined.is_some_and(|since| later(since, SHORT) <= now)
+            joined.is_some_and(|since| later(since, MIN_DURATION) <= now)
         }
         Blocker::Budget { allowed, .. } => *allowed == 0,
-        other => other.until().is_none_or(|until| until > later(now, SHORT)),
+        other => other.until().is_none_or(|until| until > later(now, MIN_DURATION)),
     }
 }
 
 /// The condition as it should be.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wanted {
-    marks: Vec<Mark>,
+struct DesiredCondition {
+    blockers_written: Vec<WrittenBlocker>,
     /// Reason and message; `None` without lasting blockers.
     text: Option<(String, String)>,
 }
 
-impl Wanted {
+impl DesiredCondition {
     fn of(status: &DisruptionStatus, now: Timestamp) -> Self {
         let lasting: Vec<&Blocker> =
             status.blockers.iter().filter(|blocker| lasts(blocker, &status.node, now)).collect();
         let Some(first) = lasting.first() else { return Self::default() };
-        let mut texts: Vec<String> = lasting.iter().take(NAMED).map(|blocker| text_of(blocker)).collect();
-        if lasting.len() > NAMED {
-            texts.push(format!("and {} more", lasting.len() - NAMED));
+        let mut texts: Vec<String> = lasting.iter().take(MAX_NAMED).map(|blocker| text_of(blocker)).collect();
+        if lasting.len() > MAX_NAMED {
+            texts.push(format!("and {} more", lasting.len() - MAX_NAMED));
         }
-        let marks = lasting.iter().map(|blocker| Mark::of(blocker)).collect();
-        Self { marks, text: Some((first.kind().to_owned(), texts.join("; "))) }
+        let blockers_written = lasting.iter().map(|blocker| WrittenBlocker::of(blocker)).collect();
+        Self { blockers_written, text: Some((first.kind().to_owned(), texts.join("; "))) }
     }
 
     /// Whether it differs from the written marks. Where not every method ran, what consolidation found stays.
-    fn differs(&self, written: &[Mark], whole: bool, now: Timestamp) -> bool {
-        let is_written = |mark: &Mark| written.iter().any(|written| mark.is_covered_by(written, now));
-        let holds = |written: &Mark| self.marks.iter().any(|mark| mark.is_covered_by(written, now));
-        !self.marks.iter().all(is_written)
-            || !written.iter().all(|mark| holds(mark) || (mark.found && !whole))
+    fn differs(&self, written: &[WrittenBlocker], complete_pass: bool, now: Timestamp) -> bool {
+        let is_written =
+            |mark: &WrittenBlocker| written.iter().any(|written| mark.is_covered_by(written, now));
+        let holds = |written: &WrittenBlocker| {
+            self.blockers_written.iter().any(|mark| mark.is_covered_by(written, now))
+        };
+        !self.blockers_written.iter().all(is_written)
+            || !written.iter().all(|mark| holds(mark) || (mark.by_consolidation && !complete_pass))
     }
 }
 
@@ -147,22 +150,22 @@ impl Scope {
         }
     }
 
-    fn is_whole(&self, claim: &str) -> bool {
+    fn is_complete_for(&self, claim: &str) -> bool {
         self.complete && !self.unreached.contains(claim)
     }
 }
 
 /// The conditions that this process has written; a new process compares the whole text once.
 #[derive(Debug, Default)]
-pub(super) struct Conditions(Mutex<BTreeMap<ClaimName, Vec<Mark>>>);
+pub(super) struct Conditions(Mutex<BTreeMap<ClaimName, Vec<WrittenBlocker>>>);
 
 impl Conditions {
-    fn get(&self, claim: &ClaimName) -> Option<Vec<Mark>> {
+    fn get(&self, claim: &ClaimName) -> Option<Vec<WrittenBlocker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(claim).cloned()
     }
 
-    fn set(&self, claim: &ClaimName, marks: Vec<Mark>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone(), marks);
+    fn set(&self, claim: &ClaimName, blockers_written: Vec<WrittenBlocker>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone(), blockers_written);
     }
 
     /// Drops nodes that are gone.
@@ -189,27 +192,27 @@ impl Conditions {
         let mut written = 0;
         for status in statuses {
             let Some(name) = status.node.claim_name() else { continue };
-            let wanted = Wanted::of(status, now);
+            let desired = DesiredCondition::of(status, now);
             let current = current(cluster, name);
             let same = match self.get(name) {
-                Some(marks) => {
-                    current.is_some() != marks.is_empty()
-                        && !wanted.differs(&marks, scope.is_whole(name), now)
+                Some(blockers_written) => {
+                    current.is_some() != blockers_written.is_empty()
+                        && !desired.differs(&blockers_written, scope.is_complete_for(name), now)
                 }
-                None => current == wanted.text,
+                None => current == desired.text,
             };
             if same {
                 if self.get(name).is_none() {
-                    self.set(name, wanted.marks);
+                    self.set(name, desired.blockers_written);
                 }
                 continue;
             }
-            if written == AT_ONCE {
+            if written == MAX_WRITES {
                 break;
             }
             written += 1;
-            match set(patches, name, wanted.text.as_ref()).await {
-                Ok(()) => self.set(name, wanted.marks),
+            match set(patches, name, desired.text.as_ref()).await {
+                Ok(()) => self.set(name, desired.blockers_written),
                 Err(error) if result.is_ok() => result = Err(error),
                 Err(_) => {}
             }
@@ -222,8 +225,8 @@ impl Conditions {
 fn current(cluster: &Cluster, claim: &str) -> Option<(String, String)> {
     let index = cluster.index();
     let status = index.claim(claim)?.status.as_ref()?;
-    let found = fleetwright_api::condition::find(&status.conditions, DISRUPTION_BLOCKED)?;
-    Some((found.reason.clone(), found.message.clone()))
+    let condition = fleetwright_api::condition::find(&status.conditions, DISRUPTION_BLOCKED)?;
+    Some((condition.reason.clone(), condition.message.clone()))
 }
 
 async fn set(patches: &Patches, claim: &str, text: Option<&(String, String)>) -> Result<(), ReconcileError> {
@@ -236,7 +239,7 @@ async fn set(patches: &Patches, claim: &str, text: Option<&(String, String)>) ->
             let _ = conditions.clear(DISRUPTION_BLOCKED);
         }
     });
-    gone_is_ok(done.await).map(|_| ())
+    ignore_not_found(done.await).map(|_| ())
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn claim(harness: &Harness, name: &str) -> Value {
     found.map(|claim| (*claim).clone()).unwrap_or_default()
 }
 
-fn named(claim: &Value) -> bool {
+fn has_record(claim: &Value) -> bool {
     claim["metadata"]["annotations"]["fleetwright.dev/disruption-command"].is_string()
 }
 
@@ -97,23 +97,26 @@ fn replacements(harness: &Harness) -> Vec<String> {
     ours.map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn begun() -> Harness {
+async fn started_command() -> Harness {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     drifted(&harness, "old");
     run_for(&harness, 30).await;
-    assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"));
+    assert!(has_record(&claim(&harness, "old")) && tainted(&harness, "old"));
     assert_eq!(replacements(&harness).len(), 1);
     harness
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_goes_on_after_a_restart() {
-    let mut harness = begun().await;
+async fn a_command_continues_after_a_restart() {
+    let mut harness = started_command().await;
     let before = replacements(&harness);
     harness.restart();
     run_for(&harness, 30).await;
-    assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"), "it is taken over, not rolled back");
+    assert!(
+        has_record(&claim(&harness, "old")) && tainted(&harness, "old"),
+        "it is taken over, not rolled back"
+    );
     assert_eq!(replacements(&harness), before, "nothing is created twice");
     let mut ready = claim(&harness, &before[0]);
     ready["status"]["conditions"] = json!([condition("Initialized")]);
@@ -128,9 +131,9 @@ async fn a_command_goes_on_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_with_another_clock_gives_a_command_its_time() {
+async fn a_new_leader_with_another_clock_keeps_the_command_timeout() {
     for ahead in [3600, -3600] {
-        let mut harness = begun().await;
+        let mut harness = started_command().await;
         let before = replacements(&harness);
         harness.clock.set_ahead(ahead);
         harness.restart();
@@ -138,7 +141,10 @@ async fn a_leader_with_another_clock_gives_a_command_its_time() {
         controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
         let _running = harness.run(controllers);
         harness.pass(60).await;
-        assert!(named(&claim(&harness, "old")) && tainted(&harness, "old"), "{ahead} s: it is taken over");
+        assert!(
+            has_record(&claim(&harness, "old")) && tainted(&harness, "old"),
+            "{ahead} s: it is taken over"
+        );
         assert_eq!(replacements(&harness), before, "{ahead} s");
         // Drift is over, so that nothing is decided again.
         let mut old = claim(&harness, "old");
@@ -150,19 +156,19 @@ async fn a_leader_with_another_clock_gives_a_command_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_prices_move_nothing() {
+async fn stale_prices_suspend_consolidation() {
     for (hours, moves) in [(1, true), (25, false)] {
         let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);
         let harness = Harness::over(CatalogOnly::priced(Some(as_of)));
         harness.pool("default", json!({}));
         node(&harness, "old", "Consolidatable");
         run_for(&harness, 60).await;
-        assert_eq!(named(&claim(&harness, "old")), moves, "prices are {hours} hours old");
+        assert_eq!(has_record(&claim(&harness, "old")), moves, "prices are {hours} hours old");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_the_validation_delay_and_begins_no_command() {
+async fn a_shutdown_ends_the_validation_delay_and_starts_no_command() {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     node(&harness, "old", "Consolidatable");
@@ -176,16 +182,16 @@ async fn a_shutdown_ends_the_validation_delay_and_begins_no_command() {
         }
     }
     assert!(found(), "{:?}", harness.events());
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     trigger.fire();
     task.await.unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(harness.ctx.gate.may_act(), Err(crate::runtime::Passive::Stopping));
-    assert!(!named(&claim(&harness, "old")) && !tainted(&harness, "old"), "nothing begins");
+    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "nothing begins");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
+async fn a_jump_of_the_wall_clock_suspends_disruption_for_a_minute() {
     // Drift is acted on at once, consolidation after a second look: neither in the minute after the jump.
     let kinds = ["Drifted", "Consolidatable"];
     for (of, jump) in kinds.into_iter().flat_map(|of| [(of, 90), (of, -120)]) {
@@ -196,19 +202,19 @@ async fn a_jump_of_the_wall_clock_rests_disruption_for_a_minute() {
         controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
         let _running = harness.run(controllers);
         harness.pass(8).await;
-        assert!(!named(&claim(&harness, "old")), "{of}: not yet");
+        assert!(!has_record(&claim(&harness, "old")), "{of}: not yet");
         harness.clock.set_ahead(jump);
         harness.pass(55).await;
-        assert!(!named(&claim(&harness, "old")), "{of}, {jump} s: it rests");
+        assert!(!has_record(&claim(&harness, "old")), "{of}, {jump} s: it rests");
         assert_eq!(harness.ctx.metrics.value(&crate::metrics::runtime::CLOCK_JUMPS, &[]), 1.0);
         // What settles after a start, and the second look, take their time too.
         harness.pass(if jump < 0 { 150 } else { 30 }).await;
-        assert!(named(&claim(&harness, "old")), "{of}, {jump} s: it goes on");
+        assert!(has_record(&claim(&harness, "old")), "{of}, {jump} s: it goes on");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_process_wrote_of_drift_is_looked_at_again() {
+async fn drift_found_by_an_earlier_process_is_evaluated_again() {
     let harness = || {
         let harness = Harness::set(|settings| settings.disruption.period = Duration::from_secs(1));
         harness.pool("default", json!({}));
@@ -217,15 +223,15 @@ async fn what_an_earlier_process_wrote_of_drift_is_looked_at_again() {
     };
     let early = harness();
     run_for(&early, 9).await;
-    assert!(!named(&claim(&early, "old")) && !tainted(&early, "old"));
+    assert!(!has_record(&claim(&early, "old")) && !tainted(&early, "old"));
     let late = harness();
     run_for(&late, 12).await;
-    assert!(named(&claim(&late, "old")) && tainted(&late, "old"), "what is still true is acted on");
+    assert!(has_record(&claim(&late, "old")) && tainted(&late, "old"), "what is still true is acted on");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
-    let mut harness = begun().await;
+async fn a_command_without_its_replacement_is_rolled_back_by_the_next_process() {
+    let mut harness = started_command().await;
     let before = replacements(&harness);
     // The replacement dies while nobody looks, and drift is over.
     let mut gone = claim(&harness, &before[0]);
@@ -238,7 +244,7 @@ async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
     harness.restart();
     run_for(&harness, 30).await;
     let old = claim(&harness, "old");
-    assert!(!named(&old) && !tainted(&harness, "old"), "{old:#}");
+    assert!(!has_record(&old) && !tainted(&harness, "old"), "{old:#}");
     let conditions = old["status"]["conditions"].as_array().unwrap();
     assert!(conditions.iter().all(|c| c["type"] != "DisruptionReason"), "{old:#}");
     assert!(old["metadata"]["deletionTimestamp"].is_null());
@@ -246,7 +252,7 @@ async fn a_command_that_lost_a_part_is_rolled_back_by_the_next_process() {
 
 /// Where a process died while it carried out a command that takes `old-a` and `old-b`.
 struct Crash {
-    named: &'static [&'static str],
+    recorded: &'static [&'static str],
     tainted: &'static [&'static str],
     replacements: usize,
     deleting: &'static [&'static str],
@@ -255,7 +261,7 @@ struct Crash {
 const BOTH: &[&str] = &["old-a", "old-b"];
 
 /// What an earlier process left of a command of two nodes.
-fn left_behind(crash: &Crash, method: &str, replaces: usize) -> Harness {
+fn after_crash(crash: &Crash, method: &str, replaces: usize) -> Harness {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     let record = json!({"id": "cmd", "method": method, "started": harness.ctx.clocks.now().to_string(),
@@ -266,7 +272,7 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> Harness {
         if method != "drift" {
             object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
         }
-        if crash.named.contains(name) {
+        if crash.recorded.contains(name) {
             object["metadata"]["annotations"] =
                 json!({"fleetwright.dev/disruption-command": record.to_string()});
         }
@@ -295,10 +301,11 @@ fn left_behind(crash: &Crash, method: &str, replaces: usize) -> Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
+async fn a_command_of_several_nodes_continues_or_is_rolled_back_on_all_of_them() {
     let none: &[&str] = &[];
     let one: &[&str] = &["old-a"];
-    let crash = |named, tainted, replacements, deleting| Crash { named, tainted, replacements, deleting };
+    let crash =
+        |recorded, tainted, replacements, deleting| Crash { recorded, tainted, replacements, deleting };
     // (where it died, method, replacements of the command, whether it goes on)
     let cases = [
         ("naming, with a replacement", crash(one, none, 0, none), "drift", 1, false),
@@ -315,7 +322,7 @@ async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
         ("deleting", crash(BOTH, BOTH, 0, one), "drift", 0, true),
     ];
     for (what, crash, method, replaces, goes_on) in cases {
-        let harness = left_behind(&crash, method, replaces);
+        let harness = after_crash(&crash, method, replaces);
         // What would be decided again must not be mistaken for what goes on.
         for name in BOTH {
             let mut object = claim(&harness, name);
@@ -331,7 +338,7 @@ async fn a_command_of_several_nodes_goes_on_or_back_as_a_whole() {
             }
             assert_eq!(goes, goes_on, "{what}: {name}: {old:#}");
             assert!(
-                goes_on || (!named(&old) && !tainted(&harness, name)),
+                goes_on || (!has_record(&old) && !tainted(&harness, name)),
                 "{what}: {name} is forgotten: {old:#}"
             );
         }

@@ -43,7 +43,7 @@ fn current_controller() -> &'static str {
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub enum MetricType {
     /// A value that only increases.
     Counter,
     /// A value that increases and decreases.
@@ -82,7 +82,7 @@ pub struct Family {
     /// The help text.
     pub help: &'static str,
     /// The type.
-    pub shape: Shape,
+    pub metric_type: MetricType,
     /// The label names.
     pub labels: LabelNames,
 }
@@ -92,9 +92,9 @@ impl Family {
         name: &'static str,
         labels: &'static [&'static str],
         help: &'static str,
-        shape: Shape,
+        metric_type: MetricType,
     ) -> Self {
-        Self { name: Cow::Borrowed(name), help, shape, labels: LabelNames::Fixed(labels) }
+        Self { name: Cow::Borrowed(name), help, metric_type, labels: LabelNames::Fixed(labels) }
     }
 
     /// The family with further labels behind its own.
@@ -108,19 +108,19 @@ impl Family {
     /// A counter.
     #[must_use]
     pub const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self::fixed(name, labels, help, Shape::Counter)
+        Self::fixed(name, labels, help, MetricType::Counter)
     }
 
     /// A gauge.
     #[must_use]
     pub const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self::fixed(name, labels, help, Shape::Gauge)
+        Self::fixed(name, labels, help, MetricType::Gauge)
     }
 
     /// A histogram over [`DURATION_BUCKETS`].
     #[must_use]
     pub const fn durations(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self::fixed(name, labels, help, Shape::Histogram(DURATION_BUCKETS))
+        Self::fixed(name, labels, help, MetricType::Histogram(DURATION_BUCKETS))
     }
 
     /// A histogram over `buckets`.
@@ -131,13 +131,13 @@ impl Family {
         buckets: &'static [f64],
         help: &'static str,
     ) -> Self {
-        Self::fixed(name, labels, help, Shape::Histogram(buckets))
+        Self::fixed(name, labels, help, MetricType::Histogram(buckets))
     }
 
     /// A summary.
     #[must_use]
     pub const fn summary(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
-        Self::fixed(name, labels, help, Shape::Summary)
+        Self::fixed(name, labels, help, MetricType::Summary)
     }
 }
 
@@ -173,18 +173,18 @@ impl Metrics {
                 counter.get_metric_with_label_values(labels).map(|counter| counter.inc_by(amount))
             }
             Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.add(amount)),
-            Series::Histogram(_) | Series::Summary(_) => Err(wrong_shape()),
+            Series::Histogram(_) | Series::Summary(_) => Err(wrong_type()),
         });
-        complain(family, labels, done);
+        log_failure(family, labels, done);
     }
 
     /// Sets a gauge.
     pub fn set(&self, family: &Family, labels: &[&str], value: f64) {
         let done = self.series(family).and_then(|series| match series {
             Series::Gauge(gauge) => gauge.get_metric_with_label_values(labels).map(|gauge| gauge.set(value)),
-            _ => Err(wrong_shape()),
+            _ => Err(wrong_type()),
         });
-        complain(family, labels, done);
+        log_failure(family, labels, done);
     }
 
     /// Adds an observation to a histogram or a summary.
@@ -194,9 +194,9 @@ impl Metrics {
                 histogram.get_metric_with_label_values(labels).map(|histogram| histogram.observe(value))
             }
             Series::Summary(summary) => summary.observe(labels, value),
-            Series::Counter(_) | Series::Gauge(_) => Err(wrong_shape()),
+            Series::Counter(_) | Series::Gauge(_) => Err(wrong_type()),
         });
-        complain(family, labels, done);
+        log_failure(family, labels, done);
     }
 
     /// Replaces all series of a gauge.
@@ -251,14 +251,14 @@ impl Metrics {
         }
         let options = Opts::new(&*family.name, family.help);
         let labels = &*family.labels.names();
-        let series = match family.shape {
-            Shape::Counter => Series::Counter(self.registered(CounterVec::new(options, labels)?)?),
-            Shape::Gauge => Series::Gauge(self.registered(GaugeVec::new(options, labels)?)?),
-            Shape::Histogram(buckets) => {
+        let series = match family.metric_type {
+            MetricType::Counter => Series::Counter(self.registered(CounterVec::new(options, labels)?)?),
+            MetricType::Gauge => Series::Gauge(self.registered(GaugeVec::new(options, labels)?)?),
+            MetricType::Histogram(buckets) => {
                 let options = HistogramOpts::from(options).buckets(buckets.to_vec());
                 Series::Histogram(self.registered(HistogramVec::new(options, labels)?)?)
             }
-            Shape::Summary => Series::Summary(self.registered(SummaryVec::new(family)?)?),
+            MetricType::Summary => Series::Summary(self.registered(SummaryVec::new(family)?)?),
         };
         families.insert(family.name.to_string(), series.clone());
         Ok(series)
@@ -278,11 +278,11 @@ impl Metrics {
     }
 }
 
-fn wrong_shape() -> prometheus::Error {
+fn wrong_type() -> prometheus::Error {
     prometheus::Error::Msg("not a figure of this shape".to_owned())
 }
 
-fn complain(family: &Family, labels: &[&str], done: prometheus::Result<()>) {
+fn log_failure(family: &Family, labels: &[&str], done: prometheus::Result<()>) {
     if let Err(error) = done {
         debug_assert!(false, "metric {} {labels:?}: {error}", family.name);
         tracing::error!(metric = &*family.name, ?labels, %error, "figure is lost");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Family, LabelNames, Shape};
+use super::{Family, LabelNames, MetricType};
 
 const COUNT: &str = "1 for each condition of an object, by type, status and reason";
 const CURRENT: &str = "How long a condition has had its status";
@@ -51,16 +51,16 @@ impl Families {
     }
 
     fn new(prefix: &str, further: &[String], buckets: &'static [f64]) -> Self {
-        let family = |name: &str, shape, own: &[&[&str]], help| {
+        let family = |name: &str, metric_type, own: &[&[&str]], help| {
             let own = own.iter().copied().flatten().map(|label| (*label).to_owned());
             Family {
                 name: Cow::Owned(format!("{prefix}_{name}")),
                 help,
-                shape,
+                metric_type,
                 labels: LabelNames::OfProvider(own.chain(further.iter().cloned()).collect()),
             }
         };
-        let (gauge, histogram) = (Shape::Gauge, Shape::Histogram(buckets));
+        let (gauge, histogram) = (MetricType::Gauge, MetricType::Histogram(buckets));
         Self {
             count: family("status_condition_count", gauge, &[OBJECT, CONDITION], COUNT),
             current: family("status_condition_current_status_seconds", gauge, &[OBJECT, CONDITION], CURRENT),
@@ -72,7 +72,7 @@ impl Families {
             ),
             transitions: family(
                 "status_condition_transitions_total",
-                Shape::Counter,
+                MetricType::Counter,
                 &[CONDITION],
                 TRANSITIONS,
             ),

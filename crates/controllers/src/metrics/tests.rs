@@ -46,7 +46,7 @@ karpenter_x_total{nodepool="b"} 1
 }
 
 #[test]
-fn replacing_forgets_the_rest() {
+fn replace_removes_all_other_series() {
     let metrics = Metrics::default();
     metrics.set(&DEPTH, &["c", "1"], 4.0);
     metrics.replace(&DEPTH, [(vec!["c".to_owned(), "2".to_owned()], 1.0)]);

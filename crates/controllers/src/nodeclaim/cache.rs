@@ -20,7 +20,7 @@ use super::{cloud_call::CloudCall, launch::Launches};
 use crate::runtime::later;
 
 /// The most entries of one kind.
-const BOUND: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// What the controllers of a NodeClaim's life keep between passes.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ struct Entries {
     /// Pods that are to be evicted.
     evictions: BTreeMap<Key, QueuedEviction>,
     /// When their turn comes, in steady time.
-    turns: BTreeMap<Key, Timestamp>,
+    eviction_times: BTreeMap<Key, Timestamp>,
     /// Pods whose eviction a PodDisruptionBudget refused.
     blocked: BTreeSet<Key>,
     /// UIDs of claims whose drain was counted.
@@ -85,28 +85,28 @@ impl LifecycleCache {
     /// Since when lists show no instance of a claim's launch; from now on, if that is new.
     pub(crate) fn absent_since(&self, claim: &Str, now: Timestamp) -> Timestamp {
         let mut entries = self.entries();
-        if entries.absent.len() >= BOUND {
+        if entries.absent.len() >= MAX_ENTRIES {
             entries.absent.clear();
         }
         *entries.absent.entry(claim.clone()).or_insert(now)
     }
 
     /// A list shows an instance of the claim's launch: its absence must be proven again.
-    pub(super) fn sighted(&self, claim: &Str) {
+    pub(super) fn instance_listed(&self, claim: &Str) {
         self.entries().absent.remove(claim);
     }
 
     /// Since when the cloud refuses a call for a claim; from now on, if that is new.
     pub(super) fn refused_since(&self, claim: &Str, call: CloudCall, now: Timestamp) -> Timestamp {
         let mut entries = self.entries();
-        if entries.refused.len() >= BOUND {
+        if entries.refused.len() >= MAX_ENTRIES {
             entries.refused.clear();
         }
         *entries.refused.entry((claim.clone(), call)).or_insert(now)
     }
 
     /// The cloud answered that call for a claim.
-    pub(super) fn answered(&self, claim: &Str, call: CloudCall) {
+    pub(super) fn call_succeeded(&self, claim: &Str, call: CloudCall) {
         self.entries().refused.remove(&(claim.clone(), call));
     }
 
@@ -121,9 +121,9 @@ impl LifecycleCache {
     }
 
     /// Whether this drain of the claim was not counted yet.
-    pub(crate) fn first_drained(&self, claim: &Str) -> bool {
+    pub(crate) fn note_drained(&self, claim: &Str) -> bool {
         let mut entries = self.entries();
-        if entries.drained.len() >= BOUND {
+        if entries.drained.len() >= MAX_ENTRIES {
             entries.drained.clear();
         }
         entries.drained.insert(claim.clone())
@@ -177,7 +177,7 @@ impl LifecycleCache {
         });
         // The next pass of the drain queues again what does not fit. A deadline does not wait for that, and forced deletions
         // leave the queue soon.
-        let fits = known.is_some() || eviction.force.is_some() || entries.evictions.len() < BOUND;
+        let fits = known.is_some() || eviction.force.is_some() || entries.evictions.len() < MAX_ENTRIES;
         if is_new && fits {
             entries.blocked.remove(&key);
             entries.evictions.insert(key, eviction);
@@ -192,16 +192,16 @@ impl LifecycleCache {
 
     /// How long a pod waits for its turn to be evicted; `None` if the turn has come, which uses it up. `ask` assigns a turn to
     /// a pod that has none.
-    pub(crate) fn eviction_turn(
+    pub(crate) fn eviction_delay(
         &self,
         key: &Key,
         now: Timestamp,
         ask: impl FnOnce() -> Duration,
     ) -> Option<Duration> {
         let mut entries = self.entries();
-        let turn = entries.turns.remove(key).unwrap_or_else(|| later(now, ask()));
+        let turn = entries.eviction_times.remove(key).unwrap_or_else(|| later(now, ask()));
         let wait = Duration::try_from(turn.duration_since(now)).ok().filter(|wait| !wait.is_zero())?;
-        entries.turns.insert(key.clone(), turn);
+        entries.eviction_times.insert(key.clone(), turn);
         Some(wait)
     }
 
@@ -220,7 +220,7 @@ impl LifecycleCache {
         let mut entries = self.entries();
         entries.blocked.remove(key);
         entries.evictions.remove(key);
-        entries.turns.remove(key);
+        entries.eviction_times.remove(key);
     }
 }
 
@@ -239,12 +239,12 @@ mod tests {
             QueuedEviction { uid: "u".into(), node: "n".into(), reason, force }
         };
         let key = |n: usize| Key::from(NamespacedName::new("default", format!("p{n}")));
-        assert!((0..BOUND).all(|n| cache.evict(key(n), eviction(None))));
-        assert!(!cache.evict(key(BOUND), eviction(None)), "the next pass queues it");
-        assert!(cache.evict(key(BOUND), eviction(Some(Duration::from_secs(1)))));
+        assert!((0..MAX_ENTRIES).all(|n| cache.evict(key(n), eviction(None))));
+        assert!(!cache.evict(key(MAX_ENTRIES), eviction(None)), "the next pass queues it");
+        assert!(cache.evict(key(MAX_ENTRIES), eviction(Some(Duration::from_secs(1)))));
         assert!(cache.evict(key(0), eviction(Some(Duration::from_secs(1)))));
         cache.dequeue(&key(1));
         cache.dequeue(&key(2));
-        assert!(cache.evict(key(BOUND + 1), eviction(None)));
+        assert!(cache.evict(key(MAX_ENTRIES + 1), eviction(None)));
     }
 }

@@ -3,7 +3,7 @@
 use fleetwright_core::cloud::CloudError;
 
 /// Longest error text of a cloud that is passed on, in characters.
-const LONGEST: usize = 500;
+const MAX_ERROR_CHARS: usize = 500;
 
 /// A call to the cloud that a termination needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +35,12 @@ impl CloudCall {
         match error {
             CloudError::RateLimited { .. } => format!("{what}: throttled by the cloud"),
             CloudError::Unavailable(_) => format!("{what}: the cloud answers with an error"),
-            other => format!("{what}: {}", cut(&other.to_string())),
+            other => format!("{what}: {}", truncate(&other.to_string())),
         }
     }
 }
 
-/// The first [`LONGEST`] characters.
-pub(super) fn cut(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+/// The first [`MAX_ERROR_CHARS`] characters.
+pub(super) fn truncate(text: &str) -> String {
+    text.chars().take(MAX_ERROR_CHARS).collect()
 }

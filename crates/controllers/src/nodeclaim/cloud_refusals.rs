@@ -1,7 +1,7 @@
 //! A termination that the cloud refuses or does not answer: condition InstanceTerminating and an event name the call and
 //! the error until a call succeeds.
 //!
-//! A permanent error (permission denied) is reported at once, a transient one (throttling, 5xx) after [`PATIENCE`]. Equal
+//! A permanent error (permission denied) is reported at once, a transient one (throttling, 5xx) after [`REPORT_AFTER`]. Equal
 //! errors are written once, whatever request id or time the cloud adds.
 
 use std::time::Duration;
@@ -12,30 +12,30 @@ use fleetwright_core::{cloud::CloudError, model::nodeclaim::ConditionType, nodec
 use super::{
     cache::LifecycleCache,
     claimed_node::ClaimedNode,
-    cloud_call::{CloudCall, cut},
+    cloud_call::{CloudCall, truncate},
 };
 use crate::{
     events::{Event, regarding},
     patch::Patches,
-    runtime::{Clocks, ReconcileError, Recorder, gone_is_ok, later},
+    runtime::{Clocks, ReconcileError, Recorder, ignore_not_found, later},
 };
 
 /// How long a transient error must last before it is reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REPORT_AFTER: Duration = Duration::from_secs(60);
 /// An equal event is not repeated for this long.
-const QUIET: Duration = Duration::from_secs(900);
+const DEDUPE_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The message of condition and event: the failure, then the cloud's first wording of it. A condition whose message starts
 /// with the failure is not written again.
 fn message_of(failure: &str, error: &CloudError) -> String {
     match error {
-        CloudError::Unavailable(why) => format!("{failure} ({})", cut(why)),
+        CloudError::Unavailable(why) => format!("{failure} ({})", truncate(why)),
         _ => failure.to_owned(),
     }
 }
 
 /// Whether the error answers the question: it decides what comes next.
-fn is_answer(error: &CloudError) -> bool {
+fn is_definite(error: &CloudError) -> bool {
     matches!(error, CloudError::NotFound(_) | CloudError::NotOwned { .. })
 }
 
@@ -54,20 +54,20 @@ pub(super) fn note<T>(
     call: CloudCall,
     answer: &Result<T, CloudError>,
 ) -> Option<ConditionChange> {
-    let Some(error) = answer.as_ref().err().filter(|error| !is_answer(error)) else {
-        cache.answered(&node.claim.uid, call);
+    let Some(error) = answer.as_ref().err().filter(|error| !is_definite(error)) else {
+        cache.call_succeeded(&node.claim.uid, call);
         return None;
     };
     let now = clocks.now();
     let since = cache.refused_since(&node.claim.uid, call, now);
-    if is_transient(error) && later(since, PATIENCE) > now {
+    if is_transient(error) && later(since, REPORT_AFTER) > now {
         return None;
     }
     let failure = call.failure(error);
     let message = message_of(&failure, error);
     let event = Event::warning(regarding(&*node.raw), call.reason(), message.clone());
     let same = [node.claim.uid.to_string(), failure.clone()];
-    recorder.publish(event.same_if(same).quiet_for(QUIET));
+    recorder.publish(event.with_dedupe_values(same).with_dedupe_timeout(DEDUPE_TIMEOUT));
     let written = node.claim.conditions.get(&ConditionType::InstanceTerminating);
     let is_written = written
         .is_some_and(|known| *known.reason == *call.reason() && known.message.starts_with(failure.as_str()));
@@ -94,10 +94,10 @@ pub(super) async fn record<T>(
         let written = patches.claim_conditions(&node.claim.name, |conditions| {
             conditions.set_unknown_with_reason(INSTANCE_TERMINATING, &change.reason, &change.message);
         });
-        gone_is_ok(written.await)?;
+        ignore_not_found(written.await)?;
     }
     match answer {
-        Err(error) if !is_answer(&error) => Err(error.into()),
+        Err(error) if !is_definite(&error) => Err(error.into()),
         answer => Ok(answer),
     }
 }
@@ -110,13 +110,13 @@ pub(super) async fn clear_lookup_failure(
     patches: &Patches,
     node: &ClaimedNode,
 ) -> Result<bool, ReconcileError> {
-    let stands = node.claim.conditions.get(&ConditionType::InstanceTerminating);
-    if stands.is_none_or(|known| *known.reason != *CloudCall::Get.reason()) {
+    let condition = node.claim.conditions.get(&ConditionType::InstanceTerminating);
+    if condition.is_none_or(|known| *known.reason != *CloudCall::Get.reason()) {
         return Ok(false);
     }
     let written = patches.claim_conditions(&node.claim.name, |conditions| {
         // It is an independent condition, which can always be cleared.
         let _ = conditions.clear(INSTANCE_TERMINATING);
     });
-    gone_is_ok(written.await).map(|gone| gone.is_some())
+    ignore_not_found(written.await).map(|gone| gone.is_some())
 }

@@ -53,8 +53,8 @@ impl Controller for Disruption {
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let of_pool = |pool: Option<&str>| -> Vec<Key> {
             let claims = index.claim_models();
-            let wanted = claims.filter(|claim| pool.is_none() || claim.pool.as_deref() == pool);
-            wanted.map(|claim| Key::cluster(claim.name.as_str())).collect()
+            let of_this_pool = claims.filter(|claim| pool.is_none() || claim.pool.as_deref() == pool);
+            of_this_pool.map(|claim| Key::cluster(claim.name.as_str())).collect()
         };
         match change.kind {
             Kind::NodeClaim => vec![change.key.clone()],
@@ -71,7 +71,7 @@ impl Controller for Disruption {
         let catalog = node.pool.as_ref().and_then(|pool| self.cluster.index().catalog(&pool.name).cloned());
         // A catalogue without any type is one that could not be read, not one that was emptied.
         let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
-        let provider = by_provider(&*self.cloud, &node).await?;
+        let provider = provider_drift(&*self.cloud, &node).await?;
         let (view, now) = (node.view(self.cloud.info()), self.clocks.now());
         let drifted = Drifted { catalog: catalog.as_deref(), provider: provider.as_ref() };
         let next = Consolidatable.next(&view, now).and(drifted.next(&view, now));
@@ -92,7 +92,7 @@ fn spec_changed(change: &Change) -> bool {
 }
 
 /// What the provider says of drift, where the pool shows none and there is an instance to ask about.
-async fn by_provider(
+async fn provider_drift(
     cloud: &dyn CloudProvider,
     node: &ClaimedNode,
 ) -> Result<Option<cloud::Drift>, ReconcileError> {

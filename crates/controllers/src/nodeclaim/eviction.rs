@@ -24,7 +24,8 @@ use crate::{
     events::{Event, regarding, regarding_pod},
     metrics::Metrics,
     runtime::{
-        ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, gone_is_ok,
+        ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue,
+        ignore_not_found,
     },
     safety::Safety,
     settings::Settings,
@@ -81,7 +82,7 @@ impl Controller for EvictionQueue {
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(queued) = self.cache.queued_eviction(key) else { return Ok(Requeue::No) };
         let pod = self.cluster.index().pod(&key.into()).cloned();
-        let Some(pod) = pod.filter(|pod| still_due(&self.clocks, pod, &queued)) else {
+        let Some(pod) = pod.filter(|pod| is_still_due(&self.clocks, pod, &queued)) else {
             self.cache.dequeue(key);
             return Ok(Requeue::No);
         };
@@ -89,7 +90,7 @@ impl Controller for EvictionQueue {
         let was_blocked = self.cache.is_blocked(key);
         if queued.force.is_none() {
             let turn =
-                self.cache.eviction_turn(key, now, || self.safety.limits().eviction_turn(was_blocked, now));
+                self.cache.eviction_delay(key, now, || self.safety.limits().eviction_turn(was_blocked, now));
             if let Err(held) = self.safety.admit(Act::Evict, &Facts { turn, ..Facts::default() }) {
                 return Ok(held.left().into());
             }
@@ -127,7 +128,7 @@ impl Controller for EvictionQueue {
 }
 
 /// Whether this is the queued pod and it still has to be evicted, by the index as it is now.
-fn still_due(clocks: &Clocks, pod: &Model, queued: &QueuedEviction) -> bool {
+fn is_still_due(clocks: &Clocks, pod: &Model, queued: &QueuedEviction) -> bool {
     let forced = queued.force.is_some();
     pod.uid == queued.uid
         && !pod.is_terminal()
@@ -186,7 +187,7 @@ async fn force(
     let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX).max(1);
     let params: DeleteParams = only(&pod.uid).grace_period(seconds);
     let result = client.call("delete pod", api.delete(&pod.id.name, &params)).await;
-    match gone_is_ok(result) {
+    match ignore_not_found(result) {
         Ok(deleted) => {
             if let Some(pod) = deleted.and_then(|either| either.left()) {
                 cluster.observe(pod);

@@ -35,20 +35,20 @@ use super::{
     claimed_node::ClaimedNode,
     cloud_call::CloudCall,
     cloud_refusals, families,
-    launch::LaunchParts,
+    launch::LaunchContext,
     node_patch,
     publish::publish_notice,
 };
 use crate::{
     log,
     metrics::Metrics,
-    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, gone_is_ok},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, ignore_not_found},
     settings::Settings,
 };
 
 /// The result of a pass.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct PassResult {
     /// When to reconcile again.
     pub(crate) again: Option<Duration>,
     /// The cloud's answer about the instance, if the pass asked for it.
@@ -88,24 +88,32 @@ impl Executors {
     /// One pass over `node`.
     pub(crate) fn on<'a>(&'a self, node: &'a ClaimedNode) -> Executor<'a> {
         let claim = (*node.raw).clone();
-        Executor { parts: self, node, claim, answer: None, pending: Vec::new(), released: false, ahead: None }
+        Executor {
+            executors: self,
+            node,
+            claim,
+            instance: None,
+            pending: Vec::new(),
+            released: false,
+            look_ahead_stages: None,
+        }
     }
 }
 
 /// One pass over one claim.
 pub(crate) struct Executor<'a> {
-    parts: &'a Executors,
+    executors: &'a Executors,
     node: &'a ClaimedNode,
     /// The claim as of our last write.
     claim: api::NodeClaim,
-    answer: Option<Instance>,
-    pending: Vec<Pending>,
+    instance: Option<Instance>,
+    pending: Vec<StatusChange>,
     released: bool,
-    ahead: Option<Stages>,
+    look_ahead_stages: Option<Stages>,
 }
 
 /// A change of the status that is not written yet.
-enum Pending {
+enum StatusChange {
     Set(ConditionChange),
     Clear(&'static str),
     NodeName(String),
@@ -114,13 +122,13 @@ enum Pending {
 
 impl<'a> Executor<'a> {
     /// Asks `stages` what follows from a status before it is written. If that changes the status only, one patch writes both.
-    pub(crate) fn looking_ahead(self, stages: Stages) -> Self {
-        Self { ahead: Some(stages), ..self }
+    pub(crate) fn with_look_ahead(self, stages: Stages) -> Self {
+        Self { look_ahead_stages: Some(stages), ..self }
     }
 
     /// Executes all steps in order, then writes the status.
-    pub(crate) async fn execute(&mut self, next: Next) -> Result<Done, ReconcileError> {
-        let mut done = Done { again: next.again, instance: None };
+    pub(crate) async fn execute(&mut self, next: Next) -> Result<PassResult, ReconcileError> {
+        let mut done = PassResult { again: next.again, instance: None };
         let mut steps = VecDeque::from(next.steps);
         let mut result = Ok(());
         while let Some(step) = steps.pop_front() {
@@ -147,12 +155,12 @@ impl<'a> Executor<'a> {
         result.and(written).map(|()| done)
     }
 
-    async fn step(&mut self, step: Step, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
+    async fn step(&mut self, step: Step, done: &mut PassResult) -> Result<Vec<Step>, ReconcileError> {
         match step {
             Step::Launch => return self.launch(done).await,
             Step::Adopt => self.adopt().await?,
-            Step::Condition(change) => self.pending.push(Pending::Set(change)),
-            Step::Clear(condition) => self.pending.push(Pending::Clear(condition.as_str())),
+            Step::Condition(change) => self.pending.push(StatusChange::Set(change)),
+            Step::Clear(condition) => self.pending.push(StatusChange::Clear(condition.as_str())),
             Step::Delete(cause) => {
                 self.flush().await?;
                 self.delete(cause).await?;
@@ -160,7 +168,7 @@ impl<'a> Executor<'a> {
             Step::ChangeNode(change) => self.change_node(&change).await?,
             Step::SetNodeName(name) => {
                 self.count_created();
-                self.pending.push(Pending::NodeName(name.to_string()));
+                self.pending.push(StatusChange::NodeName(name.to_string()));
             }
             Step::SetDeadline(at) => self.set_deadline(at, &[names::TERMINATION_TIMESTAMP]).await?,
             Step::SetRepairDeadline(at) => {
@@ -178,7 +186,7 @@ impl<'a> Executor<'a> {
             Step::ReleaseNode(node) => self.release_node(&node).await?,
             Step::ReleaseClaim => self.release_claim().await?,
             Step::Publish(notice) => {
-                publish_notice(&self.parts.cluster, &self.parts.recorder, self.node, &notice)
+                publish_notice(&self.executors.cluster, &self.executors.recorder, self.node, &notice)
             }
             Step::CountRegistration(registered) => self.count_registration(registered),
         }
@@ -190,14 +198,14 @@ impl<'a> Executor<'a> {
     }
 
     fn api(&self) -> Api<api::NodeClaim> {
-        self.parts.client.cluster()
+        self.executors.client.cluster()
     }
 
     async fn patch(&mut self, what: &'static str, body: Value) -> Result<(), ReconcileError> {
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
-        let patched = self.parts.client.call(what, api.patch(self.name(), &params, &body)).await?;
+        let patched = self.executors.client.call(what, api.patch(self.name(), &params, &body)).await?;
         self.claim = patched.clone();
-        self.parts.cluster.observe(patched);
+        self.executors.cluster.observe(patched);
         Ok(())
     }
 
@@ -205,18 +213,18 @@ impl<'a> Executor<'a> {
         self.claim.metadata.finalizers.clone().unwrap_or_default()
     }
 
-    async fn launch(&mut self, done: &mut Done) -> Result<Vec<Step>, ReconcileError> {
-        let parts = self.parts;
-        let (client, cluster, clocks) = (&parts.client, &parts.cluster, &parts.clocks);
-        let launch = LaunchParts { client, cluster, clocks, cloud: &*parts.cloud };
-        let asked = parts.cache.launches.ask(launch, &self.node.claim).await;
+    async fn launch(&mut self, done: &mut PassResult) -> Result<Vec<Step>, ReconcileError> {
+        let executors = self.executors;
+        let (client, cluster, clocks) = (&executors.client, &executors.cluster, &executors.clocks);
+        let launch = LaunchContext { client, cluster, clocks, cloud: &*executors.cloud };
+        let outcome = executors.cache.launches.launch(launch, &self.node.claim).await;
         // The attempt was written on this claim, too.
-        let written = parts.cluster.index().claim(self.name()).cloned();
+        let written = executors.cluster.index().claim(self.name()).cloned();
         if let Some(written) = written.filter(|written| written.metadata.uid == self.claim.metadata.uid) {
             self.claim = (*written).clone();
         }
-        let (next, instance) = asked?;
-        self.answer = instance;
+        let (next, instance) = outcome?;
+        self.instance = instance;
         if let Some(again) = next.again {
             done.again = Some(done.again.map_or(again, |earlier| earlier.min(again)));
         }
@@ -225,11 +233,11 @@ impl<'a> Executor<'a> {
 
     /// Labels first, status after: a claim that is launched has its labels.
     async fn adopt(&mut self) -> Result<(), ReconcileError> {
-        let Some(instance) = self.answer.take() else { return Ok(()) };
+        let Some(instance) = self.instance.take() else { return Ok(()) };
         let known = self.claim.metadata.labels.clone().unwrap_or_default();
         let decided = self.node.claim.requirements.labels();
-        let wanted = instance.labels.iter().chain(&decided);
-        let missing: BTreeMap<&str, &str> = wanted
+        let desired = instance.labels.iter().chain(&decided);
+        let missing: BTreeMap<&str, &str> = desired
             .filter(|(key, _)| !known.contains_key(&***key))
             .map(|(key, value)| (&**key, &**value))
             .collect();
@@ -247,17 +255,17 @@ impl<'a> Executor<'a> {
             self.patch("write labels of the instance", metadata).await?;
         }
         log::launched_nodeclaim(self.name(), &instance);
-        self.pending.push(Pending::Adopt(Box::new(instance)));
+        self.pending.push(StatusChange::Adopt(Box::new(instance)));
         Ok(())
     }
 
     async fn delete(&mut self, cause: Cause) -> Result<(), ReconcileError> {
         let (api, params) = (self.api(), only(&self.node.claim.uid));
-        let result = self.parts.client.call("delete nodeclaim", api.delete(self.name(), &params)).await;
-        match gone_is_ok(result)? {
+        let result = self.executors.client.call("delete nodeclaim", api.delete(self.name(), &params)).await;
+        match ignore_not_found(result)? {
             Some(either) => {
                 if let Some(claim) = either.left() {
-                    self.parts.cluster.observe(claim);
+                    self.executors.cluster.observe(claim);
                 }
             }
             None => return Ok(()),
@@ -271,22 +279,22 @@ impl<'a> Executor<'a> {
         if let Some(reason) = reason {
             let (pool, capacity_type) = (self.node.pool_name(), self.node.label(labels::CAPACITY_TYPE));
             let labels = [reason, pool, capacity_type, "", "forceful"];
-            self.parts.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
+            self.executors.metrics.inc(&families::CLAIMS_DISRUPTED, &labels);
         }
         Ok(())
     }
 
     async fn change_node(&mut self, change: &NodeChange) -> Result<(), ReconcileError> {
         let Some(name) = &change.node else { return Ok(()) };
-        let Some(node) = self.parts.cluster.index().node(name).cloned() else { return Ok(()) };
+        let Some(node) = self.executors.cluster.index().node(name).cloned() else { return Ok(()) };
         let Some(body) = node_patch::of(&node, change, &self.node.claim) else { return Ok(()) };
-        let (api, params) = (self.parts.client.cluster::<Node>(), PatchParams::default());
+        let (api, params) = (self.executors.client.cluster::<Node>(), PatchParams::default());
         let patched =
-            self.parts.client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
+            self.executors.client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
         for taint in &change.add_taints {
             log::tainted_node(name, self.name(), &taint.key, &taint.value, taint.effect.as_str());
         }
-        self.parts.cluster.observe(patched);
+        self.executors.cluster.observe(patched);
         Ok(())
     }
 
@@ -316,13 +324,14 @@ impl<'a> Executor<'a> {
     }
 
     async fn delete_node(&self, name: &str) -> Result<(), ReconcileError> {
-        let Some(uid) = self.parts.cluster.index().node_model(name).map(|node| node.uid.clone()) else {
+        let Some(uid) = self.executors.cluster.index().node_model(name).map(|node| node.uid.clone()) else {
             return Ok(());
         };
-        let api = self.parts.client.cluster::<Node>();
-        let deleted = gone_is_ok(self.parts.client.call("delete node", api.delete(name, &only(&uid))).await)?;
+        let api = self.executors.client.cluster::<Node>();
+        let deleted =
+            ignore_not_found(self.executors.client.call("delete node", api.delete(name, &only(&uid))).await)?;
         if let Some(node) = deleted.and_then(|either| either.left()) {
-            self.parts.cluster.observe(node);
+            self.executors.cluster.observe(node);
         }
         Ok(())
     }
@@ -333,23 +342,23 @@ impl<'a> Executor<'a> {
         let reason = self.node.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
         let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
         let leaving = QueuedEviction { uid, node: node.name.clone(), reason, force };
-        if self.parts.cache.evict(key.clone(), leaving) {
-            self.parts.cluster.enqueue(EVICTION_QUEUE, key);
+        if self.executors.cache.evict(key.clone(), leaving) {
+            self.executors.cluster.enqueue(EVICTION_QUEUE, key);
         }
     }
 
-    async fn terminate(&mut self, id: &ProviderId, done: &mut Done) -> Result<(), ReconcileError> {
-        let answer = self.parts.cloud.terminate(&self.node.claim, id).await;
+    async fn terminate(&mut self, id: &ProviderId, done: &mut PassResult) -> Result<(), ReconcileError> {
+        let result = self.executors.cloud.terminate(&self.node.claim, id).await;
         let refused = cloud_refusals::note(
-            &self.parts.clocks,
-            &self.parts.recorder,
-            &self.parts.cache,
+            &self.executors.clocks,
+            &self.executors.recorder,
+            &self.executors.cache,
             self.node,
             CloudCall::Terminate,
-            &answer,
+            &result,
         );
-        self.pending.extend(refused.map(Pending::Set));
-        done.instance = Some(match answer {
+        self.pending.extend(refused.map(StatusChange::Set));
+        done.instance = Some(match result {
             Ok(Termination::Accepted) => InstanceState::Exists,
             Ok(Termination::Gone) | Err(CloudError::NotFound(_)) => InstanceState::Gone,
             Err(CloudError::NotOwned { why, .. }) => InstanceState::NotOwned(why),
@@ -359,17 +368,17 @@ impl<'a> Executor<'a> {
     }
 
     async fn release_node(&self, name: &str) -> Result<(), ReconcileError> {
-        let Some(node) = self.parts.cluster.index().node(name).cloned() else { return Ok(()) };
-        release_node(&self.parts.client, &self.parts.cluster, &node).await?;
+        let Some(node) = self.executors.cluster.index().node(name).cloned() else { return Ok(()) };
+        release_node(&self.executors.client, &self.executors.cluster, &node).await?;
         let (pool, zone) = (self.node.pool_name(), self.node.label(labels::ZONE));
-        let now = self.parts.clocks.now();
-        self.parts.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
+        let now = self.executors.clocks.now();
+        self.executors.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
         let meta = &node.metadata;
         if let Some(deleted) = &meta.deletion_timestamp {
-            self.parts.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
+            self.executors.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
         }
         if let Some(created) = &meta.creation_timestamp {
-            self.parts.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
+            self.executors.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
         }
         log::deleted_node(name);
         Ok(())
@@ -383,28 +392,29 @@ impl<'a> Executor<'a> {
             "finalizers": finalizers,
         }});
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
-        let result = self.parts.client.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
+        let result =
+            self.executors.client.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
         self.released = true;
-        if let Some(claim) = gone_is_ok(result)? {
+        if let Some(claim) = ignore_not_found(result)? {
             // Without finalizers, this write deletes the object.
             if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-                self.parts.cluster.forget(&claim);
+                self.executors.cluster.forget(&claim);
             } else {
-                self.parts.cluster.observe(claim);
+                self.executors.cluster.observe(claim);
             }
         }
         let node = self.node;
         let (pool, zone) = (node.pool_name(), node.label(labels::ZONE));
         let labels = [pool, node.label(labels::CAPACITY_TYPE), zone];
-        self.parts.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
-        let now = self.parts.clocks.now();
+        self.executors.metrics.inc(&families::CLAIMS_TERMINATED, &labels);
+        let now = self.executors.clocks.now();
         if let Some(deleting) = node.claim.deleting {
-            self.parts.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
+            self.executors.metrics.observe(&families::CLAIM_TERMINATION, &[pool], seconds(deleting, now));
         }
         if let Some(since) = node.claim.true_since(ConditionType::InstanceTerminating) {
-            self.parts.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
+            self.executors.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
-        self.parts.cache.forget(&node.claim.uid);
+        self.executors.cache.forget(&node.claim.uid);
         log::deleted_nodeclaim(
             self.name(),
             self.claim.status.as_ref().map_or("", |status| &status.provider_id),
@@ -414,33 +424,37 @@ impl<'a> Executor<'a> {
 
     fn count_created(&self) {
         let labels = [self.node.pool_name(), self.node.label(labels::ZONE)];
-        self.parts.metrics.inc(&families::NODES_CREATED, &labels);
+        self.executors.metrics.inc(&families::NODES_CREATED, &labels);
     }
 
     fn count_registration(&self, registered: bool) {
         let Some(pool) = &self.node.pool else { return };
-        let index = self.parts.cluster.index();
+        let index = self.executors.cluster.index();
         let stored =
             index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| registration_condition(raw));
         drop(index);
-        self.parts.cache.note_registration(&pool.uid, stored, registered);
+        self.executors.cache.note_registration(&pool.uid, stored, registered);
         if !registered {
-            self.parts.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
+            self.executors.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
         }
-        self.parts.cluster.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
+        self.executors.cluster.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
 
     fn look_ahead(&mut self) {
-        let Some(stages) = self.ahead.filter(|_| !self.pending.is_empty() && !self.released) else { return };
-        let now = self.parts.clocks.now();
-        let Some(node) = ClaimedNode::preview(&self.parts.cluster, &self.parts.settings, self.wanted(now))
+        let Some(stages) = self.look_ahead_stages.filter(|_| !self.pending.is_empty() && !self.released)
         else {
             return;
         };
-        let steps = stages(&node.view(self.parts.cloud.info()), now).steps;
+        let now = self.executors.clocks.now();
+        let Some(node) =
+            ClaimedNode::preview(&self.executors.cluster, &self.executors.settings, self.desired(now))
+        else {
+            return;
+        };
+        let steps = stages(&node.view(self.executors.cloud.info()), now).steps;
         if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
             let changes = steps.into_iter().filter_map(|step| match step {
-                Step::Condition(change) => Some(Pending::Set(change)),
+                Step::Condition(change) => Some(StatusChange::Set(change)),
                 _ => None,
             });
             self.pending.extend(changes);
@@ -448,12 +462,12 @@ impl<'a> Executor<'a> {
     }
 
     /// The claim as it is about to be.
-    fn wanted(&self, now: Timestamp) -> api::NodeClaim {
-        let mut wanted = self.claim.clone();
+    fn desired(&self, now: Timestamp) -> api::NodeClaim {
+        let mut desired = self.claim.clone();
         for change in &self.pending {
-            apply(&mut wanted, change, now);
+            apply(&mut desired, change, now);
         }
-        wanted
+        desired
     }
 
     /// Writes what the pass changed of the status.
@@ -461,25 +475,25 @@ impl<'a> Executor<'a> {
         if self.pending.is_empty() || self.released {
             return Ok(());
         }
-        let wanted = self.wanted(self.parts.clocks.now());
+        let desired = self.desired(self.executors.clocks.now());
         self.pending.clear();
-        if wanted.status == self.claim.status {
+        if desired.status == self.claim.status {
             return Ok(());
         }
         let body = json!({
             "metadata": { "resourceVersion": self.claim.metadata.resource_version },
-            "status": wanted.status,
+            "status": desired.status,
         });
         let (api, params, body) = (self.api(), PatchParams::default(), Patch::Merge(body));
         let result = self
-            .parts
+            .executors
             .client
             .call("write nodeclaim status", api.patch_status(self.name(), &params, &body))
             .await;
-        if let Some(patched) = gone_is_ok(result)? {
+        if let Some(patched) = ignore_not_found(result)? {
             let before = std::mem::replace(&mut self.claim, patched.clone());
             self.log_progress(&before);
-            self.parts.cluster.observe(patched);
+            self.executors.cluster.observe(patched);
         }
         Ok(())
     }
@@ -487,15 +501,15 @@ impl<'a> Executor<'a> {
     /// Logs that the claim is registered or initialized, where it was not `before`.
     fn log_progress(&self, before: &api::NodeClaim) {
         let Some(status) = &self.claim.status else { return };
-        let now_holds = |type_: &str| {
+        let became_true = |type_: &str| {
             let holds =
                 |claim: &api::NodeClaim| find(claim.conditions(), type_).is_some_and(Condition::is_true);
             holds(&self.claim) && !holds(before)
         };
-        if now_holds(names::condition::REGISTERED) {
+        if became_true(names::condition::REGISTERED) {
             log::registered_nodeclaim(self.name(), &status.provider_id, &status.node_name);
         }
-        if now_holds(names::condition::INITIALIZED) {
+        if became_true(names::condition::INITIALIZED) {
             let nodes = &self.node.nodes;
             let allocatable = nodes.first().map(|node| node.allocatable.clone()).unwrap_or_default();
             log::initialized_nodeclaim(self.name(), &status.provider_id, &status.node_name, &allocatable);
@@ -503,9 +517,9 @@ impl<'a> Executor<'a> {
     }
 }
 
-fn apply(claim: &mut api::NodeClaim, change: &Pending, now: Timestamp) {
+fn apply(claim: &mut api::NodeClaim, change: &StatusChange, now: Timestamp) {
     match change {
-        Pending::Set(change) => {
+        StatusChange::Set(change) => {
             let mut set = claim.condition_set(now);
             let (condition, reason, message) = (change.condition.as_str(), &*change.reason, &*change.message);
             match change.status {
@@ -514,12 +528,12 @@ fn apply(claim: &mut api::NodeClaim, change: &Pending, now: Timestamp) {
                 ConditionStatus::Unknown => set.set_unknown_with_reason(condition, reason, message),
             };
         }
-        Pending::Clear(condition) => {
+        StatusChange::Clear(condition) => {
             // Only independent conditions are ever cleared.
             let _ = claim.condition_set(now).clear(condition);
         }
-        Pending::NodeName(name) => claim.status.get_or_insert_default().node_name.clone_from(name),
-        Pending::Adopt(instance) => {
+        StatusChange::NodeName(name) => claim.status.get_or_insert_default().node_name.clone_from(name),
+        StatusChange::Adopt(instance) => {
             let status = claim.status.get_or_insert_default();
             status.provider_id = instance.provider_id.to_string();
             status.image_id = instance.image_id.as_deref().unwrap_or_default().to_owned();
@@ -552,7 +566,7 @@ pub(crate) async fn release_node(
     }});
     let (api, params, body) = (client.cluster::<Node>(), PatchParams::default(), Patch::Merge(body));
     let result = client.call("remove finalizer of node", api.patch(name, &params, &body)).await;
-    if let Some(node) = gone_is_ok(result)? {
+    if let Some(node) = ignore_not_found(result)? {
         if node.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
             cluster.forget(&node);
         } else {
@@ -581,6 +595,6 @@ fn seconds(since: Timestamp, now: Timestamp) -> f64 {
 }
 
 /// Whether the finalizer may be removed only after a list shows that the launch left no instance.
-pub(crate) fn needs_trace(node: &ClaimedNode) -> bool {
+pub(crate) fn must_trace_launch(node: &ClaimedNode) -> bool {
     node.claim.deleting.is_some() && launch::is_outcome_open(&node.claim)
 }

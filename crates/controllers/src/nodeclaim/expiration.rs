@@ -22,7 +22,7 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(3600);
 
 /// When an expiration that a limit holds is tried again.
-const HELD: Duration = Duration::from_secs(60);
+const HELD_RETRY: Duration = Duration::from_secs(60);
 
 /// Deletes NodeClaims at their age, within the limits of [`fleetwright_core::safety`].
 pub struct Expiration {
@@ -87,7 +87,7 @@ fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, ne
         Ok(()) => next,
         Err(held) => {
             tracing::info!(NodeClaim.name = claim, %held, "expiration is held");
-            Next::wait(if let Held::ClockJump { left } = held { left } else { HELD })
+            Next::wait(if let Held::ClockJump { left } = held { left } else { HELD_RETRY })
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     /// NodeClaims of the same age with their Nodes, some of which are NotReady.
-    fn created_together(harness: &Harness, count: usize, unready: usize) {
+    fn create_claims_of_one_age(harness: &Harness, count: usize, unready: usize) {
         harness.pool("default", json!({}));
         let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
         for at in 0..count {
@@ -170,9 +170,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn claims_that_were_created_together_expire_in_portions() {
+    async fn claims_of_the_same_age_expire_in_portions() {
         let harness = Harness::new();
-        created_together(&harness, 25, 0);
+        create_claims_of_one_age(&harness, 25, 0);
         let _running = harness.run(vec![Arc::new(Expiration::new(&harness.ctx, &Arc::default()))]);
         let mut gone = Vec::new();
         for seconds in [590, 30, 540, 120, 600] {
@@ -183,10 +183,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_expires_in_an_outage() {
+    async fn nothing_expires_during_an_outage() {
         for (unready, expected) in [(4, 0), (3, 8)] {
             let harness = Harness::new();
-            created_together(&harness, 8, unready);
+            create_claims_of_one_age(&harness, 8, unready);
             let _running = harness.run(vec![Arc::new(Expiration::new(&harness.ctx, &Arc::default()))]);
             harness.pass(700).await;
             assert_eq!(deleted(&harness), expected, "{unready} are not ready");

@@ -113,7 +113,7 @@ pub(crate) const INITIALIZATION_TIMEOUTS: Family = Family::counter(
     "Number of NodeClaims whose node was not initialized in time, by what was missing",
 );
 /// Instances without a NodeClaim that were terminated.
-pub(crate) const ORPHANS_ENDED: Family = Family::counter(
+pub(crate) const ORPHANS_TERMINATED: Family = Family::counter(
     "fleetwright_garbage_collection_orphans_total",
     &[],
     "Number of instances that were terminated because no NodeClaim accounts for them",

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::claimed_node::claim_of;
 use crate::{
-    runtime::{ApiClient, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue, ignore_not_found},
     settings::Settings,
 };
 
@@ -55,18 +55,21 @@ impl Controller for ClaimHydration {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        let due = change.claim().is_some() && label_of(index, &change.key.name, |_, claim| claim).is_some();
+        let due =
+            change.claim().is_some() && missing_label(index, &change.key.name, |_, claim| claim).is_some();
         due.then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
-        let label = label_of(&self.cluster.index(), &key.name, |_, claim| claim);
-        let Some(Lacking { claim_uid, key: class_key, class, .. }) = label else { return Ok(Requeue::No) };
+        let label = missing_label(&self.cluster.index(), &key.name, |_, claim| claim);
+        let Some(MissingLabel { claim_uid, key: class_key, class, .. }) = label else {
+            return Ok(Requeue::No);
+        };
         let api = self.client.cluster::<api::NodeClaim>();
         let body = Patch::Merge(json!({"metadata": { "uid": claim_uid, "labels": { class_key: class } }}));
         let params = PatchParams::default();
         let patched = self.client.call("label nodeclaim", api.patch(&key.name, &params, &body)).await;
-        if let Some(claim) = gone_is_ok(patched)? {
+        if let Some(claim) = ignore_not_found(patched)? {
             self.cluster.observe(claim);
         }
         Ok(Requeue::No)
@@ -89,18 +92,18 @@ impl Controller for NodeHydration {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let claim = claim_of(change, index).filter(|_| change.node().is_some());
-        claim.filter(|claim| label_of(index, &claim.name, node_labels).is_some()).into_iter().collect()
+        claim.filter(|claim| missing_label(index, &claim.name, node_labels).is_some()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
-        let label = label_of(&self.cluster.index(), &key.name, node_labels);
-        let Some(Lacking { node: Some((node, uid)), key: class_key, class, .. }) = label else {
+        let label = missing_label(&self.cluster.index(), &key.name, node_labels);
+        let Some(MissingLabel { node: Some((node, uid)), key: class_key, class, .. }) = label else {
             return Ok(Requeue::No);
         };
         let api = self.client.cluster::<Node>();
         let body = Patch::Merge(json!({"metadata": { "uid": uid, "labels": { class_key: class } }}));
         let patched = self.client.call("label node", api.patch(&node, &PatchParams::default(), &body)).await;
-        if let Some(node) = gone_is_ok(patched)? {
+        if let Some(node) = ignore_not_found(patched)? {
             self.cluster.observe(node);
         }
         Ok(Requeue::No)
@@ -108,7 +111,7 @@ impl Controller for NodeHydration {
 }
 
 /// Which labels are looked at: those of the Node, or those of the claim.
-type Pick = for<'a> fn(Option<&'a Labels>, Option<&'a Labels>) -> Option<&'a Labels>;
+type LabelsOf = for<'a> fn(Option<&'a Labels>, Option<&'a Labels>) -> Option<&'a Labels>;
 
 /// The labels of a Node that is registered; before that, the registration brings the label.
 fn node_labels<'a>(node: Option<&'a Labels>, _: Option<&'a Labels>) -> Option<&'a Labels> {
@@ -116,7 +119,7 @@ fn node_labels<'a>(node: Option<&'a Labels>, _: Option<&'a Labels>) -> Option<&'
 }
 
 /// A class label that something lacks.
-struct Lacking {
+struct MissingLabel {
     /// UID of the claim.
     claim_uid: String,
     /// Name and UID of its Node.
@@ -127,14 +130,14 @@ struct Lacking {
     class: String,
 }
 
-/// The class label, where the labels that `pick` picks lack it.
-fn label_of(index: &Index, claim: &str, pick: Pick) -> Option<Lacking> {
+/// The class label, where the labels that `labels_of` picks lack it.
+fn missing_label(index: &Index, claim: &str, labels_of: LabelsOf) -> Option<MissingLabel> {
     let model = index.claim_model(claim)?;
     let node = index.nodes_of_claim(claim).next();
     let (key, class) = (model.class.label_key(), &model.class.name);
-    let labels = pick(node.map(|node| &node.labels), Some(&model.labels))?;
-    let lacks = labels.get(&*key) != Some(class);
-    lacks.then(|| Lacking {
+    let labels = labels_of(node.map(|node| &node.labels), Some(&model.labels))?;
+    let is_missing = labels.get(&*key) != Some(class);
+    is_missing.then(|| MissingLabel {
         claim_uid: model.uid.to_string(),
         node: node.map(|node| (node.name.to_string(), node.uid.to_string())),
         key,

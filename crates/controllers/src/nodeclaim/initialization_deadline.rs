@@ -39,12 +39,14 @@ use crate::{
     metrics::Metrics,
     patch::Patches,
     pool_status::PoolStatus,
-    runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
+    runtime::{
+        ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, ignore_not_found,
+    },
     settings::Settings,
 };
 
 /// How often a node that is late is looked at again, changes aside.
-const AGAIN: Duration = Duration::from_secs(5 * 60);
+const REQUEUE_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Enforces the deadline.
 pub struct InitializationDeadline {
@@ -124,7 +126,7 @@ impl Controller for InitializationDeadline {
             }
             Decision::Overdue { missing, response } => {
                 self.overdue(&node, &pool, &missing, response).await?;
-                Ok(Requeue::After(AGAIN))
+                Ok(Requeue::After(REQUEUE_AFTER))
             }
         }
     }
@@ -140,7 +142,7 @@ impl InitializationDeadline {
     ) -> Result<(), ReconcileError> {
         let name = node.claim.name.as_str();
         let reported = find(node.raw.conditions(), IN_TIME).is_some_and(|known| known.is_false());
-        let text = self.explained(node, missing).await?;
+        let text = self.explanation(node, missing).await?;
         self.patches
             .claim_conditions(name, |conditions| {
                 conditions.set_false(IN_TIME, &missing.reason, &text);
@@ -163,7 +165,7 @@ impl InitializationDeadline {
                     record_failure(&self.clocks, &self.patches, pool, name).await?;
                 }
                 let message = format!("nodeclaim {name} is replaced: {text}");
-                mark(&self.cluster, &self.pools, node.pool_name(), |conditions| {
+                change_pool_conditions(&self.cluster, &self.pools, node.pool_name(), |conditions| {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
                 })
                 .await?;
@@ -176,19 +178,19 @@ impl InitializationDeadline {
                     "nothing is launched for this pool until its spec changes or a node of it is initialized: the node \
                      that replaced an earlier one, nodeclaim {name}, fails too: {text}"
                 );
-                mark(&self.cluster, &self.pools, node.pool_name(), |conditions| {
+                change_pool_conditions(&self.cluster, &self.pools, node.pool_name(), |conditions| {
                     conditions.set_false(HEALTHY, "InitializationTimeout", &message);
                 })
                 .await?;
                 self.recorder.publish(Event::warning(regarding(&**pool), "LaunchesSuspended", message));
-                free(&self.nominations, node).await
+                release_all_pods(&self.nominations, node).await
             }
-            OverdueResponse::Report => free(&self.nominations, node).await,
+            OverdueResponse::Report => release_all_pods(&self.nominations, node).await,
         }
     }
 
     /// What is missing, who brings it, since when, and who wrote the node's taints last.
-    async fn explained(&self, node: &ClaimedNode, missing: &Missing) -> Result<String, ReconcileError> {
+    async fn explanation(&self, node: &ClaimedNode, missing: &Missing) -> Result<String, ReconcileError> {
         let mut text = format!(
             "{} since the node joined at {}; this is for {} to change",
             missing.message, missing.since, missing.owner
@@ -196,7 +198,7 @@ impl InitializationDeadline {
         let by_taint = missing.reason.ends_with("TaintsExist");
         if let Some(node) = node.nodes.first().filter(|_| by_taint) {
             let read = self.client.call("read node", self.client.cluster::<Node>().get(&node.name)).await;
-            if let Some(writer) = gone_is_ok(read)?.as_ref().and_then(writer_of_taints) {
+            if let Some(writer) = ignore_not_found(read)?.as_ref().and_then(writer_of_taints) {
                 text = format!("{text}; taints were last written by {writer}");
             }
         }
@@ -207,10 +209,10 @@ impl InitializationDeadline {
 /// The manager that wrote a node's taints last, and when.
 fn writer_of_taints(node: &Node) -> Option<String> {
     let fields = node.metadata.managed_fields.iter().flatten();
-    let wrote = fields.filter(|entry| {
+    let wrote_taints = fields.filter(|entry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:taints").is_some())
     });
-    let last = wrote.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    let last = wrote_taints.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
     let manager = last.manager.as_deref().unwrap_or("an unknown manager");
     Some(match &last.time {
         Some(time) => format!("{manager} at {}", time.0),
@@ -244,7 +246,7 @@ async fn record_failure(
 }
 
 /// Changes conditions of the pool called `name`, as it is now.
-async fn mark(
+async fn change_pool_conditions(
     cluster: &Cluster,
     pools: &PoolStatus,
     name: &str,
@@ -261,14 +263,14 @@ async fn recover(
     pool: &Arc<api::NodePool>,
 ) -> Result<(), ReconcileError> {
     patches.annotate(pool.clone(), INITIALIZATION_FAILURES, |_| None).await?;
-    mark(cluster, pools, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
+    change_pool_conditions(cluster, pools, pool.metadata.name.as_deref().unwrap_or_default(), |conditions| {
         conditions.set_true(HEALTHY);
     })
     .await
 }
 
 /// Lets the pods of a node that is left as it is go elsewhere.
-async fn free(nominations: &Nominations, node: &ClaimedNode) -> Result<(), ReconcileError> {
+async fn release_all_pods(nominations: &Nominations, node: &ClaimedNode) -> Result<(), ReconcileError> {
     let pods: BTreeSet<_> = node.claim.intended_pods.iter().cloned().collect();
     if pods.is_empty() {
         return Ok(());

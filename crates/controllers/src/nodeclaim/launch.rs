@@ -31,13 +31,13 @@ use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 /// How long a call may take before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// NodeClaims that an attempt is written on concurrently.
-const AT_ONCE: usize = 16;
+const CONCURRENCY: usize = 16;
 /// The controller that is woken with an answer.
 pub(super) const CONTROLLER: &str = "nodeclaim.lifecycle";
 
 /// What a launch reads, writes and calls.
 #[derive(Clone, Copy)]
-pub(super) struct LaunchParts<'a> {
+pub(super) struct LaunchContext<'a> {
     pub(super) client: &'a ApiClient,
     pub(super) cluster: &'a Cluster,
     pub(super) clocks: &'a Clocks,
@@ -54,22 +54,22 @@ pub(crate) fn end_creation(cluster: &Cluster, claim: &str) {
     }
 }
 
-type Answer = Result<Instance, LaunchError>;
+type LaunchResult = Result<Instance, LaunchError>;
 
 /// Launches under way.
 #[derive(Debug, Default)]
-pub(super) struct Launches(Mutex<State>);
+pub(super) struct Launches(Mutex<LaunchState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LaunchState {
     /// Names of NodeClaims by batch.
     batches: BTreeMap<BatchId, BTreeSet<Str>>,
     /// Batches that are being launched, with the names of the NodeClaims that wait for the end of that.
-    busy: BTreeMap<BatchId, BTreeSet<Str>>,
+    launching: BTreeMap<BatchId, BTreeSet<Str>>,
     /// By UID of the claim, until its own pass takes it.
-    answers: BTreeMap<Str, Answer>,
+    results: BTreeMap<Str, LaunchResult>,
     /// How often in a row the answer was not a clear one.
-    unclear: BTreeMap<Str, u32>,
+    unknown_results: BTreeMap<Str, u32>,
     /// In steady time.
     not_before: BTreeMap<Str, Timestamp>,
     /// When this process saw a claim first, by UID, where the cloud was not asked for it by then; until it is launched.
@@ -79,36 +79,36 @@ struct State {
 }
 
 /// What comes next for a claim, with its instance if there is one.
-type Asked = (Next, Option<Instance>);
+type LaunchOutcome = (Next, Option<Instance>);
 
 /// The mark of a batch that is being launched. It goes with the launch, however that ends; those who waited for that are
 /// woken then.
-struct Busy<'a> {
+struct LaunchingBatch<'a> {
     launches: &'a Launches,
     cluster: &'a Cluster,
     batch: &'a BatchId,
 }
 
-impl<'a> Busy<'a> {
+impl<'a> LaunchingBatch<'a> {
     /// Marks the batch of `claim`; `None` where it is marked already, and `claim` waits for the end of that.
     fn begin(launches: &'a Launches, cluster: &'a Cluster, claim: &'a NodeClaim) -> Option<Self> {
         let batch = &claim.batch;
-        match launches.state().busy.entry(batch.clone()) {
+        match launches.state().launching.entry(batch.clone()) {
             Entry::Vacant(free) => {
                 free.insert(BTreeSet::new());
                 Some(Self { launches, cluster, batch })
             }
-            Entry::Occupied(mut busy) => {
-                busy.get_mut().insert(claim.name.as_str().into());
+            Entry::Occupied(mut launching) => {
+                launching.get_mut().insert(claim.name.as_str().into());
                 None
             }
         }
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for LaunchingBatch<'_> {
     fn drop(&mut self) {
-        let waiting = self.launches.state().busy.remove(self.batch);
+        let waiting = self.launches.state().launching.remove(self.batch);
         for name in waiting.into_iter().flatten() {
             self.cluster.enqueue(CONTROLLER, Key::cluster(name));
         }
@@ -116,7 +116,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Launches {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LaunchState> {
         // No statement leaves the state half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,49 +167,51 @@ impl Launches {
     /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not tell that the cloud was not
     /// called.
     pub(super) fn holds(&self, cluster: &Cluster, claim: &NodeClaim) -> bool {
-        let is_busy = self.state().busy.contains_key(&claim.batch);
-        claim.provider_id.is_none() && (is_busy || launch::is_named(claim, &self.batch(cluster, claim)))
+        let is_launching = self.state().launching.contains_key(&claim.batch);
+        claim.provider_id.is_none() && (is_launching || launch::is_named(claim, &self.batch(cluster, claim)))
     }
 
     /// Forgets a claim.
     pub(super) fn forget(&self, claim: &Str) {
         let mut state = self.state();
-        state.answers.remove(claim);
-        state.unclear.remove(claim);
+        state.results.remove(claim);
+        state.unknown_results.remove(claim);
         state.not_before.remove(claim);
         state.unasked.remove(claim);
         state.failed.remove(claim);
     }
 
     /// Launches a claim together with its batch.
-    pub(super) async fn ask(
+    pub(super) async fn launch(
         &self,
-        parts: LaunchParts<'_>,
+        ctx: LaunchContext<'_>,
         claim: &NodeClaim,
-    ) -> Result<Asked, ReconcileError> {
-        let LaunchParts { cluster, clocks, .. } = parts;
-        if let Some(settled) = self.settled(claim, clocks.steady()) {
-            return Ok(settled);
+    ) -> Result<LaunchOutcome, ReconcileError> {
+        let LaunchContext { cluster, clocks, .. } = ctx;
+        if let Some(outcome) = self.take_outcome(claim, clocks.steady()) {
+            return Ok(outcome);
         }
-        if let Some(left) = self.too_early(claim, clocks.steady()) {
+        if let Some(left) = self.backoff_left(claim, clocks.steady()) {
             return Ok(wait(left));
         }
         if cluster.index().awaits_batch(claim.name.as_str(), &claim.batch) {
             return Ok((Next::nothing(), None));
         }
-        let Some(_busy) = Busy::begin(self, cluster, claim) else { return Ok((Next::nothing(), None)) };
+        let Some(_launching) = LaunchingBatch::begin(self, cluster, claim) else {
+            return Ok((Next::nothing(), None));
+        };
         let mut step = self.step(cluster, claim);
         if let Some(LaunchStep::Write(attempt, members)) = step {
-            self.write(parts, &attempt, &members).await?;
+            self.write(ctx, &attempt, &members).await?;
             step = self.step(cluster, claim);
         }
         // A NodeClaim with the position of another one has to leave the batch first.
         let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(launch::BACKOFF)) };
-        self.call(parts, &attempt, &members).await;
+        self.call(ctx, &attempt, &members).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
-        Ok(self.settled(claim, clocks.steady()).unwrap_or_else(|| wait(launch::BACKOFF)))
+        Ok(self.take_outcome(claim, clocks.steady()).unwrap_or_else(|| wait(launch::BACKOFF)))
     }
 
     fn step(&self, cluster: &Cluster, claim: &NodeClaim) -> Option<LaunchStep> {
@@ -217,11 +219,11 @@ impl Launches {
         let batch = self.batch(cluster, &current);
         let state = self.state();
         let is_failed =
-            |other: &NodeClaim| state.failed.contains(&other.uid) && !state.answers.contains_key(&other.uid);
+            |other: &NodeClaim| state.failed.contains(&other.uid) && !state.results.contains_key(&other.uid);
         Some(launch::step(&current, &batch, is_failed))
     }
 
-    fn too_early(&self, claim: &NodeClaim, now: Timestamp) -> Option<Duration> {
+    fn backoff_left(&self, claim: &NodeClaim, now: Timestamp) -> Option<Duration> {
         let until = self.state().not_before.get(&claim.uid).copied().filter(|until| *until > now)?;
         Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
     }
@@ -229,15 +231,15 @@ impl Launches {
     /// Step 1: the attempt on each member, with the finalizer.
     async fn write(
         &self,
-        parts: LaunchParts<'_>,
+        ctx: LaunchContext<'_>,
         attempt: &Attempt,
         members: &[(Arc<NodeClaim>, u32)],
     ) -> Result<(), ReconcileError> {
         let mut writes = Vec::with_capacity(members.len());
         for (member, position) in members {
-            writes.push(write(parts, attempt, member, *position));
+            writes.push(write(ctx, attempt, member, *position));
         }
-        stream::iter(writes).buffered(AT_ONCE).try_collect::<Vec<()>>().await?;
+        stream::iter(writes).buffered(CONCURRENCY).try_collect::<Vec<()>>().await?;
         let mut state = self.state();
         for (member, _) in members {
             state.failed.remove(&member.uid);
@@ -246,65 +248,65 @@ impl Launches {
     }
 
     /// Step 2: the call. One answer per member; what is missing is not known.
-    async fn call(&self, parts: LaunchParts<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
+    async fn call(&self, ctx: LaunchContext<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
         let request = |member: &Arc<NodeClaim>| LaunchRequest {
             claim: member.clone(),
             batch: attempt.batch.clone(),
             attempt: attempt.number,
             rank: attempt.members.rank(member.position).unwrap_or_default(),
             size: attempt.members.count(),
-            decided_by: member.pool.as_ref().and_then(|pool| parts.cluster.index().catalog(pool).cloned()),
+            decided_by: member.pool.as_ref().and_then(|pool| ctx.cluster.index().catalog(pool).cloned()),
         };
         let requests: Vec<LaunchRequest> = members.iter().map(request).collect();
-        let answers = parts.clocks.within(DEADLINE, parts.cloud.launch(&requests)).await;
-        let mut answers = answers.unwrap_or_default().into_iter();
+        let results = ctx.clocks.within(DEADLINE, ctx.cloud.launch(&requests)).await;
+        let mut results = results.unwrap_or_default().into_iter();
         let mut state = self.state();
         for member in members {
             let missing = || Err(LaunchError::Unknown("the cloud did not answer for this claim".into()));
-            let answer = answers.next().unwrap_or_else(missing);
-            if answer.is_err() && !is_unclear(&answer) {
+            let result = results.next().unwrap_or_else(missing);
+            if result.is_err() && !is_unknown(&result) {
                 state.failed.insert(member.uid.clone());
             }
-            state.answers.insert(member.uid.clone(), answer);
+            state.results.insert(member.uid.clone(), result);
         }
     }
 
     /// What follows from the answer for a claim, if there is one.
-    fn settled(&self, claim: &NodeClaim, now: Timestamp) -> Option<Asked> {
+    fn take_outcome(&self, claim: &NodeClaim, now: Timestamp) -> Option<LaunchOutcome> {
         let mut state = self.state();
-        let answer = state.answers.remove(&claim.uid)?;
-        let unclear = if is_unclear(&answer) {
-            let count = state.unclear.entry(claim.uid.clone()).or_insert(0);
+        let result = state.results.remove(&claim.uid)?;
+        let unknown_results = if is_unknown(&result) {
+            let count = state.unknown_results.entry(claim.uid.clone()).or_insert(0);
             *count = count.saturating_add(1);
             *count
         } else {
-            state.unclear.remove(&claim.uid);
+            state.unknown_results.remove(&claim.uid);
             0
         };
-        let next = launch::settle(claim, &answer, unclear);
+        let next = launch::settle(claim, &result, unknown_results);
         if let Some(again) = next.again {
             state.not_before.insert(claim.uid.clone(), later(now, again));
         }
-        Some((next, answer.ok()))
+        Some((next, result.ok()))
     }
 }
 
-fn wait(left: Duration) -> Asked {
+fn wait(left: Duration) -> LaunchOutcome {
     (Next::wait(left), None)
 }
 
-fn is_unclear(answer: &Answer) -> bool {
-    matches!(answer, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }))
+fn is_unknown(result: &LaunchResult) -> bool {
+    matches!(result, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }))
 }
 
 /// Writes an attempt on a member, which must be as it was when the attempt was decided.
 async fn write(
-    parts: LaunchParts<'_>,
+    ctx: LaunchContext<'_>,
     attempt: &Attempt,
     member: &NodeClaim,
     position: u32,
 ) -> Result<(), ReconcileError> {
-    let Some(known) = parts.cluster.index().claim(&member.name).cloned() else { return Ok(()) };
+    let Some(known) = ctx.cluster.index().claim(&member.name).cloned() else { return Ok(()) };
     let mut finalizers = known.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|name| name == names::TERMINATION_FINALIZER) {
         finalizers.push(names::TERMINATION_FINALIZER.to_owned());
@@ -320,9 +322,9 @@ async fn write(
             names::ATTEMPT_MEMBERS: attempt.members.to_string(),
         },
     }});
-    let (api, params) = (parts.client.cluster::<api::NodeClaim>(), PatchParams::default());
+    let (api, params) = (ctx.client.cluster::<api::NodeClaim>(), PatchParams::default());
     let body = Patch::Merge(body);
-    let patched = parts.client.call("write launch attempt", api.patch(&member.name, &params, &body)).await?;
-    parts.cluster.observe(patched);
+    let patched = ctx.client.call("write launch attempt", api.patch(&member.name, &params, &body)).await?;
+    ctx.cluster.observe(patched);
     Ok(())
 }

@@ -25,7 +25,7 @@ use super::{
     claimed_node::{ClaimedNode, claim_of, waiting_for_drivers},
     cloud_call::CloudCall,
     cloud_refusals,
-    executor::needs_trace,
+    executor::must_trace_launch,
 };
 use crate::{
     events::regarding,
@@ -37,10 +37,10 @@ use crate::{
 };
 
 /// When a deletion that a limit holds is tried again.
-const HELD: Duration = Duration::from_secs(60);
+const HELD_RETRY: Duration = Duration::from_secs(60);
 
 /// When the end of a claim is tried again whose batch is being launched.
-const HELD_BY_BATCH: Duration = Duration::from_secs(1);
+const BATCH_RETRY: Duration = Duration::from_secs(1);
 
 /// Brings claims to life and to their end.
 pub struct Lifecycle {
@@ -99,7 +99,7 @@ impl Controller for Lifecycle {
             return Ok(Requeue::No);
         };
         if node.claim.deleting.is_some() {
-            return self.end(&node).await;
+            return self.finalize(&node).await;
         }
         let (now, view) = (self.clocks.now(), node.view(self.cloud.info()));
         let liveness = Liveness { unasked: self.cache.launches.unasked(&node.claim, now) };
@@ -109,13 +109,13 @@ impl Controller for Lifecycle {
             Self::admitted(&self.cluster, &self.safety, &node, liveness.next(&view, now)),
             Launch.next(&view),
         ]);
-        let done = self.executors.on(&node).looking_ahead(joining).execute(next).await?;
+        let done = self.executors.on(&node).with_look_ahead(registration_stages).execute(next).await?;
         Ok(done.again.into())
     }
 }
 
 /// What a launched node waits for until it is initialized.
-fn joining(view: &View<'_>, now: Timestamp) -> Next {
+fn registration_stages(view: &View<'_>, now: Timestamp) -> Next {
     Next::first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
@@ -131,18 +131,18 @@ impl Lifecycle {
             Ok(()) => next,
             Err(held) => {
                 safety.publish_held(regarding(&*node.raw), &held);
-                Next::wait(HELD)
+                Next::wait(HELD_RETRY)
             }
         }
     }
 
     /// A deleted claim: its nodes, its instance, its finalizer.
-    async fn end(&self, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+    async fn finalize(&self, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
         if self.cache.launches.holds(&self.cluster, &node.claim) {
-            return Ok(Requeue::After(HELD_BY_BATCH));
+            return Ok(Requeue::After(BATCH_RETRY));
         }
         let view = node.view(self.cloud.info());
-        let trace = if needs_trace(node) { self.trace(node).await? } else { Trace::Unknown };
+        let trace = if must_trace_launch(node) { self.trace(node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
         let mut executor = self.executors.on(node);
         loop {
@@ -182,7 +182,7 @@ impl Lifecycle {
             trace::sight(claim, &instances, index.claim_models().map(|other| &**other), is_taken)
         };
         if sighting != Sighting::Nothing {
-            self.cache.sighted(&claim.uid);
+            self.cache.instance_listed(&claim.uid);
         }
         Ok(match sighting {
             Sighting::Nothing => Trace::AbsentSince(self.cache.absent_since(&claim.uid, self.clocks.now())),

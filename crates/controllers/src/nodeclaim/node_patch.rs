@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 /// The merge patch that brings `change` to `node`; `None` where it is there already.
 pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<Value> {
     let mut metadata = Map::new();
-    let known = node.metadata.finalizers.clone().unwrap_or_default();
-    if change.add_finalizer && !known.iter().any(|name| name == TERMINATION_FINALIZER) {
-        let mut finalizers = known;
+    let current = node.metadata.finalizers.clone().unwrap_or_default();
+    if change.add_finalizer && !current.iter().any(|name| name == TERMINATION_FINALIZER) {
+        let mut finalizers = current;
         finalizers.push(TERMINATION_FINALIZER.to_owned());
         metadata.insert("finalizers".to_owned(), json!(finalizers));
     }
@@ -46,13 +46,14 @@ pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<
 }
 
 fn missing(
-    known: Option<&std::collections::BTreeMap<String, String>>,
-    wanted: &Labels,
+    current: Option<&std::collections::BTreeMap<String, String>>,
+    desired: &Labels,
 ) -> Map<String, Value> {
-    let stands = |key: &str, value: &str| known.and_then(|known| known.get(key)).is_some_and(|v| v == value);
-    wanted
+    let is_set =
+        |key: &str, value: &str| current.and_then(|current| current.get(key)).is_some_and(|v| v == value);
+    desired
         .iter()
-        .filter(|(key, value)| !stands(key, value))
+        .filter(|(key, value)| !is_set(key, value))
         .map(|(key, value)| (key.to_string(), json!(&**value)))
         .collect()
 }
@@ -75,11 +76,11 @@ fn with_owner(node: &Node, claim: &NodeClaim) -> Option<Vec<OwnerReference>> {
 
 /// The taints of the node after the change; `None` where that is what they are.
 fn taints(node: &Node, change: &NodeChange) -> Option<Vec<Taint>> {
-    let known = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let current = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |taint: &Taint, other: &fleetwright_core::model::Taint| {
         *taint.key == *other.key && taint.effect == other.effect.as_str()
     };
-    let mut taints = known.clone();
+    let mut taints = current.clone();
     taints.retain(|taint| !change.remove_taints.iter().any(|gone| same(taint, gone)));
     for added in &change.add_taints {
         if !taints.iter().any(|taint| same(taint, added)) {
@@ -91,5 +92,5 @@ fn taints(node: &Node, change: &NodeChange) -> Option<Vec<Taint>> {
             });
         }
     }
-    (taints != known).then_some(taints)
+    (taints != current).then_some(taints)
 }

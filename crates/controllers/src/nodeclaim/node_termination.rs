@@ -27,7 +27,7 @@ use crate::{
 const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// For how long it is not said again that an instance cannot be looked up.
-const LOOKUP_QUIET: Duration = Duration::from_secs(15 * 60);
+const LOOKUP_DEDUPE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Ends Nodes that are deleted.
 pub struct NodeTermination {
@@ -76,7 +76,7 @@ impl Controller for NodeTermination {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        let ending = |name: &&str| index.node_model(name).is_some_and(|node| node.deleting.is_some());
+        let is_deleting = |name: &&str| index.node_model(name).is_some_and(|node| node.deleting.is_some());
         let named: Option<&str> = match (change.node(), change.pod()) {
             (Some(_), _) => Some(&change.key.name),
             (_, Some(pod)) => pod.node.as_deref(),
@@ -85,7 +85,7 @@ impl Controller for NodeTermination {
         // The status of a claim that was deleted while its node registered never names that node.
         let of_claim = change.claim().into_iter().flat_map(|_| index.nodes_of_claim(&change.key.name));
         let of_claim = of_claim.map(|node| &*node.name);
-        named.into_iter().chain(of_claim).filter(ending).map(Key::cluster).collect()
+        named.into_iter().chain(of_claim).filter(is_deleting).map(Key::cluster).collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -98,14 +98,14 @@ impl Controller for NodeTermination {
             return Ok(Requeue::No);
         };
         match claim.and_then(|claim| ClaimedNode::find(&self.cluster, &self.settings, &claim)) {
-            Some(node) => self.end(&object, &node.only(&object)).await,
+            Some(node) => self.finalize(&object, &node.only(&object)).await,
             None => orphan(&self.client, &self.cluster, &*self.cloud, &self.recorder, &object).await,
         }
     }
 }
 
 impl NodeTermination {
-    async fn end(&self, object: &Node, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
+    async fn finalize(&self, object: &Node, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
         let view = node.view(self.cloud.info());
         let attachments = attachments(&self.cluster, &self.clocks, object, &node.pods);
         let mut instance = match (&object.provider_id, object.ready) {
@@ -137,7 +137,7 @@ impl NodeTermination {
                 matches!(step, Step::Condition(change) if change.condition == ConditionType::Drained
                     && change.reason == ConditionType::Drained.as_str().into())
             };
-            if next.steps.iter().any(drained) && self.cache.first_drained(&node.claim.uid) {
+            if next.steps.iter().any(drained) && self.cache.note_drained(&node.claim.uid) {
                 self.metrics.inc(&families::NODES_DRAINED, &[node.pool_name()]);
             }
             let done = executor.execute(next).await?;
@@ -177,7 +177,9 @@ async fn orphan(
                      {error}; it stays until that can"
                 );
                 let event = Event::warning(regarding(&*raw), "InstanceLookupFailed", text);
-                recorder.publish(event.same_if([&*node.name]).quiet_for(LOOKUP_QUIET));
+                recorder.publish(
+                    event.with_dedupe_values([&*node.name]).with_dedupe_timeout(LOOKUP_DEDUPE_TIMEOUT),
+                );
             }
             return Err(error.into());
         }

@@ -31,13 +31,13 @@ use crate::{
 };
 
 /// How long the same reason is not published again.
-const QUIET: Duration = Duration::from_secs(300);
+const DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The verdicts about the pods of a plan.
 #[derive(Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct NominationVerdicts {
     /// Pods that get no other NodeClaim in this pass.
-    kept: BTreeSet<PodUid>,
+    excluded: BTreeSet<PodUid>,
     /// Pods that stay nominated to their node, with its name.
     nominated: Vec<(PodUid, Str)>,
     /// Pods that their node cannot run now, with the reason.
@@ -46,10 +46,10 @@ pub(crate) struct Judged {
     released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
 }
 
-impl Judged {
+impl NominationVerdicts {
     /// Keeps a pod nominated to its node.
-    fn keep(&mut self, pod: &Pod, node: &StateNode) {
-        self.kept.insert(pod.uid.clone());
+    fn keep_nomination(&mut self, pod: &Pod, node: &StateNode) {
+        self.excluded.insert(pod.uid.clone());
         self.nominated.push((pod.uid.clone(), node.name().into()));
     }
 }
@@ -84,25 +84,25 @@ impl Nominations {
     /// # Errors
     /// Where a reason cannot be written: then no NodeClaim may be created.
     pub(crate) async fn resolve(&self, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
-        let mut judged = self.judge(snapshot, plan);
+        let mut verdicts = self.judge(snapshot, plan);
         let mut observed = false;
-        self.keep_nominated(std::mem::take(&mut judged.nominated));
-        for (pod, why) in &judged.blocked {
+        self.renew_nominations(std::mem::take(&mut verdicts.nominated));
+        for (pod, why) in &verdicts.blocked {
             publish_not_bound(&self.recorder, pod, why);
         }
-        for (claim, released) in std::mem::take(&mut judged.released) {
+        for (claim, released) in std::mem::take(&mut verdicts.released) {
             let Some(node) = snapshot.node(&claim) else { continue };
             for (misfit, pods) in released {
                 if self.record_observation(node, &misfit).await? {
                     observed = true;
-                    judged.kept.extend(pods.iter().map(|pod| pod.uid.clone()));
+                    verdicts.excluded.extend(pods.iter().map(|pod| pod.uid.clone()));
                 }
                 self.release(&claim, node, &misfit, &pods).await?;
             }
         }
-        if !judged.kept.is_empty() {
+        if !verdicts.excluded.is_empty() {
             for new_claim in &mut plan.new_claims {
-                new_claim.pods.retain(|pod| pod.is_virtual || !judged.kept.contains(&pod.uid));
+                new_claim.pods.retain(|pod| pod.is_virtual || !verdicts.excluded.contains(&pod.uid));
             }
             plan.new_claims.retain(|new_claim| !new_claim.pods.is_empty());
         }
@@ -110,7 +110,7 @@ impl Nominations {
     }
 
     /// A node with nominated pods is not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
-    fn keep_nominated(&self, nominated: Vec<(PodUid, Str)>) {
+    fn renew_nominations(&self, nominated: Vec<(PodUid, Str)>) {
         let until = later(self.clocks.now(), self.settings.nomination_window());
         let mut index = self.cluster.index();
         for (pod, node) in nominated {
@@ -118,9 +118,9 @@ impl Nominations {
         }
     }
 
-    fn judge(&self, snapshot: &Snapshot, plan: &Plan) -> Judged {
+    fn judge(&self, snapshot: &Snapshot, plan: &Plan) -> NominationVerdicts {
         let now = self.clocks.now();
-        let mut judged = Judged::default();
+        let mut verdicts = NominationVerdicts::default();
         let mut planned: Option<BTreeMap<&str, Resources>> = None;
         let index = self.cluster.index();
         for pod in plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual)
@@ -129,32 +129,32 @@ impl Nominations {
                 let found = snapshot.nodes.iter().find(|node| node.claim_name() == Some(&claim));
                 let Some(node) = found else {
                     // It was created after the snapshot was taken.
-                    judged.kept.insert(pod.uid.clone());
+                    verdicts.excluded.insert(pod.uid.clone());
                     continue;
                 };
-                let planned = planned.get_or_insert_with(|| placed(plan));
+                let planned = planned.get_or_insert_with(|| planned_requests(plan));
                 let others = planned.get(node.name()).cloned().unwrap_or_default();
                 match answer::judge(node, pod, &others, &snapshot.volumes, now) {
-                    Verdict::Keep => judged.keep(pod, node),
+                    Verdict::Keep => verdicts.keep_nomination(pod, node),
                     Verdict::Wait(misfit, left) => {
-                        judged.keep(pod, node);
+                        verdicts.keep_nomination(pod, node);
                         if let Some(why) = answer::why_it_waits(&claim, &misfit, left) {
-                            judged.blocked.push((pod.clone(), why));
+                            verdicts.blocked.push((pod.clone(), why));
                         }
                     }
                     Verdict::Release(misfit) => {
-                        let of_claim = judged.released.entry(claim).or_default();
+                        let of_claim = verdicts.released.entry(claim).or_default();
                         of_claim.entry(misfit).or_default().push(pod.clone());
                     }
                 }
             }
         }
-        judged
+        verdicts
     }
 }
 
 /// The requests that the plan places on each node.
-fn placed(plan: &Plan) -> BTreeMap<&str, Resources> {
+fn planned_requests(plan: &Plan) -> BTreeMap<&str, Resources> {
     let sum = |pods: &[Arc<Pod>]| {
         let mut sum = Resources::new();
         pods.iter().for_each(|pod| sum.add_assign(pod.requests()));
@@ -280,8 +280,8 @@ impl Nominations {
 fn publish_not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .same_if([pod.uid.as_str(), "waits"])
-            .quiet_for(QUIET);
+            .with_dedupe_values([pod.uid.as_str(), "waits"])
+            .with_dedupe_timeout(DEDUPE_TIMEOUT);
     recorder.publish(event);
 }
 
@@ -299,7 +299,7 @@ mod tests {
     use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
-    async fn an_observation_keeps_those_that_were_written_meanwhile() {
+    async fn an_observation_does_not_overwrite_concurrent_ones() {
         let harness = Harness::new();
         harness.pool("default", json!({}));
         let read = || async { harness.ctx.client.cluster::<api::NodePool>().get("default").await.unwrap() };

@@ -20,7 +20,7 @@ use kube::{
 use super::families;
 use crate::{
     metrics::Metrics,
-    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, gone_is_ok},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, ignore_not_found},
     safety::Safety,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct OrphanCollector {
 /// What became of an instance that lists showed as an orphan.
 enum Outcome {
     Terminated,
-    NoOrphan,
+    NotOrphaned,
     Held,
 }
 
@@ -68,7 +68,7 @@ impl OrphanCollector {
         &self,
         instances: &[Instance],
     ) -> Result<Option<std::time::Duration>, ReconcileError> {
-        let claimed = of_index(&self.cluster);
+        let claimed = from_index(&self.cluster);
         let (now, steady) = (self.clocks.now(), self.clocks.steady());
         let Findings { due, held, again } = self.lock().survey(
             instances,
@@ -86,14 +86,14 @@ impl OrphanCollector {
         if due.is_empty() {
             return Ok(again);
         }
-        let claimed = live(&self.client).await?;
+        let claimed = from_api_server(&self.client).await?;
         for id in &due {
             // One that cannot be read or ended does not hold up the others.
             match self.terminate(id, all, &claimed).await {
                 Ok(Outcome::Terminated) => {
                     tracing::warn!(%id, "terminated an instance that no nodeclaim accounts for");
                 }
-                Ok(Outcome::NoOrphan) => self.lock().forget(id),
+                Ok(Outcome::NotOrphaned) => self.lock().forget(id),
                 Ok(Outcome::Held) => {}
                 Err(error) => {
                     tracing::warn!(%id, %error, "cannot terminate an instance that no nodeclaim accounts for");
@@ -112,11 +112,11 @@ impl OrphanCollector {
     ) -> Result<Outcome, ReconcileError> {
         let instance = match self.cloud.get(id).await {
             Ok(instance) => instance,
-            Err(CloudError::NotFound(_)) => return Ok(Outcome::NoOrphan),
+            Err(CloudError::NotFound(_)) => return Ok(Outcome::NotOrphaned),
             Err(error) => return Err(error.into()),
         };
         if !is_orphan(&instance, claimed, &self.cluster_uid) {
-            return Ok(Outcome::NoOrphan);
+            return Ok(Outcome::NotOrphaned);
         }
         // Counted before the call: a call without an answer may have had its effect.
         let facts = Facts { subject: id, all, ..Facts::default() };
@@ -126,14 +126,14 @@ impl OrphanCollector {
         }
         self.lock().forget(id);
         let (Termination::Accepted | Termination::Gone) = self.cloud.terminate_orphan(id).await?;
-        self.metrics.inc(&families::ORPHANS_ENDED, &[]);
+        self.metrics.inc(&families::ORPHANS_TERMINATED, &[]);
         delete_nodes(&self.client, &self.cluster, id).await?;
         Ok(Outcome::Terminated)
     }
 }
 
 /// What the claims of the index say.
-fn of_index(cluster: &Cluster) -> Claimed {
+fn from_index(cluster: &Cluster) -> Claimed {
     let mut claimed = Claimed::default();
     for claim in cluster.index().claims() {
         let meta = &claim.metadata;
@@ -145,7 +145,7 @@ fn of_index(cluster: &Cluster) -> Claimed {
 }
 
 /// What claims say at this moment: of the API server, and untyped, so that a claim that cannot be read counts too.
-async fn live(client: &ApiClient) -> Result<Claimed, ReconcileError> {
+async fn from_api_server(client: &ApiClient) -> Result<Claimed, ReconcileError> {
     let resource = ApiResource::erase::<api::NodeClaim>(&());
     let all = Api::<DynamicObject>::all_with(client.client(), &resource);
     let mut claimed = Claimed::default();
@@ -180,7 +180,7 @@ async fn delete_nodes(client: &ApiClient, cluster: &Cluster, id: &ProviderId) ->
     for (name, uid) in named {
         let preconditions = Preconditions { uid, resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        gone_is_ok(client.call("delete node", api.delete(&name, &params)).await)?;
+        ignore_not_found(client.call("delete node", api.delete(&name, &params)).await)?;
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use fleetwright_state::{Change, Index, Key, Object};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue, gone_is_ok};
+use crate::runtime::{
+    ApiClient, Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue, ignore_not_found,
+};
 
 /// Stamps `status.lastPodEventTime`.
 pub struct PodEvents {
@@ -61,7 +63,7 @@ impl Controller for PodEvents {
         }));
         let params = PatchParams::default();
         let patched = self.client.call("note pod event", api.patch_status(&key.name, &params, &body)).await;
-        if let Some(claim) = gone_is_ok(patched)? {
+        if let Some(claim) = ignore_not_found(patched)? {
             self.cluster.observe(claim);
         }
         Ok(Requeue::No)

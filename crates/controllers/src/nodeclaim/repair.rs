@@ -75,8 +75,8 @@ impl Controller for Repair {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        let here = change.node().is_some() && !change.is_deleted();
-        here.then(|| change.key.clone()).into_iter().collect()
+        let is_live = change.node().is_some() && !change.is_deleted();
+        is_live.then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -177,7 +177,7 @@ fn conditions(node: &Node) -> Vec<NodeCondition> {
 
 fn publish_blocked(recorder: &Recorder, node: &ClaimedNode, object: &Node, why: &str) {
     for object in [regarding(object), regarding(&*node.raw)] {
-        let event = Event::warning(object, "NodeRepairBlocked", why).quiet_for(QUARTER_HOUR);
+        let event = Event::warning(object, "NodeRepairBlocked", why).with_dedupe_timeout(QUARTER_HOUR);
         recorder.publish(event);
     }
 }

@@ -9,14 +9,14 @@ mod repair;
 use std::time::Duration;
 
 use fleetwright_core::cloud::LaunchError;
-use harness::{Harness, Script, condition_of, instance};
+use harness::{Harness, LaunchFault, condition_of, instance};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_lives_and_dies() {
+async fn a_claim_is_launched_registered_initialized_and_terminated() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     let claim = harness.get_claim("a").expect("a claim");
     assert_eq!(harness.condition("a", "Ready"), "True");
     assert_eq!(claim["metadata"]["finalizers"], json!(["karpenter.sh/termination"]));
@@ -54,7 +54,7 @@ async fn a_claim_lives_and_dies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_write_tells_what_happened_and_what_is_waited_for() {
+async fn one_status_write_reports_a_stage_and_what_the_next_one_waits_for() {
     let harness = Harness::new().run();
     harness.claim("a", json!({}));
     harness.until("launched", || harness.condition("a", "Launched") == "True").await;
@@ -69,9 +69,9 @@ async fn one_write_tells_what_happened_and_what_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_while_nothing_happens() {
+async fn nothing_is_written_while_nothing_changes() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.pod("p", "node-a", json!({}));
     harness.sleep(120).await;
     harness.writes.lock().expect("unpoisoned").clear();
@@ -80,14 +80,14 @@ async fn nothing_is_written_while_nothing_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_whose_clock_is_fast_launches_all_the_same() {
+async fn a_process_whose_clock_is_fast_launches_claims() {
     let harness = Harness::new().ahead(jiff::SignedDuration::from_mins(10)).run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     assert_eq!(harness.cloud.state().launched, 1);
 }
 
 /// The place of a claim in the batch `plan-0`.
-fn placed(position: u32) -> Value {
+fn batch_position(position: u32) -> Value {
     let position = position.to_string();
     let annotations =
         json!({"fleetwright.dev/batch-id": "plan-0", "fleetwright.dev/batch-position": position});
@@ -98,7 +98,7 @@ fn placed(position: u32) -> Value {
 async fn claims_of_a_batch_are_launched_by_one_call() {
     let harness = Harness::new();
     for (name, position) in [("a", 0), ("b", 1), ("c", 2)] {
-        harness.claim(name, placed(position));
+        harness.claim(name, batch_position(position));
     }
     let harness = harness.run();
     harness
@@ -109,7 +109,7 @@ async fn claims_of_a_batch_are_launched_by_one_call() {
     let calls = harness.cloud.state().calls.clone();
     let names = ["a", "b", "c"].map(Into::into).to_vec();
     assert_eq!(calls, [("plan-0".into(), 1, names)]);
-    harness.claim("late", placed(3));
+    harness.claim("late", batch_position(3));
     harness.until("launched", || harness.condition("late", "Launched") == "True").await;
     let late = harness.cloud.state().calls.last().cloned().expect("a call");
     assert_eq!(late, ("plan-0".into(), 1004, vec!["late".into()]), "the next attempt");
@@ -117,19 +117,19 @@ async fn claims_of_a_batch_are_launched_by_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_whose_batch_is_being_launched_wait_for_the_end_of_that() {
+async fn claims_wait_while_their_batch_is_being_launched() {
     let harness = Harness::new();
     for (name, position) in [("a", 0), ("b", 1)] {
-        harness.claim(name, placed(position));
+        harness.claim(name, batch_position(position));
     }
     harness.cloud.state().slow = Duration::from_secs(60);
     let harness = harness.run();
     harness.sleep(5).await;
-    harness.claim("late", placed(2));
+    harness.claim("late", batch_position(2));
     harness.sleep(50).await;
-    let again = ["nodeclaim.lifecycle", "requeue_after"];
-    let asked = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
-    assert!(asked < 10.0, "{asked} reconciles while the cloud is silent");
+    let requeued = ["nodeclaim.lifecycle", "requeue_after"];
+    let reconciles = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &requeued);
+    assert!(reconciles < 10.0, "{reconciles} reconciles while the cloud is silent");
     harness.cloud.state().slow = Duration::ZERO;
     let launched = |name: &str| harness.condition(name, "Launched") == "True";
     let took = harness.until("launched", || ["a", "b", "late"].into_iter().all(launched)).await;
@@ -137,20 +137,20 @@ async fn claims_whose_batch_is_being_launched_wait_for_the_end_of_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_whose_batch_is_being_created_are_woken_once_it_is_complete() {
+async fn claims_are_enqueued_once_their_batch_is_created() {
     let harness = Harness::new();
     for creation in ["b", "c"] {
         harness.ctx.cluster.index().create_in_batch(creation, "plan-0");
     }
-    harness.claim("a", placed(0));
+    harness.claim("a", batch_position(0));
     let harness = harness.run();
     harness.sleep(5).await;
-    harness.claim("b", placed(1));
+    harness.claim("b", batch_position(1));
     super::end_creation(&harness.ctx.cluster, "b");
     harness.sleep(50).await;
-    let again = ["nodeclaim.lifecycle", "requeue_after"];
-    let asked = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &again);
-    assert!(asked < 10.0, "{asked} reconciles while NodeClaim c is being created");
+    let requeued = ["nodeclaim.lifecycle", "requeue_after"];
+    let reconciles = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &requeued);
+    assert!(reconciles < 10.0, "{reconciles} reconciles while NodeClaim c is being created");
     assert!(harness.cloud.state().calls.is_empty(), "the batch is not complete");
     // NodeClaim c was not created after all.
     super::end_creation(&harness.ctx.cluster, "c");
@@ -161,11 +161,11 @@ async fn claims_whose_batch_is_being_created_are_woken_once_it_is_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_is_asked_for_again() {
+async fn a_call_whose_response_is_lost_is_repeated() {
     let harness = Harness::new();
-    harness.cloud.state().script.push_back(Script::LoseAnswer);
+    harness.cloud.state().launch_faults.push_back(LaunchFault::LoseResponse);
     let throttled = LaunchError::RateLimited { after: Duration::from_secs(7) };
-    harness.cloud.state().script.push_back(Script::Refuse(throttled));
+    harness.cloud.state().launch_faults.push_back(LaunchFault::Refuse(throttled));
     let harness = harness.run();
     harness.claim("a", json!({}));
     harness.until("launched", || harness.condition("a", "Launched") == "True").await;
@@ -176,10 +176,10 @@ async fn an_answer_that_is_lost_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_shown_and_tried_again() {
+async fn a_launch_failure_is_reported_and_retried() {
     let harness = Harness::new();
     let failed = LaunchError::Failed { reason: "Denied".into(), message: "not allowed".into() };
-    harness.cloud.state().script.push_back(Script::Refuse(failed));
+    harness.cloud.state().launch_faults.push_back(LaunchFault::Refuse(failed));
     let harness = harness.run();
     harness.claim("a", json!({}));
     harness.until("failed", || harness.condition("a", "Launched") == "Unknown/Denied").await;
@@ -192,9 +192,9 @@ async fn a_failure_is_shown_and_tried_again() {
 #[case(LaunchError::InsufficientCapacity("none left".into()), "InsufficientCapacityError")]
 #[case(LaunchError::NodeClassNotReady("no class".into()), "NodeClassNotReady")]
 #[tokio::test(start_paused = true)]
-async fn without_capacity_a_claim_goes_at_once(#[case] refusal: LaunchError, #[case] reason: &str) {
+async fn without_capacity_a_claim_is_deleted_at_once(#[case] refusal: LaunchError, #[case] reason: &str) {
     let harness = Harness::new();
-    harness.cloud.state().script.push_back(Script::Refuse(refusal));
+    harness.cloud.state().launch_faults.push_back(LaunchFault::Refuse(refusal));
     let harness = harness.run();
     harness.claim("a", json!({}));
     let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
@@ -218,12 +218,12 @@ fn crashed(harness: &Harness) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_the_call_is_healed_by_the_same_call() {
+async fn after_a_crash_the_same_launch_call_is_repeated() {
     let harness = Harness::new();
     crashed(&harness);
     let left = instance("left", "a", "plan-0", 1);
     harness.cloud.state().instances.insert(left.provider_id.clone(), left);
-    harness.claim("b", placed(1));
+    harness.claim("b", batch_position(1));
     let harness = harness.run();
     harness
         .until("launched", || ["a", "b"].iter().all(|name| harness.condition(name, "Launched") == "True"))
@@ -237,7 +237,7 @@ async fn a_crash_after_the_call_is_healed_by_the_same_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_launch_is_cleared_up_before_the_claim_goes() {
+async fn an_unrecorded_launch_is_terminated_before_the_claim_is_removed() {
     let harness = Harness::new();
     crashed(&harness);
     let left = instance("left", "a", "plan-0", 1);
@@ -250,7 +250,7 @@ async fn an_open_launch_is_cleared_up_before_the_claim_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_launch_left_nothing_takes_a_minute_to_prove() {
+async fn proof_that_a_launch_left_no_instance_takes_a_minute() {
     let harness = Harness::new();
     crashed(&harness);
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
@@ -260,9 +260,9 @@ async fn that_a_launch_left_nothing_takes_a_minute_to_prove() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disruption_budget_holds_a_drain() {
+async fn a_pod_disruption_budget_blocks_a_drain() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.pod("p", "node-a", json!({}));
     let budget = |allowed: u32| {
         json!({
@@ -298,9 +298,9 @@ async fn a_disruption_budget_holds_a_drain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn do_not_disrupt_holds_until_the_deadline() {
+async fn do_not_disrupt_blocks_a_drain_until_the_deadline() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({"spec": {"terminationGracePeriod": "120s"}})).await;
+    harness.initialized_node("a", "node-a", json!({"spec": {"terminationGracePeriod": "120s"}})).await;
     let protected = json!({
         "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "yes please"}},
         "spec": {"terminationGracePeriodSeconds": 20},
@@ -325,9 +325,9 @@ async fn do_not_disrupt_holds_until_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_ours_is_left_alone() {
+async fn instances_of_other_clusters_are_not_terminated() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.cloud.state().foreign = true;
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness
@@ -340,9 +340,9 @@ async fn what_is_not_ours_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_instance_is_gone_is_collected() {
+async fn a_claim_without_its_instance_is_garbage_collected() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.sleep(600).await;
     harness.cloud.state().instances.clear();
     harness.sleep(600).await;
@@ -357,9 +357,9 @@ async fn a_claim_whose_instance_is_gone_is_collected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_without_a_claim_is_ended() {
+async fn an_instance_without_a_claim_is_terminated() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     let add = |name: &str, claim: &str, uid: &str| {
         let mut orphan = instance(name, claim, "batch", 1);
         orphan.cluster_uid = Some(uid.into());
@@ -388,7 +388,7 @@ async fn an_instance_without_a_claim_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_join_is_given_up() {
+async fn claims_that_do_not_register_are_deleted() {
     let harness = Harness::new().run();
     harness.claim("a", json!({}));
     let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
@@ -401,10 +401,10 @@ async fn what_does_not_join_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_whose_launches_fail_says_why() {
+async fn a_pool_whose_launches_fail_names_the_reason() {
     let harness = Harness::new().run();
     let refusal = LaunchError::Failed { reason: "QuotaExceeded".into(), message: "no more".into() };
-    harness.cloud.state().script.extend((0..500).map(|_| Script::Refuse(refusal.clone())));
+    harness.cloud.state().launch_faults.extend((0..500).map(|_| LaunchFault::Refuse(refusal.clone())));
     for name in ["a", "b"] {
         harness.claim(name, json!({}));
         harness.until("gone", || harness.get_claim(name).is_none()).await;
@@ -415,17 +415,17 @@ async fn a_pool_whose_launches_fail_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_old_goes() {
+async fn expired_claims_are_deleted() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({"spec": {"expireAfter": "10m"}})).await;
+    harness.initialized_node("a", "node-a", json!({"spec": {"expireAfter": "10m"}})).await;
     let took = harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!((590..630).contains(&took), "{took}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_says_how_it_is() {
+async fn the_status_of_a_pool_is_written() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.sleep(10).await;
     let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
     for condition in ["ValidationSucceeded", "NodeClassReady", "Ready", "NodeRegistrationHealthy"] {
@@ -456,36 +456,36 @@ async fn a_pool_says_how_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_evictions_is_spread() {
+async fn evictions_are_rate_limited() {
     let harness = Harness::new();
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
     let harness = harness.run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     let pods: Vec<String> = (0..10).map(|n| format!("p{n}")).collect();
     pods.iter().for_each(|pod| harness.pod(pod, "node-a", json!({})));
     harness.sleep(2).await;
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
-    let leave = || {
-        let leaves = |pod: &&String| {
+    let evicted = || {
+        let is_evicted = |pod: &&String| {
             let pod = harness.server.get("v1", "Pod", "default", pod);
             pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
         };
-        pods.iter().filter(leaves).count()
+        pods.iter().filter(is_evicted).count()
     };
     for second in 1..=20 {
         harness.sleep(1).await;
-        assert!(leave() <= 2 + second, "{} within {second} s", leave());
+        assert!(evicted() <= 2 + second, "{} within {second} s", evicted());
     }
-    assert_eq!(leave(), 10, "in the end all do");
+    assert_eq!(evicted(), 10, "in the end all do");
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_a_budget_keeps_take_no_turns_of_others() {
+async fn pods_blocked_by_a_budget_use_no_tokens_of_other_evictions() {
     let harness = Harness::new();
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((9, 9), (2, 1));
     let harness = harness.run();
-    harness.grown("a", "node-a", json!({})).await;
-    harness.grown("b", "node-b", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
+    harness.initialized_node("b", "node-b", json!({})).await;
     (0..60).for_each(|n| harness.pod(&format!("kept-{n}"), "node-a", json!({})));
     let of_others = json!({"metadata": {"labels": {"app": "other"}}});
     (0..4).for_each(|n| harness.pod(&format!("p{n}"), "node-b", of_others.clone()));
@@ -499,23 +499,23 @@ async fn pods_that_a_budget_keeps_take_no_turns_of_others() {
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness.sleep(300).await;
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "b").expect("deletes");
-    let leave = || {
-        let leaves = |n: &u32| {
+    let evicted = || {
+        let is_evicted = |n: &u32| {
             let pod = harness.server.get("v1", "Pod", "default", &format!("p{n}"));
             pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
         };
-        (0..4).filter(leaves).count()
+        (0..4).filter(is_evicted).count()
     };
-    let took = harness.until("evicted", || leave() == 4).await;
+    let took = harness.until("evicted", || evicted() == 4).await;
     assert!((1..=5).contains(&took), "{took} s: the rate holds, and nothing else");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_back_does_not_hold_up_a_launch() {
+async fn a_clock_that_is_set_back_does_not_delay_a_launch() {
     let (harness, clock) = Harness::new().settable();
     let harness = harness.run();
     let refusal = LaunchError::Failed { reason: "Broken".into(), message: "try later".into() };
-    harness.cloud.state().script.push_back(Script::Refuse(refusal));
+    harness.cloud.state().launch_faults.push_back(LaunchFault::Refuse(refusal));
     harness.claim("a", json!({}));
     harness.until("refused", || harness.condition("a", "Launched") == "Unknown/Broken").await;
     clock.store(-3600, std::sync::atomic::Ordering::Relaxed);

@@ -9,7 +9,7 @@ use fleetwright_state::{Change, Index, Key, Kind};
 use crate::{
     events::{Event, regarding},
     patch::Patches,
-    runtime::{Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, UNREADABLE, gone_is_ok},
+    runtime::{Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, UNREADABLE, ignore_not_found},
     settings::Settings,
 };
 
@@ -71,7 +71,7 @@ impl Controller for Validation {
                 }
             };
         });
-        gone_is_ok(written.await)?;
+        ignore_not_found(written.await)?;
         Ok(Requeue::No)
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_that_means_nothing_says_why() {
+    async fn an_invalid_claim_has_a_condition_with_the_reason() {
         let harness = Harness::new();
         harness.server.apply(claim("odd", "-1")).unwrap();
         harness.server.apply(claim("fine", "1")).unwrap();

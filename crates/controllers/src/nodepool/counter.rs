@@ -16,7 +16,7 @@ use crate::{
 /// How often is counted.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Resources that are shown even where there is nothing.
-const BASE: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
+const ALWAYS_LISTED: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
 /// Keeps `status.resources` and `status.nodes`.
 pub struct Counter {
@@ -44,8 +44,8 @@ impl Controller for Counter {
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
         // From then on it comes back by itself: a write for each node that comes would be one too many.
-        let born = change.kind == Kind::NodePool && change.is_created();
-        born.then(|| change.key.clone()).into_iter().collect()
+        let created = change.kind == Kind::NodePool && change.is_created();
+        created.then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -54,7 +54,7 @@ impl Controller for Counter {
         let (usage, nodes) = self.cluster.index().snapshot(now).usage(&key.name);
         let mut resources = quantities(&usage);
         resources.insert("nodes".to_owned(), Quantity(nodes.to_string()));
-        for name in BASE {
+        for name in ALWAYS_LISTED {
             resources.entry(name.to_owned()).or_insert_with(|| Quantity("0".to_owned()));
         }
         self.pools

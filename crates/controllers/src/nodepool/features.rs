@@ -35,15 +35,15 @@ impl Controller for FeatureStatus {
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
-        let shown = find(pool.conditions(), CONDITION).is_some();
-        let off = self.features.sentence();
+        let is_set = find(pool.conditions(), CONDITION).is_some();
+        let off = self.features.condition();
         self.pools
             .change_conditions(&pool, |conditions| match &off {
                 Some((reason, message)) => {
                     conditions.set_false(CONDITION, reason, message);
                 }
                 // A NodePool that never lacked a feature does not show the condition.
-                None if shown => {
+                None if is_set => {
                     conditions.set_true(CONDITION);
                 }
                 None => {}

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::pool_status::PoolStatus;
 use crate::{
-    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Requeue, ignore_not_found},
     settings::Settings,
 };
 
@@ -65,7 +65,7 @@ impl Controller for Hash {
             let body =
                 Patch::Merge(json!({"metadata": { "uid": uid_of(&name), "annotations": annotations }}));
             let patched = self.client.call("write hash of nodeclaim", api.patch(&name, &params, &body)).await;
-            if let Some(claim) = gone_is_ok(patched)? {
+            if let Some(claim) = ignore_not_found(patched)? {
                 self.cluster.observe(claim);
             }
         }
@@ -78,7 +78,7 @@ impl Controller for Hash {
                 Patch::Merge(json!({"metadata": { "resourceVersion": version, "annotations": annotations }}));
             let patched =
                 self.client.call("write hash of nodepool", api.patch(&key.name, &params, &body)).await;
-            if let Some(pool) = gone_is_ok(patched)? {
+            if let Some(pool) = ignore_not_found(patched)? {
                 self.cluster.observe(pool);
             }
         }

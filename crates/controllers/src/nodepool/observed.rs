@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Entries that a message names.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Keeps the observations of NodePools.
 pub struct ObservedReaper {
@@ -64,8 +64,9 @@ impl Controller for ObservedReaper {
         // A claim that is launched may show another image.
         let Some(claim) = change.claim() else { return Vec::new() };
         let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
-        let taught = |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.observed.is_empty());
-        pool.filter(taught).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
+        let has_observations =
+            |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.observed.is_empty());
+        pool.filter(has_observations).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -96,13 +97,13 @@ impl Controller for ObservedReaper {
                 .await?;
         }
         let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
-        let shown = find(pool.conditions(), CONDITION).is_some();
+        let is_set = find(pool.conditions(), CONDITION).is_some();
         self.pools
             .change_conditions(&pool, |conditions| {
                 if !current.is_empty() {
-                    let (reason, message) = sentence(&current);
+                    let (reason, message) = condition_of(&current);
                     conditions.set_false(CONDITION, reason, &message);
-                } else if shown {
+                } else if is_set {
                     // A pool of which nothing was ever observed says nothing.
                     conditions.set_true(CONDITION);
                 }
@@ -116,8 +117,8 @@ impl Controller for ObservedReaper {
 
 /// Whether the observations were shown for an earlier spec of the pool.
 fn is_of_another_spec(pool: &api::NodePool) -> bool {
-    find(pool.conditions(), CONDITION).is_some_and(|shown| {
-        shown.is_false() && shown.observed_generation != pool.metadata.generation.unwrap_or(0)
+    find(pool.conditions(), CONDITION).is_some_and(|condition| {
+        condition.is_false() && condition.observed_generation != pool.metadata.generation.unwrap_or(0)
     })
 }
 
@@ -143,7 +144,7 @@ fn without(mut newest: Observed, known: &Observed, current: &Observed) -> Observ
 }
 
 /// Reason and message of the condition.
-fn sentence(observed: &Observed) -> (&'static str, String) {
+fn condition_of(observed: &Observed) -> (&'static str, String) {
     let shapes = observed.shapes.iter().map(|shape| {
         let image = shape.image.as_deref().map(|image| format!(" with image {image}")).unwrap_or_default();
         format!(
@@ -158,8 +159,8 @@ fn sentence(observed: &Observed) -> (&'static str, String) {
         )
     });
     let mut all: Vec<String> = shapes.chain(taints).collect();
-    let more = all.len().saturating_sub(NAMED);
-    all.truncate(NAMED);
+    let more = all.len().saturating_sub(MAX_NAMED);
+    all.truncate(MAX_NAMED);
     if more > 0 {
         all.push(format!("{more} more"));
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_node_with_another_image_ends_the_observation_of_its_type() {
+    fn a_later_node_with_another_image_invalidates_the_observation() {
         let shapes = |claim| current(&observed(), &[claim], now()).shapes.len();
         assert_eq!(shapes(claim(1, Some("image-2"))), 0);
         assert_eq!(shapes(claim(1, Some("image-1"))), 1);
@@ -216,10 +217,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_observed_while_another_observation_ends_is_kept() {
+    async fn removing_an_observation_does_not_overwrite_concurrent_ones() {
         let harness = Harness::new();
         let since = harness.ctx.clocks.now();
-        let teach = |taints: &[(&str, i64)]| {
+        let annotate = |taints: &[(&str, i64)]| {
             let mut observed = Observed::default();
             for (key, hours) in taints {
                 let taint = Taint::new(*key, "", TaintEffect::NoSchedule);
@@ -238,18 +239,18 @@ mod tests {
             (pool, taints.iter().map(|known| known.taint.key.to_string()).collect::<Vec<_>>())
         };
         harness.pool("default", serde_json::json!({}));
-        teach(&[("old", 1), ("lasts", 9)]);
+        annotate(&[("old", 1), ("lasts", 9)]);
         harness.ctx.cluster.observe(observed().await.0);
         harness.pass(2 * 3600).await;
         // The provisioner writes what this controller has not seen.
-        teach(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
+        annotate(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
         ObservedReaper::new(&harness.ctx).reconcile(&Key::cluster("default")).await.unwrap();
         assert_eq!(observed().await.1, ["fresh", "lasts"]);
     }
 
     #[test]
-    fn the_condition_names_what_was_found() {
-        let (reason, text) = sentence(&observed());
+    fn the_condition_names_the_observations() {
+        let (reason, text) = condition_of(&observed());
         assert_eq!(reason, "SmallerThanExpected");
         for part in ["medium with image image-1 has", "5Gi", "nodeclaim c", "late:NoSchedule"] {
             assert!(text.contains(part), "{part}: {text}");

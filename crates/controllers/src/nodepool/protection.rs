@@ -19,11 +19,11 @@ use serde_json::json;
 use crate::pool_status::PoolStatus;
 use crate::{
     events::{Event, regarding},
-    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, gone_is_ok},
+    runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, ignore_not_found},
 };
 
 /// How often a deletion that is held is published again.
-const AGAIN: Duration = Duration::from_secs(10 * 60);
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps NodePools that are protected while they have NodeClaims.
 pub struct Protection {
@@ -52,17 +52,17 @@ enum Action {
     AddFinalizer,
     RemoveFinalizer,
     /// Its deletion is held up by so many NodeClaims.
-    Tell(usize),
+    PublishHeld(usize),
 }
 
 /// Decides for a NodePool that has so many NodeClaims.
 fn decide(pool: &api::NodePool, claims: usize) -> Action {
     let meta = &pool.metadata;
     let written = meta.annotations.as_ref().and_then(|all| all.get(DELETE_PROTECTION));
-    let wanted = written.is_some_and(|value| value.trim() != "false");
-    let holds = meta.finalizers.iter().flatten().any(|name| name == DELETE_PROTECTION);
-    match (wanted, holds, meta.deletion_timestamp.is_some()) {
-        (true, true, true) if claims > 0 => Action::Tell(claims),
+    let is_protected = written.is_some_and(|value| value.trim() != "false");
+    let has_finalizer = meta.finalizers.iter().flatten().any(|name| name == DELETE_PROTECTION);
+    match (is_protected, has_finalizer, meta.deletion_timestamp.is_some()) {
+        (true, true, true) if claims > 0 => Action::PublishHeld(claims),
         (true, true, true) | (false, true, _) => Action::RemoveFinalizer,
         // The API server takes no finalizer once the deletion has begun.
         (true, false, false) => Action::AddFinalizer,
@@ -108,20 +108,21 @@ impl Controller for Protection {
             Action::Nothing => Ok(Requeue::No),
             Action::AddFinalizer => write(&self.client, &self.cluster, &pool, true).await,
             Action::RemoveFinalizer => write(&self.client, &self.cluster, &pool, false).await,
-            Action::Tell(claims) => {
+            Action::PublishHeld(claims) => {
                 let text = format!(
                     "this NodePool is deleted and kept, for it has {claims} NodeClaim(s), which would be deleted with it: take \
                      annotation {DELETE_PROTECTION} off to let that happen, or delete the NodeClaims one by one; nothing is \
                      launched for it any more, and a deletion cannot be taken back"
                 );
                 let event = Event::warning(regarding(&*pool), DELETION_HELD, text.clone());
-                self.recorder.publish(event.same_if([&*key.name]).quiet_for(AGAIN));
+                self.recorder
+                    .publish(event.with_dedupe_values([&*key.name]).with_dedupe_timeout(PUBLISH_INTERVAL));
                 self.pools
                     .change_conditions(&pool, |conditions| {
                         conditions.set_true_with_reason(DELETION_HELD, "DeleteProtection", &text);
                     })
                     .await?;
-                Ok(Requeue::After(AGAIN))
+                Ok(Requeue::After(PUBLISH_INTERVAL))
             }
         }
     }
@@ -146,7 +147,7 @@ async fn write(
     }});
     let (api, params, body) = (client.cluster::<api::NodePool>(), PatchParams::default(), Patch::Merge(body));
     let result = client.call("write nodepool finalizers", api.patch(name, &params, &body)).await;
-    if let Some(written) = gone_is_ok(result)? {
+    if let Some(written) = ignore_not_found(result)? {
         let gone = written.metadata.deletion_timestamp.is_some()
             && written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
         if gone {
@@ -188,7 +189,7 @@ mod tests {
     #[case::protected(Some("true"), OURS, false, 3, Action::Nothing)]
     #[case::taken_off(None, OURS, false, 3, Action::RemoveFinalizer)]
     #[case::switched_off(Some("false"), OURS, false, 3, Action::RemoveFinalizer)]
-    #[case::held(Some("true"), OURS, true, 3, Action::Tell(3))]
+    #[case::held(Some("true"), OURS, true, 3, Action::PublishHeld(3))]
     #[case::nothing_left_to_keep(Some("true"), OURS, true, 0, Action::RemoveFinalizer)]
     #[case::let_go(None, OURS, true, 3, Action::RemoveFinalizer)]
     #[case::too_late(Some("true"), &["example.com/theirs"], true, 3, Action::Nothing)]
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_protected_pool_keeps_its_claims_until_it_is_not() {
+    async fn a_protected_pool_is_not_deleted_while_it_has_claims() {
         let harness = Harness::new();
         harness.pool("default", json!({}));
         annotate(&harness, json!("true"));

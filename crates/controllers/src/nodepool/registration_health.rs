@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The reason where it is not the launch that fails.
-const FAILED: &str = "RegistrationFailed";
+const REGISTRATION_FAILED: &str = "RegistrationFailed";
 
 /// Keeps the condition NodeRegistrationHealthy.
 pub struct RegistrationHealth {
@@ -72,7 +72,7 @@ impl Controller for RegistrationHealth {
         let health = self.cache.registration_health(&uid, registration_condition(&pool));
         // What another process saw fail stands in the condition.
         let recorded = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
-        let reason = self.cache.failure_of(&uid).or(recorded).unwrap_or_else(|| FAILED.into());
+        let reason = self.cache.failure_of(&uid).or(recorded).unwrap_or_else(|| REGISTRATION_FAILED.into());
         let now = self.clocks.now();
         self.pools
             .change(&pool, |status| {

@@ -21,7 +21,8 @@ use crate::{
     nodeclaim::end_creation,
     provisioning::ClaimCreator,
     runtime::{
-        ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue, gone_is_ok,
+        ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue,
+        ignore_not_found,
     },
     safety::Safety,
 };
@@ -29,15 +30,15 @@ use crate::{
 /// How often a NodePool is reconciled while nothing changes.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How soon a NodePool below its replicas is reconciled again when its limit holds it there.
-const LIMITED: Duration = Duration::from_secs(30);
+const LIMIT_RETRY: Duration = Duration::from_secs(30);
 /// Failed rounds before an event is published: one or two are common.
 const PUBLISHED_FROM: u32 = 3;
 /// The event is not repeated for this long.
-const PAUSED_QUIET: Duration = Duration::from_secs(300);
+const BACKOFF_DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest wait for the creation rate limit.
-const SOON: Duration = Duration::from_secs(1);
+const MIN_RETRY: Duration = Duration::from_secs(1);
 /// The most NodeClaims that one pass writes or deletes; the next pass continues.
-const AT_ONCE: usize = 100;
+const MAX_PER_PASS: usize = 100;
 
 /// Creates missing NodeClaims, with a backoff where they keep failing before registration.
 pub struct StaticProvisioning {
@@ -136,7 +137,7 @@ impl Controller for StaticProvisioning {
             self.backoffs().remove(&key.name);
             return Ok(Requeue::No);
         };
-        let backoff = self.pause(&key.name);
+        let backoff = self.current_backoff(&key.name);
         if !pool.ready {
             return Ok(Requeue::After(INTERVAL));
         }
@@ -147,10 +148,10 @@ impl Controller for StaticProvisioning {
                 "nodepool node limit reached"
             );
         }
-        let wanted = usize::try_from(scaling.create).unwrap_or(0);
-        if wanted > 0 {
+        let missing_count = usize::try_from(scaling.create).unwrap_or(0);
+        if missing_count > 0 {
             if let Err(held) = self.safety.admit(Act::CreateClaim, &Facts { backoff, ..Facts::default() }) {
-                self.publish_backoff(&key.name, wanted, &held);
+                self.publish_backoff(&key.name, missing_count, &held);
                 return Ok(held.left().into());
             }
             let Some(new_claim) = static_new_claim(&snapshot, &pool) else {
@@ -160,33 +161,33 @@ impl Controller for StaticProvisioning {
             // Equal NodeClaims are one batch. Each is in the index before the next one is counted.
             let batch = self.names.suffix(10);
             let _held = self.creator.hold_batch(&batch);
-            let positions = (0..u32::MAX).take(wanted.min(AT_ONCE));
+            let positions = (0..u32::MAX).take(missing_count.min(MAX_PER_PASS));
             for position in positions {
                 let claim = self.creator.replacement(&new_claim, &batch, position);
                 let Some(claim) = claim else { break };
                 let name = claim.metadata.name.clone().unwrap_or_default();
-                let coming = [(name.as_str(), &new_claim)];
+                let creating = [(name.as_str(), &new_claim)];
                 // Replacements of drifted nodes may have used up the limit since the nodes were counted.
                 let reserved =
-                    limits::reserve(&mut self.cluster.index(), coming.into_iter(), std::iter::empty());
+                    limits::reserve(&mut self.cluster.index(), creating.into_iter(), std::iter::empty());
                 if let Err(exceeded) = reserved {
                     tracing::info!(NodePool.name = &*key.name, %exceeded, "nodepool node limit reached");
-                    return Ok(Requeue::After(LIMITED));
+                    return Ok(Requeue::After(LIMIT_RETRY));
                 }
                 if let Err(held) =
                     self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() })
                 {
                     end_creation(&self.cluster, &name);
                     tracing::warn!(NodePool.name = &*key.name, %held, "creation of a nodeclaim is held");
-                    return Ok(Requeue::After(held.left().unwrap_or(LIMITED).max(SOON)));
+                    return Ok(Requeue::After(held.left().unwrap_or(LIMIT_RETRY).max(MIN_RETRY)));
                 }
                 self.creator.write_replacement(claim, &new_claim, "provisioned").await?;
             }
-            if wanted > AT_ONCE {
+            if missing_count > MAX_PER_PASS {
                 return Ok(Requeue::Now);
             }
         }
-        Ok(Requeue::After(if scaling.limited > 0 { LIMITED } else { INTERVAL }))
+        Ok(Requeue::After(if scaling.limited > 0 { LIMIT_RETRY } else { INTERVAL }))
     }
 }
 
@@ -218,7 +219,7 @@ impl StaticProvisioning {
     }
 
     /// The pause of the NodePool, if there is one.
-    fn pause(&self, name: &Str) -> Option<Pause> {
+    fn current_backoff(&self, name: &Str) -> Option<Pause> {
         let spec = {
             let index = self.cluster.index();
             let pool = index.pool(name)?;
@@ -242,7 +243,7 @@ impl StaticProvisioning {
         let Some(pool) = self.cluster.index().pool(name).cloned() else { return };
         let text = format!("{missing} node(s) missing: {held}");
         let event = Event::warning(regarding(&*pool), "ReplicaCreationBackoff", text);
-        self.recorder.publish(event.same_if([name]).quiet_for(PAUSED_QUIET));
+        self.recorder.publish(event.with_dedupe_values([name]).with_dedupe_timeout(BACKOFF_DEDUPE_TIMEOUT));
     }
 
     fn publish_nothing_fits(&self, name: &str) {
@@ -268,10 +269,10 @@ impl Controller for StaticDeprovisioning {
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some((_, _, scaling)) = read(&self.cluster, &self.clocks, key) else { return Ok(Requeue::No) };
-        for name in scaling.remove.iter().take(AT_ONCE) {
+        for name in scaling.remove.iter().take(MAX_PER_PASS) {
             delete(&self.client, &self.cluster, name).await?;
         }
-        Ok(if scaling.remove.len() > AT_ONCE { Requeue::Now } else { Requeue::After(INTERVAL) })
+        Ok(if scaling.remove.len() > MAX_PER_PASS { Requeue::Now } else { Requeue::After(INTERVAL) })
     }
 }
 
@@ -283,7 +284,7 @@ async fn delete(client: &ApiClient, cluster: &Cluster, name: &ClaimName) -> Resu
     let api = client.cluster::<api::NodeClaim>();
     let preconditions = Preconditions { uid: Some(uid), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    let deleted = gone_is_ok(client.call("delete nodeclaim", api.delete(name, &params)).await)?;
+    let deleted = ignore_not_found(client.call("delete nodeclaim", api.delete(name, &params)).await)?;
     tracing::info!(NodeClaim.name = &**name, "deleted surplus nodeclaim of a static nodepool");
     if let Some(claim) = deleted.and_then(|either| either.left()) {
         cluster.observe(claim);

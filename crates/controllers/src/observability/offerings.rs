@@ -24,13 +24,13 @@ pub(super) struct OfferingMetrics {
     cluster: Cluster,
     metrics: Arc<Metrics>,
     /// The exposed series.
-    shown: Mutex<Vec<Arc<Catalog>>>,
+    exposed: Mutex<Vec<Arc<Catalog>>>,
 }
 
 impl OfferingMetrics {
     /// With the parts of `ctx` that it uses.
     pub(super) fn new(ctx: &Ctx) -> Self {
-        Self { cluster: ctx.cluster.clone(), metrics: ctx.metrics.clone(), shown: Mutex::default() }
+        Self { cluster: ctx.cluster.clone(), metrics: ctx.metrics.clone(), exposed: Mutex::default() }
     }
 }
 
@@ -52,19 +52,19 @@ impl Controller for OfferingMetrics {
         };
         // A panic leaves no partial state.
         let before = std::mem::replace(
-            &mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self.exposed.lock().unwrap_or_else(PoisonError::into_inner),
             catalogs.clone(),
         );
         let same = before.len() == catalogs.len()
             && before.iter().zip(&catalogs).all(|(before, now)| Arc::ptr_eq(before, now));
         if !same {
-            show(&self.metrics, &catalogs);
+            update_gauges(&self.metrics, &catalogs);
         }
         Ok(Requeue::After(INTERVAL))
     }
 }
 
-fn show(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
+fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
     // Pools of one class share their catalogue.
     let mut seen = BTreeSet::new();
     let mut types: BTreeMap<&str, &InstanceType> = BTreeMap::new();

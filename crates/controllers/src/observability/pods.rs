@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// Update interval of the metrics of a pending pod.
-const WAITING: Duration = Duration::from_secs(10);
+const UPDATE_INTERVAL: Duration = Duration::from_secs(10);
 /// Gauges of pending pods.
-const WAITS: [&Family; 5] = [
+const PENDING_GAUGES: [&Family; 5] = [
     &families::UNBOUND,
     &families::UNSTARTED,
     &families::PROVISIONING_UNBOUND,
@@ -38,7 +38,7 @@ pub(super) struct PodMetrics {
     clocks: Clocks,
     pod_times: Arc<PodTimes>,
     metrics: Arc<Metrics>,
-    shown: Mutex<BTreeMap<Key, Shown>>,
+    exposed: Mutex<BTreeMap<Key, ExposedPod>>,
 }
 
 impl PodMetrics {
@@ -49,14 +49,14 @@ impl PodMetrics {
             clocks: ctx.clocks.clone(),
             pod_times: ctx.pod_times.clone(),
             metrics: ctx.metrics.clone(),
-            shown: Mutex::default(),
+            exposed: Mutex::default(),
         }
     }
 }
 
 /// The exposed series of a pod.
 #[derive(Clone, Debug)]
-struct Shown {
+struct ExposedPod {
     uid: PodUid,
     /// The labels of its state.
     labels: Vec<String>,
@@ -91,7 +91,7 @@ impl Controller for PodMetrics {
         let before = all.get(key).cloned();
         let Some(pod) = pod else {
             if let Some(before) = before {
-                hide(&self.metrics, key, &before);
+                remove_series(&self.metrics, key, &before);
                 self.pod_times.forget(&before.uid);
                 all.remove(key);
             }
@@ -118,18 +118,18 @@ impl Controller for PodMetrics {
                 known.unstarted && pod.ready,
             );
         }
-        wait(&self.clocks, &self.pod_times, &self.metrics, &pod, unbound, unstarted);
+        update_pending_gauges(&self.clocks, &self.pod_times, &self.metrics, &pod, unbound, unstarted);
         if !unstarted {
             self.pod_times.forget(&pod.uid);
         }
-        all.insert(key.clone(), Shown { uid: pod.uid.clone(), labels, unbound, unstarted });
-        Ok(if unbound || unstarted { Requeue::After(WAITING) } else { Requeue::No })
+        all.insert(key.clone(), ExposedPod { uid: pod.uid.clone(), labels, unbound, unstarted });
+        Ok(if unbound || unstarted { Requeue::After(UPDATE_INTERVAL) } else { Requeue::No })
     }
 }
 
 impl PodMetrics {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Shown>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ExposedPod>> {
+        self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +154,14 @@ fn observe(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, 
 }
 
 /// Updates how long the pod has not been bound, ready or decided on.
-fn wait(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, unbound: bool, unstarted: bool) {
+fn update_pending_gauges(
+    clocks: &Clocks,
+    pod_times: &PodTimes,
+    metrics: &Metrics,
+    pod: &Pod,
+    unbound: bool,
+    unstarted: bool,
+) {
     let times = pod_times.of(&pod.uid);
     let undecided = times.seen.filter(|_| times.decided.is_none());
     let since = [
@@ -165,7 +172,7 @@ fn wait(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, unb
         undecided.filter(|_| unbound),
     ];
     let labels = [&*pod.id.name, &*pod.id.namespace];
-    for (family, since) in WAITS.into_iter().zip(since) {
+    for (family, since) in PENDING_GAUGES.into_iter().zip(since) {
         match since {
             Some(since) => {
                 let waited = clocks.now().duration_since(since).as_secs_f64().max(0.0);
@@ -176,9 +183,9 @@ fn wait(clocks: &Clocks, pod_times: &PodTimes, metrics: &Metrics, pod: &Pod, unb
     }
 }
 
-fn hide(metrics: &Metrics, key: &Key, shown: &Shown) {
-    remove(metrics, &families::STATE, &shown.labels);
-    for family in WAITS {
+fn remove_series(metrics: &Metrics, key: &Key, exposed: &ExposedPod) {
+    remove(metrics, &families::STATE, &exposed.labels);
+    for family in PENDING_GAUGES {
         metrics.remove(family, &[&key.name, &key.namespace]);
     }
 }
@@ -244,7 +251,7 @@ mod tests {
     use crate::testing::Harness;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_is_shown_until_it_is_gone_and_its_times_are_observed() {
+    async fn series_of_a_pod_are_removed_with_it_and_its_times_are_observed() {
         let harness = Harness::new();
         let created = harness.ctx.clocks.now();
         let at = |seconds: u64| (created + Duration::from_secs(seconds)).to_string();

@@ -33,19 +33,19 @@ const INTERVAL: Duration = Duration::from_secs(30);
 pub(super) fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let buffers = ctx.settings.gates.capacity_buffer;
     let kinds = kinds(ctx.cloud.info()).into_iter();
-    let kinds = kinds.filter(|about| about.kind != Kind::CapacityBuffer || buffers);
-    let of = |about| Status {
-        about,
-        known: Mutex::default(),
+    let kinds = kinds.filter(|status_kind| status_kind.kind != Kind::CapacityBuffer || buffers);
+    let of = |status_kind| StatusMetrics {
+        status_kind,
+        last_states: Mutex::default(),
         cluster: ctx.cluster.clone(),
         clocks: ctx.clocks.clone(),
         recorder: ctx.recorder.clone(),
         metrics: ctx.metrics.clone(),
     };
-    kinds.map(|about| Arc::new(of(about)) as Arc<dyn Controller>).collect()
+    kinds.map(|status_kind| Arc::new(of(status_kind)) as Arc<dyn Controller>).collect()
 }
 
-fn kinds(provider: &ProviderInfo) -> Vec<About> {
+fn kinds(provider: &ProviderInfo) -> Vec<StatusKind> {
     let mut kinds = vec![node_pools(), node_claims(provider), nodes(provider), capacity_buffers()];
     kinds.extend(provider.node_classes.iter().cloned().map(node_classes));
     kinds
@@ -71,72 +71,72 @@ fn label_name(key: &str) -> String {
     key.replace(|c: char| !c.is_ascii_alphanumeric(), "_").to_ascii_lowercase()
 }
 
-fn node_pools() -> About {
-    About::new("karpenter.sh", "NodePool", Kind::NodePool, &[], WIDE_BUCKETS, |index, key| {
+fn node_pools() -> StatusKind {
+    StatusKind::new("karpenter.sh", "NodePool", Kind::NodePool, &[], WIDE_BUCKETS, |index, key| {
         let pool = index.pool(&key.name)?;
         let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
         // The controllers of its status publish its transitions.
-        Some(Object::new(&pool.metadata, conditions, None))
+        Some(ObjectState::new(&pool.metadata, conditions, None))
     })
 }
 
-fn node_claims(provider: &ProviderInfo) -> About {
+fn node_claims(provider: &ProviderInfo) -> StatusKind {
     let further = owner_labels(provider);
-    About::new("karpenter.sh", "NodeClaim", Kind::NodeClaim, &further, WIDE_BUCKETS, |index, key| {
+    StatusKind::new("karpenter.sh", "NodeClaim", Kind::NodeClaim, &further, WIDE_BUCKETS, |index, key| {
         let claim = index.claim(&key.name)?;
         let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        Some(Object::new(&claim.metadata, conditions, Some(regarding(&**claim))))
+        Some(ObjectState::new(&claim.metadata, conditions, Some(regarding(&**claim))))
     })
 }
 
-fn nodes(provider: &ProviderInfo) -> About {
+fn nodes(provider: &ProviderInfo) -> StatusKind {
     let mut further = owner_labels(provider);
     further.push(labels::INITIALIZED.to_owned());
-    let look = |index: &Index, key: &Key| {
+    let read = |index: &Index, key: &Key| {
         let node = index.node(&key.name)?;
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let conditions = conditions.map(|condition| {
-            let shown = Shown {
+            let state = ConditionState {
                 status: condition.status.clone(),
                 reason: condition.reason.clone().unwrap_or_default(),
                 message: condition.message.clone().unwrap_or_default(),
                 since: condition.last_transition_time.as_ref().map(|time| time.0),
             };
-            (condition.type_.clone(), shown)
+            (condition.type_.clone(), state)
         });
-        Some(Object {
+        Some(ObjectState {
             conditions: conditions.collect(),
-            ..Object::new(&node.metadata, &[], Some(regarding(&**node)))
+            ..ObjectState::new(&node.metadata, &[], Some(regarding(&**node)))
         })
     };
-    About { has_older: false, ..About::new("", "Node", Kind::Node, &further, WIDE_BUCKETS, look) }
+    StatusKind { has_legacy: false, ..StatusKind::new("", "Node", Kind::Node, &further, WIDE_BUCKETS, read) }
 }
 
-fn capacity_buffers() -> About {
+fn capacity_buffers() -> StatusKind {
     let group = "autoscaling.x-k8s.io";
-    About::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], WIDE_BUCKETS, |index, key| {
+    StatusKind::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], WIDE_BUCKETS, |index, key| {
         let (buffer, ..) = index.buffer(&NamespacedName::from(key))?;
         let conditions = buffer.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        Some(Object::new(&buffer.metadata, conditions, Some(regarding(&**buffer))))
+        Some(ObjectState::new(&buffer.metadata, conditions, Some(regarding(&**buffer))))
     })
 }
 
-fn node_classes(kind: NodeClassKind) -> About {
+fn node_classes(kind: NodeClassKind) -> StatusKind {
     let (group, name) = (kind.group.to_string(), kind.kind.to_string());
-    About::new(&group, &name, Kind::NodeClass, &[], DEFAULT_BUCKETS, move |index, key| {
+    StatusKind::new(&group, &name, Kind::NodeClass, &[], DEFAULT_BUCKETS, move |index, key| {
         let class = index.node_class(&kind.named(&key.name))?;
         // Providers publish the transitions of their classes.
-        Some(Object {
+        Some(ObjectState {
             deleting: class.deleting,
-            ..Object::new(&ObjectMeta::default(), &class.conditions, None)
+            ..ObjectState::new(&ObjectMeta::default(), &class.conditions, None)
         })
     })
 }
 
 /// The state of an object that series and events show.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Object {
-    conditions: BTreeMap<String, Shown>,
+struct ObjectState {
+    conditions: BTreeMap<String, ConditionState>,
     deleting: Option<Timestamp>,
     labels: BTreeMap<String, String>,
     finalizers: BTreeSet<String>,
@@ -145,23 +145,23 @@ struct Object {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Shown {
+struct ConditionState {
     status: String,
     reason: String,
     message: String,
     since: Option<Timestamp>,
 }
 
-impl Object {
+impl ObjectState {
     fn new(metadata: &ObjectMeta, conditions: &[Condition], reference: Option<ObjectReference>) -> Self {
         let of = |condition: &Condition| {
-            let shown = Shown {
+            let state = ConditionState {
                 status: condition.status.as_str().to_owned(),
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),
                 since: condition.last_transition_time.as_ref().map(|time| time.0),
             };
-            (condition.type_.clone(), shown)
+            (condition.type_.clone(), state)
         };
         Self {
             conditions: conditions.iter().map(of).collect(),
@@ -174,10 +174,10 @@ impl Object {
 }
 
 /// Reads an object of a kind.
-type Look = dyn Fn(&Index, &Key) -> Option<Object> + Send + Sync;
+type ReadState = dyn Fn(&Index, &Key) -> Option<ObjectState> + Send + Sync;
 
 /// One kind of object and its families.
-struct About {
+struct StatusKind {
     name: &'static str,
     kind: Kind,
     group: String,
@@ -186,26 +186,26 @@ struct About {
     /// Keys of the objects' labels that are labels of their series.
     further: Vec<String>,
     families: Families,
-    older: Families,
+    legacy: Families,
     /// Whether the older set has its series too.
-    has_older: bool,
-    look: Box<Look>,
+    has_legacy: bool,
+    read: Box<ReadState>,
 }
 
 /// The conditions of one kind of object.
-struct Status {
+struct StatusMetrics {
     cluster: Cluster,
     clocks: Clocks,
     recorder: Recorder,
     metrics: Arc<Metrics>,
-    about: About,
-    known: Mutex<BTreeMap<Key, Object>>,
+    status_kind: StatusKind,
+    last_states: Mutex<BTreeMap<Key, ObjectState>>,
 }
 
 #[async_trait]
-impl Controller for Status {
+impl Controller for StatusMetrics {
     fn name(&self) -> &'static str {
-        self.about.name
+        self.status_kind.name
     }
 
     fn concurrency(&self, _: &Settings) -> usize {
@@ -217,7 +217,7 @@ impl Controller for Status {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        if change.kind == self.about.kind { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == self.status_kind.kind { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
@@ -227,9 +227,9 @@ impl Controller for Status {
             }
             return Ok(Requeue::After(INTERVAL));
         }
-        let now = (self.about.look)(&self.cluster.index(), key);
-        let mut known = self.lock();
-        let before = known.remove(key);
+        let now = (self.status_kind.read)(&self.cluster.index(), key);
+        let mut last_states = self.lock();
+        let before = last_states.remove(key);
         if let Some(before) = &before {
             self.publish(before, now.as_ref());
         }
@@ -253,41 +253,45 @@ impl Controller for Status {
         match now {
             Some(object) => {
                 self.durations(key, &object);
-                known.insert(key.clone(), object);
+                last_states.insert(key.clone(), object);
             }
-            None => self.gone(key, &before),
+            None => self.observe_deletion(key, &before),
         }
         Ok(Requeue::No)
     }
 }
 
-fn condition_labels<'a>(key: &'a Key, type_: &'a str, shown: &'a Shown) -> Vec<&'a str> {
-    vec![&key.namespace, &key.name, type_, &shown.status, &shown.reason]
+fn condition_labels<'a>(key: &'a Key, type_: &'a str, state: &'a ConditionState) -> Vec<&'a str> {
+    vec![&key.namespace, &key.name, type_, &state.status, &state.reason]
 }
 
-impl Status {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Object>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl StatusMetrics {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ObjectState>> {
+        self.last_states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Updates the kind's own family and the one of all kinds.
     fn each(
         &self,
-        object: &Object,
+        object: &ObjectState,
         labels: &[&str],
         act: impl Fn(&Family, &[&str]),
         of: fn(&Families) -> &Family,
     ) {
         let value = |key: &String| object.labels.get(key).map_or("", String::as_str);
-        let own: Vec<&str> = labels.iter().copied().chain(self.about.further.iter().map(value)).collect();
-        act(of(&self.about.families), &own);
-        if self.about.has_older {
-            act(of(&self.about.older), &[labels, &[&self.about.group, &self.about.object]].concat());
+        let own: Vec<&str> =
+            labels.iter().copied().chain(self.status_kind.further.iter().map(value)).collect();
+        act(of(&self.status_kind.families), &own);
+        if self.status_kind.has_legacy {
+            act(
+                of(&self.status_kind.legacy),
+                &[labels, &[&self.status_kind.group, &self.status_kind.object]].concat(),
+            );
         }
     }
 
     /// Publishes transitions of conditions, and finalizers that were removed.
-    fn publish(&self, before: &Object, after: Option<&Object>) {
+    fn publish(&self, before: &ObjectState, after: Option<&ObjectState>) {
         let Some(reference) = after.map_or(&before.reference, |after| &after.reference) else { return };
         let finalizers = after.map(|after| &after.finalizers);
         for finalizer in &before.finalizers {
@@ -307,7 +311,7 @@ impl Status {
     }
 
     /// Records a transition and the duration of the previous status.
-    fn changed(&self, object: &Object, type_: &str, was: Option<&Shown>, is: &Shown) {
+    fn changed(&self, object: &ObjectState, type_: &str, was: Option<&ConditionState>, is: &ConditionState) {
         if was.is_some_and(|was| was.status == is.status) {
             return;
         }
@@ -322,13 +326,13 @@ impl Status {
     }
 
     /// Updates the durations of an object.
-    fn durations(&self, key: &Key, object: &Object) {
+    fn durations(&self, key: &Key, object: &ObjectState) {
         let now = self.clocks.now();
         let since = |from: Timestamp| now.duration_since(from).as_secs_f64().max(0.0);
-        for (type_, shown) in &object.conditions {
-            if let Some(from) = shown.since {
+        for (type_, state) in &object.conditions {
+            if let Some(from) = state.since {
                 let set = |family: &Family, labels: &[&str]| self.metrics.set(family, labels, since(from));
-                self.each(object, &condition_labels(key, type_, shown), set, |f| &f.current);
+                self.each(object, &condition_labels(key, type_, state), set, |f| &f.current);
             }
         }
         if let Some(deleting) = object.deleting {
@@ -338,7 +342,7 @@ impl Status {
     }
 
     /// Records how long the termination of an object took.
-    fn gone(&self, key: &Key, before: &Object) {
+    fn observe_deletion(&self, key: &Key, before: &ObjectState) {
         let Some(deleting) = before.deleting else { return };
         let remove = |family: &Family, labels: &[&str]| self.metrics.remove(family, labels);
         self.each(before, &[&key.namespace, &key.name], remove, |f| &f.terminating);
@@ -348,14 +352,14 @@ impl Status {
     }
 }
 
-impl About {
+impl StatusKind {
     fn new(
         group: &str,
         object: &str,
         kind: Kind,
         further: &[String],
         buckets: &'static [f64],
-        look: impl Fn(&Index, &Key) -> Option<Object> + Send + Sync + 'static,
+        read: impl Fn(&Index, &Key) -> Option<ObjectState> + Send + Sync + 'static,
     ) -> Self {
         let names: Vec<String> = further.iter().map(|key| label_name(key)).collect();
         Self {
@@ -365,9 +369,9 @@ impl About {
             object: object.to_owned(),
             further: further.to_vec(),
             families: Families::of_kind(object, &names, buckets),
-            older: Families::of_all_kinds(),
-            has_older: true,
-            look: Box::new(look),
+            legacy: Families::of_all_kinds(),
+            has_legacy: true,
+            read: Box::new(read),
         }
     }
 }
@@ -376,8 +380,8 @@ impl About {
 fn interned(name: String) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(&*name) {
-        return known;
+    if let Some(last_states) = names.get(&*name) {
+        return last_states;
     }
     let name: &'static str = name.leak();
     names.insert(name);
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn transitions_are_counted_and_series_go_with_their_object() {
+    async fn transitions_are_counted_and_series_are_removed_with_their_object() {
         let harness = Harness::new();
         harness.server.apply(claim("Unknown", "2025-06-15T15:06:40Z")).unwrap();
         let (_trigger, _task) = harness.run(controllers(&harness.ctx));
@@ -428,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn transitions_and_removed_finalizers_are_events() {
+    async fn transitions_and_removed_finalizers_are_published() {
         let harness = Harness::new();
         let finalized = |mut claim: Value, finalizers: &[&str]| {
             claim["metadata"]["finalizers"] = json!(finalizers);

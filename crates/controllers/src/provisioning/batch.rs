@@ -19,7 +19,7 @@ pub struct Batch {
 struct Window {
     opened: Timestamp,
     last: Timestamp,
-    seen: BTreeSet<String>,
+    uids: BTreeSet<String>,
 }
 
 impl Batch {
@@ -32,8 +32,8 @@ impl Batch {
     /// Takes in something, by its UID.
     pub fn push(&mut self, uid: &str, now: Timestamp) {
         let window =
-            self.window.get_or_insert_with(|| Window { opened: now, last: now, seen: BTreeSet::new() });
-        if window.seen.insert(uid.to_owned()) {
+            self.window.get_or_insert_with(|| Window { opened: now, last: now, uids: BTreeSet::new() });
+        if window.uids.insert(uid.to_owned()) {
             window.last = now;
         }
     }
@@ -48,7 +48,7 @@ impl Batch {
 
     /// Closes the window and says how many different things it took in.
     pub fn take(&mut self) -> usize {
-        self.window.take().map_or(0, |window| window.seen.len())
+        self.window.take().map_or(0, |window| window.uids.len())
     }
 }
 
@@ -70,26 +70,26 @@ mod tests {
     }
 
     #[test]
-    fn silence_closes_the_window() {
+    fn the_idle_duration_closes_the_window() {
         assert_eq!(due(&[]), None);
         assert_eq!(due(&[("a", 0)]), Some(1000));
         assert_eq!(due(&[("a", 0), ("b", 900)]), Some(1900));
     }
 
     #[test]
-    fn a_pod_that_is_in_it_does_not_keep_it_open() {
+    fn a_known_pod_does_not_extend_the_window() {
         assert_eq!(due(&[("a", 0), ("a", 900)]), Some(1000));
     }
 
     #[test]
-    fn it_closes_at_the_latest_after_its_longest_time() {
+    fn the_maximum_duration_closes_the_window() {
         let pushes: Vec<(String, i64)> = (0..40).map(|n| (n.to_string(), n * 500)).collect();
         let pushes: Vec<(&str, i64)> = pushes.iter().map(|(uid, time)| (uid.as_str(), *time)).collect();
         assert_eq!(due(&pushes), Some(10_000));
     }
 
     #[test]
-    fn taking_closes_it() {
+    fn take_closes_the_window() {
         let mut batch = Batch::new(Duration::from_secs(1), Duration::from_secs(10));
         batch.push("a", at(0));
         batch.push("b", at(1));

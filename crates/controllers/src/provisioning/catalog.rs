@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How often the catalogue is asked for without a cause. Providers answer from memory.
-const EVERY: Duration = Duration::from_secs(30);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a provider may take to answer.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -60,10 +60,12 @@ impl Controller for CatalogController {
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         match refresh(&self.cluster, &self.clocks, &*self.cloud, &key.name.clone().into()).await {
-            Ok(true) => Ok(Requeue::After(EVERY)),
+            Ok(true) => Ok(Requeue::After(REFRESH_INTERVAL)),
             Ok(false) => Ok(Requeue::No),
             // The pool's readiness tells; the class will change.
-            Err(ReconcileError::Cloud(CloudError::NodeClassNotReady(_))) => Ok(Requeue::After(EVERY)),
+            Err(ReconcileError::Cloud(CloudError::NodeClassNotReady(_))) => {
+                Ok(Requeue::After(REFRESH_INTERVAL))
+            }
             Err(error) => Err(error),
         }
     }
@@ -82,8 +84,8 @@ pub(super) async fn refresh(
         return Ok(false);
     };
     let what = "list instance types";
-    let answer = clocks.within(DEADLINE, cloud.catalog(&pool)).await;
-    let catalog = answer.ok_or(ReconcileError::Deadline { what, after: DEADLINE })??;
+    let response = clocks.within(DEADLINE, cloud.catalog(&pool)).await;
+    let catalog = response.ok_or(ReconcileError::Deadline { what, after: DEADLINE })??;
     cluster.index().set_catalog(name, Some(catalog));
     Ok(true)
 }

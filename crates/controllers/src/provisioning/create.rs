@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// NodeClaims that are created concurrently.
-const AT_ONCE: usize = 16;
+const CONCURRENCY: usize = 16;
 /// Attempts to create one.
 const ATTEMPTS: u32 = 4;
 /// Delays between attempts.
@@ -44,7 +44,7 @@ pub(super) enum Created {
         pods: Vec<Arc<Pod>>,
     },
     /// It was not created: its pods have another NodeClaim, are bound or deleted.
-    Needless,
+    NotNeeded,
     /// It was not created, for a reason that is published on its pods.
     Refused {
         /// The reason.
@@ -96,15 +96,15 @@ impl ClaimCreator {
 
     /// Creates the new NodeClaims of a plan, in order.
     pub(super) async fn claims(&self, new_claims: Vec<NewClaim>) -> Vec<Created> {
-        let places = raise::launch_batches(&self.names.suffix(10), &new_claims);
+        let positions = raise::launch_batches(&self.names.suffix(10), &new_claims);
         let mut admitted = Admitted::default();
         let mut prepared = Vec::with_capacity(new_claims.len());
-        for (new_claim, place) in new_claims.iter().zip(&places) {
+        for (new_claim, position_in_batch) in new_claims.iter().zip(&positions) {
             if self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
                 prepared.push(Err(Created::RateLimited));
                 continue;
             }
-            let claim = self.prepare(new_claim, place, &mut admitted);
+            let claim = self.prepare(new_claim, position_in_batch, &mut admitted);
             if claim.is_err() {
                 self.safety.limits().not_created();
             }
@@ -124,7 +124,7 @@ impl ClaimCreator {
                 Err(instead) => instead,
             }
         });
-        stream::iter(writes).buffered(AT_ONCE).collect().await
+        stream::iter(writes).buffered(CONCURRENCY).collect().await
     }
 
     /// The NodeClaim to create, with its pods, or the reason for none: the cluster is checked again, as it is now.
@@ -136,7 +136,7 @@ impl ClaimCreator {
     ) -> Result<(api::NodeClaim, Vec<Arc<Pod>>), Created> {
         let mut index = self.cluster.index();
         let (pool, pods) = admitted.admit(&index, new_claim).map_err(|why| match why {
-            NotAdmitted::Needless => Created::Needless,
+            NotAdmitted::Needless => Created::NotNeeded,
             NotAdmitted::Rejected(why, pods) => Created::Refused { why, pods },
         })?;
         let name = format!("{}-{}", new_claim.pool.name, self.names.suffix(5));
@@ -170,7 +170,7 @@ impl ClaimCreator {
             let name = claim.metadata.name.clone().unwrap_or_default();
             match self.client.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
                 Ok(claim) => return self.created(claim, pods, new_claim, reason),
-                Err(error) if error.is_conflict() => match self.taken_by(&name).await {
+                Err(error) if error.is_conflict() => match self.existing_claim(&name).await {
                     // An earlier attempt had its effect after all.
                     Ok(Some(other)) if raise::is_same(&other, &claim) => {
                         return self.created(other, pods, new_claim, reason);
@@ -207,7 +207,7 @@ fn is_refusal(error: &ReconcileError) -> bool {
 }
 
 impl ClaimCreator {
-    async fn taken_by(&self, name: &str) -> Result<Option<api::NodeClaim>, ReconcileError> {
+    async fn existing_claim(&self, name: &str) -> Result<Option<api::NodeClaim>, ReconcileError> {
         self.client.call("get nodeclaim", self.client.cluster::<api::NodeClaim>().get_opt(name)).await
     }
 
@@ -279,7 +279,7 @@ impl ClaimCreator {
             Created::Unknown { error, .. } => Err(error),
             Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
             // The caller has its rate-limit token, and knows that it is needed.
-            Created::Needless | Created::RateLimited => {
+            Created::NotNeeded | Created::RateLimited => {
                 Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
             }
         }
@@ -287,7 +287,7 @@ impl ClaimCreator {
 
     /// Finds out whether a NodeClaim exists whose creation had an unknown outcome.
     pub(super) async fn resolve_unknown(&self, name: &str) -> Result<(), ReconcileError> {
-        if let Some(found) = self.taken_by(name).await? {
+        if let Some(found) = self.existing_claim(name).await? {
             self.cluster.observe(found);
         }
         end_creation(&self.cluster, name);

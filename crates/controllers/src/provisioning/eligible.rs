@@ -8,11 +8,11 @@ use jiff::Timestamp;
 /// Pods that need a place at `now`, those that wait first, each group by namespace and name.
 #[must_use]
 pub fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
-    let waiting = snapshot.pending.iter().filter(|pod| !opted_out(pod));
-    let going = snapshot.nodes.iter().filter(|node| node.is_deleting());
+    let pending = snapshot.pending.iter().filter(|pod| !opted_out(pod));
+    let deleting = snapshot.nodes.iter().filter(|node| node.is_deleting());
     let displaced =
-        going.flat_map(|node| &node.pods).filter(|pod| snapshot.is_currently_reschedulable(pod, now));
-    waiting.chain(displaced).cloned().collect()
+        deleting.flat_map(|node| &node.pods).filter(|pod| snapshot.is_currently_reschedulable(pod, now));
+    pending.chain(displaced).cloned().collect()
 }
 
 /// Pods that ask for nodes of no pool are none of our business.
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_opt_out_are_left_alone() {
+    fn pods_that_opt_out_are_ignored() {
         let cluster = ClusterBuilder::new()
             .pending(pod("a").build())
             .pending(pod("b").require(labels::NODEPOOL, Operator::DoesNotExist, &[]).build());
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_nodes_that_go_need_a_place_unless_they_stay_to_the_end() {
+    fn pods_of_deleting_nodes_are_rescheduled_unless_they_block_the_drain() {
         let pdb = |app: &str, blocks_always| PodDisruptionBudget {
             id: fleetwright_core::model::NamespacedName::new("default", app),
             selector: Some(fleetwright_core::model::LabelSelector::of("app", app)),
@@ -56,7 +56,7 @@ mod tests {
             blocks_always,
             always_allow_unhealthy: false,
         };
-        let going = node("n")
+        let deleting = node("n")
             .pod(pod("plain").bound("n"))
             .pod(pod("daemon").daemon().bound("n"))
             .pod(pod("protected").with(|pod| pod.do_not_disrupt = DoNotDisrupt::Always).bound("n"))
@@ -64,10 +64,10 @@ mod tests {
             .pod(pod("stuck").app("stuck").bound("n"))
             .marked()
             .build();
-        let staying = node("m").pod(pod("other").bound("m")).build();
+        let remaining = node("m").pod(pod("other").bound("m")).build();
         let cluster = ClusterBuilder::new()
-            .node(going)
-            .node(staying)
+            .node(deleting)
+            .node(remaining)
             .pdb(pdb("guarded", false))
             .pdb(pdb("stuck", true));
         assert_eq!(names(cluster), ["guarded", "plain"]);

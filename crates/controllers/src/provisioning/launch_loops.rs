@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How soon a pass looks at a demand again that is held: a pod of it may run by then.
-const AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// The launch-loop breaker ([`fleetwright_core::safety::launch_loop`]).
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl LaunchLoops {
         for (demand, pause) in self.paused(plan) {
             let facts = Facts { launch_loop: Some(pause), ..Facts::default() };
             let Err(why) = self.safety.admit(Act::CreateClaim, &facts) else { continue };
-            let left = why.left().unwrap_or(AGAIN).min(AGAIN);
+            let left = why.left().unwrap_or(RECHECK_AFTER).min(RECHECK_AFTER);
             again = Some(again.map_or(left, |again| again.min(left)));
             let pods = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
             for pod in pods.filter(|pod| !pod.is_virtual && demand.includes(pod)) {
@@ -69,14 +69,14 @@ impl LaunchLoops {
     fn paused(&self, plan: &Plan) -> Vec<(Demand, LoopPause)> {
         let now = self.clocks.now();
         let mut index = self.cluster.index();
-        let mut judged: Vec<(Demand, Option<LoopPause>)> = Vec::new();
+        let mut checked: Vec<(Demand, Option<LoopPause>)> = Vec::new();
         let pods = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods).filter(|pod| !pod.is_virtual);
         for pod in pods.filter(|pod| index.has_launches(pod)).collect::<Vec<&Arc<Pod>>>() {
-            if !judged.iter().any(|(demand, _)| demand.includes(pod)) {
-                judged.push((Demand::of(pod), index.launch_pause(pod, now)));
+            if !checked.iter().any(|(demand, _)| demand.includes(pod)) {
+                checked.push((Demand::of(pod), index.launch_pause(pod, now)));
             }
         }
-        judged.into_iter().filter_map(|(demand, pause)| Some((demand, pause?))).collect()
+        checked.into_iter().filter_map(|(demand, pause)| Some((demand, pause?))).collect()
     }
 }
 

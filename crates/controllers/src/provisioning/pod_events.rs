@@ -15,16 +15,16 @@ use crate::{
 };
 
 /// How long the same failure is not published again.
-const FAILED_QUIET: Duration = Duration::from_secs(300);
+const FAILED_DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long it is not published again that a NodePool has no instance types.
-const POOL_QUIET: Duration = Duration::from_secs(60);
+const POOL_DEDUPE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`).
 pub(super) fn nominated(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         let event =
             Event::normal(regarding_pod(pod), "Nominated", format!("Pod should schedule on: {target}"))
-                .same_if([pod.uid.as_str()])
+                .with_dedupe_values([pod.uid.as_str()])
                 .rate(5, 10);
         recorder.publish(event);
     }
@@ -37,8 +37,8 @@ pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
     }
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .same_if([pod.uid.as_str()])
-            .quiet_for(FAILED_QUIET);
+            .with_dedupe_values([pod.uid.as_str()])
+            .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT);
     recorder.publish(event);
 }
 
@@ -46,8 +46,8 @@ pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
 pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .same_if([pod.uid.as_str(), "held"])
-            .quiet_for(FAILED_QUIET);
+            .with_dedupe_values([pod.uid.as_str(), "held"])
+            .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT);
     recorder.publish(event);
 }
 
@@ -70,17 +70,17 @@ pub(super) fn unschedulable(
         }
         failed(recorder, pod, &why.to_string());
         if let Unplaced::NoPoolFits(verdicts) = why {
-            let lacking = verdicts.iter().filter(|verdict| finds_none(&verdict.eliminated));
+            let lacking = verdicts.iter().filter(|verdict| leaves_no_instance_type(&verdict.eliminated));
             bare.extend(lacking.map(|verdict| verdict.pool.clone()));
         }
     }
-    for name in bare.iter().filter(|name| is_bare(snapshot, name)) {
+    for name in bare.iter().filter(|name| has_no_instance_types(snapshot, name)) {
         let pool = cluster.index().pool(name).cloned();
         if let Some(pool) = pool {
             let text = "NodePool requirements filtered out all compatible available instance types";
             let event = Event::warning(regarding(&*pool), "NoCompatibleInstanceTypes", text)
-                .same_if([&**name])
-                .quiet_for(POOL_QUIET);
+                .with_dedupe_values([&**name])
+                .with_dedupe_timeout(POOL_DEDUPE_TIMEOUT);
             recorder.publish(event);
         }
     }
@@ -88,12 +88,12 @@ pub(super) fn unschedulable(
 }
 
 /// Whether the requirements of a pod and a NodePool leave no instance type.
-fn finds_none(eliminated: &Eliminated) -> bool {
+fn leaves_no_instance_type(eliminated: &Eliminated) -> bool {
     matches!(eliminated, Eliminated::NoInstanceTypes | Eliminated::InstanceTypes { allowed: 0, .. })
 }
 
 /// Whether the requirements of a NodePool leave no instance type to any pod.
-fn is_bare(snapshot: &Snapshot, name: &PoolName) -> bool {
+fn has_no_instance_types(snapshot: &Snapshot, name: &PoolName) -> bool {
     let pool = snapshot.pools.iter().find(|pool| pool.name == *name);
     pool.is_some_and(|pool| static_new_claim(snapshot, pool).is_none())
 }
@@ -117,7 +117,9 @@ pub(super) fn invalid_pods(cluster: &Cluster, recorder: &Recorder) -> usize {
     let count = invalid.len();
     for (about, why) in invalid {
         let text = format!("Failed to schedule pod, {why}");
-        recorder.publish(Event::warning(about, "FailedScheduling", text).quiet_for(FAILED_QUIET));
+        recorder.publish(
+            Event::warning(about, "FailedScheduling", text).with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT),
+        );
     }
     count
 }

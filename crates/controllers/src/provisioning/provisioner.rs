@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How soon another pass follows one that was cut short, or that failed to create a NodeClaim.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Schedules pending pods, a batch at a time.
 pub struct Provisioner {
@@ -159,7 +159,7 @@ impl Provisioner {
         self.inbox.retain(|uid| known.contains(uid));
         if pods.is_empty() {
             buffers::record(&self.cluster, BTreeMap::new(), BTreeMap::new());
-            self.metrics.set(&families::IGNORED_PODS, &[], count(invalid));
+            self.metrics.set(&families::IGNORED_PODS, &[], to_f64(invalid));
             self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], 0.0);
             self.metrics.replace(&families::ZONE_PODS, []);
             return Ok(None);
@@ -190,12 +190,12 @@ impl Provisioner {
         self.cluster.index().defer(not_reached(&plan));
         let (ignored, unschedulable) =
             pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, &plan.unplaced);
-        self.metrics.set(&families::IGNORED_PODS, &[], count(ignored + invalid));
-        self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], count(unschedulable));
-        self.carry_out(&snapshot, plan).await
+        self.metrics.set(&families::IGNORED_PODS, &[], to_f64(ignored + invalid));
+        self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], to_f64(unschedulable));
+        self.execute_plan(&snapshot, plan).await
     }
 
-    async fn carry_out(
+    async fn execute_plan(
         &self,
         snapshot: &Snapshot,
         mut plan: Plan,
@@ -214,8 +214,8 @@ impl Provisioner {
         let mut chunks = buffers::chunks(&plan);
         let observed = self.nominations.resolve(snapshot, &mut plan).await?;
         let held = self.launch_loops.hold(&mut plan);
-        let mut again = (plan.partial || observed).then_some(SOON).or(held);
-        let (mut held_back, mut failure) = (0, None);
+        let mut again = (plan.partial || observed).then_some(RETRY_AFTER).or(held);
+        let (mut rate_limited, mut failure) = (0, None);
         for created in self.creator.claims(plan.new_claims).await {
             match created {
                 Created::Claim { name, pods } => {
@@ -223,8 +223,8 @@ impl Provisioner {
                     nominate(&self.cluster, &self.clocks, &self.pod_times, &pods, &name, until);
                     pod_events::nominated(&self.recorder, &pods, &format!("nodeclaim/{name}"));
                 }
-                Created::Needless => {}
-                Created::RateLimited => held_back += 1,
+                Created::NotNeeded => {}
+                Created::RateLimited => rate_limited += 1,
                 Created::Refused { why, pods } => {
                     tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
                     for pod in &pods {
@@ -234,15 +234,16 @@ impl Provisioner {
                 Created::Unknown { name, error } => {
                     self.unknown().insert(name);
                     self.inbox.push("unknown", self.clocks.steady());
-                    again = Some(SOON);
+                    again = Some(RETRY_AFTER);
                     failure = Some(error);
                 }
             }
         }
         buffers::record(&self.cluster, outcomes, chunks);
-        if held_back > 0 {
-            let wait = self.safety.limits().until_created(held_back, self.clocks.steady()).max(SOON);
-            tracing::warn!(nodeclaims = held_back, ?wait, "NodeClaim creation rate limit reached");
+        if rate_limited > 0 {
+            let wait =
+                self.safety.limits().until_created(rate_limited, self.clocks.steady()).max(RETRY_AFTER);
+            tracing::warn!(nodeclaims = rate_limited, ?wait, "NodeClaim creation rate limit reached");
             again = Some(again.map_or(wait, |soon| soon.min(wait)));
         }
         failure.map_or(Ok(again), Err)
@@ -288,13 +289,13 @@ async fn measured<T>(
 ) -> T {
     let labels = [NAME, id];
     let began = clocks.now();
-    metrics.set(&families::QUEUE_DEPTH, &labels, count(pods));
+    metrics.set(&families::QUEUE_DEPTH, &labels, to_f64(pods));
     metrics.set(&families::UNFINISHED_WORK, &labels, 0.0);
     let mut pass = std::pin::pin!(pass);
-    let answer = loop {
+    let result = loop {
         tokio::select! {
             biased;
-            answer = &mut pass => break answer,
+            result = &mut pass => break result,
             () = clocks.sleep(UPDATE) => {
                 let worked = clocks.now().duration_since(began).as_secs_f64();
                 metrics.set(&families::UNFINISHED_WORK, &labels, worked);
@@ -303,7 +304,7 @@ async fn measured<T>(
     };
     metrics.remove(&families::QUEUE_DEPTH, &labels);
     metrics.remove(&families::UNFINISHED_WORK, &labels);
-    answer
+    result
 }
 
 /// Asks the core for a plan, on a thread that does not block the controllers.
@@ -338,10 +339,10 @@ fn solve_now(
     deadline: Option<Timestamp>,
     clock: &SharedClock,
 ) -> Plan {
-    let go_on = || deadline.is_some_and(|deadline| clock.now() < deadline);
+    let has_time_left = || deadline.is_some_and(|deadline| clock.now() < deadline);
     let effort = match (effort, deadline) {
         (SolveEffort::Iterations(rounds), _) => Effort::Iterations(rounds),
-        (SolveEffort::Time(_), Some(_)) => Effort::While(&go_on),
+        (SolveEffort::Time(_), Some(_)) => Effort::While(&has_time_left),
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
@@ -349,7 +350,7 @@ fn solve_now(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure for a gauge")]
-fn count(number: usize) -> f64 {
+fn to_f64(number: usize) -> f64 {
     number as f64
 }
 

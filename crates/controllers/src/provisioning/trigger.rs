@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How often a pod that is still pending is added again.
-const AGAIN: Duration = Duration::from_secs(10);
+const REQUEUE_AFTER: Duration = Duration::from_secs(10);
 
 /// Adds pending pods to the batch.
 pub struct PodTrigger {
@@ -55,7 +55,7 @@ impl Controller for PodTrigger {
         self.inbox.push_pod(&pod.uid, self.clocks.steady());
         self.pod_times.seen(&pod.uid, self.clocks.now());
         self.cluster.enqueue(PROVISIONER, Key::singleton());
-        Ok(Requeue::After(AGAIN))
+        Ok(Requeue::After(REQUEUE_AFTER))
     }
 }
 
@@ -98,6 +98,6 @@ impl Controller for NodeTrigger {
         let Some(uid) = uid else { return Ok(Requeue::No) };
         self.inbox.push(&uid, self.clocks.steady());
         self.cluster.enqueue(PROVISIONER, Key::singleton());
-        Ok(Requeue::After(AGAIN))
+        Ok(Requeue::After(REQUEUE_AFTER))
     }
 }

@@ -19,22 +19,22 @@ const NONE: &str = "none";
 
 /// The series of the gauge for `pods`.
 pub(super) fn series(snapshot: &Snapshot, pods: &[Arc<Pod>], controller: &str) -> Vec<(Vec<String>, f64)> {
-    let sold = sold(snapshot);
+    let offered_zones = offered_zones(snapshot);
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for pod in pods {
-        *counts.entry(effective(snapshot, &sold, pod)).or_default() += 1;
+        *counts.entry(effective(snapshot, &offered_zones, pod)).or_default() += 1;
     }
     counts.into_iter().map(|(zone, count)| (vec![controller.to_owned(), zone], f64::from(count))).collect()
 }
 
 /// The zones in which anything is sold to any pool.
-fn sold(snapshot: &Snapshot) -> BTreeSet<Str> {
+fn offered_zones(snapshot: &Snapshot) -> BTreeSet<Str> {
     let types = snapshot.catalogs.values().flat_map(|catalog| &catalog.instance_types);
     types.flat_map(|kind| &kind.offerings).filter_map(|offering| offering.zone().cloned()).collect()
 }
 
-fn effective(snapshot: &Snapshot, sold: &BTreeSet<Str>, pod: &Pod) -> String {
-    let mut possible = sold.iter().filter(|zone| allowed(snapshot, pod, zone));
+fn effective(snapshot: &Snapshot, offered_zones: &BTreeSet<Str>, pod: &Pod) -> String {
+    let mut possible = offered_zones.iter().filter(|zone| allowed(snapshot, pod, zone));
     match (possible.next(), possible.next()) {
         (None, _) => NONE.to_owned(),
         (Some(only), None) => only.to_string(),
@@ -71,7 +71,7 @@ mod tests {
     fn pods_are_counted_by_the_zone_that_they_are_bound_to() {
         let bound = |name: &str, zone: &str| pod(name).selector(ZONE, zone).build();
         let builder = ClusterBuilder::with_default_pool().build();
-        let zone = sold(&builder).into_iter().next().unwrap();
+        let zone = offered_zones(&builder).into_iter().next().unwrap();
         let pods = [bound("a", &zone), bound("b", &zone), bound("c", "nowhere"), pod("d").build()];
         let series = series(&builder, &pods, "x");
         let shown: Vec<String> =

@@ -24,24 +24,24 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 struct Calls {
     closed: AtomicBool,
-    waiting: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
 /// A call that waits for its answer.
-struct Waiting<'a>(&'a Calls);
+struct CallInFlight<'a>(&'a Calls);
 
-impl Drop for Waiting<'_> {
+impl Drop for CallInFlight<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Calls {
     /// Begins a call, unless new ones are refused. It counts before it is checked, so that none begins unseen.
-    fn begin(&self) -> Option<Waiting<'_>> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waiting = Waiting(self);
-        (!self.closed.load(Ordering::SeqCst)).then_some(waiting)
+    fn begin(&self) -> Option<CallInFlight<'_>> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let in_flight = CallInFlight(self);
+        (!self.closed.load(Ordering::SeqCst)).then_some(in_flight)
     }
 }
 
@@ -72,7 +72,7 @@ impl ApiClient {
 
     /// Completes once no call waits for its answer.
     pub(super) async fn idle(&self) {
-        while self.calls.waiting.load(Ordering::SeqCst) > 0 {
+        while self.calls.in_flight.load(Ordering::SeqCst) > 0 {
             self.clocks.sleep(IDLE_POLL).await;
         }
     }

@@ -10,7 +10,7 @@ use crate::metrics::{Metrics, runtime as families};
 
 /// A comparison of the clocks is skipped if the steady clock advances by more than this between its two reads: the thread
 /// was suspended in between. The next read compares again.
-const ONE_MOMENT: Duration = Duration::from_secs(1);
+const MAX_READ_GAP: Duration = Duration::from_secs(1);
 
 /// The wall clock and the steady clock. Clones share the jumps that were detected.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl Clocks {
         let before = self.clock.steady();
         let wall = self.clock.now();
         let steady = self.clock.steady();
-        if steady.duration_since(before).unsigned_abs() > ONE_MOMENT {
+        if steady.duration_since(before).unsigned_abs() > MAX_READ_GAP {
             return wall;
         }
         if let Some(by) = jumps.look(wall, steady) {
@@ -59,7 +59,7 @@ impl Clocks {
     /// How long decisions that depend on the wall clock (ages, schedules, windows) remain suspended after it jumped; `None`
     /// if they are not suspended.
     #[must_use]
-    pub fn wall_clock_rest(&self) -> Option<Duration> {
+    pub fn wall_clock_cool_down(&self) -> Option<Duration> {
         let _ = self.now();
         self.jumps.lock().rest(self.clock.steady())
     }

@@ -140,7 +140,7 @@ impl ReconcileError {
 ///
 /// # Errors
 /// Any other error.
-pub fn gone_is_ok<T>(result: Result<T, ReconcileError>) -> Result<Option<T>, ReconcileError> {
+pub fn ignore_not_found<T>(result: Result<T, ReconcileError>) -> Result<Option<T>, ReconcileError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_not_found() => Ok(None),

@@ -13,9 +13,9 @@ use super::{
     features::Features,
     fence::Fenced,
     gate::Gate,
+    heartbeat::{Heartbeats, Stuck},
     leader::Leadership,
     names::Names,
-    pulse::{Pulses, Stuck},
     recorder::Recorder,
     shared::Shared,
     solvers::{Offload, Solvers},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// What a [`Ctx`] is made of.
-pub struct Parts {
+pub struct CtxParts {
     /// Host and port of the API server, for metrics.
     pub api_server: String,
     /// Client of the API server; made by [`super::client()`] or over a fake.
@@ -80,14 +80,14 @@ pub struct Ctx {
     pub gate: Gate,
     /// The features that are off.
     pub features: Features,
-    pub(super) pulses: Arc<Pulses>,
+    pub(super) heartbeats: Arc<Heartbeats>,
 }
 
 impl Ctx {
     /// Returns the parts of a process with an empty index.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let Parts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership } =
+    pub fn new(parts: CtxParts) -> Self {
+        let CtxParts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership } =
             parts;
         let index = index(&*cloud, &settings);
         let metrics = Arc::new(Metrics::default());
@@ -111,7 +111,7 @@ impl Ctx {
             solvers: Solvers::new(offload),
             limits: Shared::default(),
             displaced: Shared::default(),
-            pulses: Arc::default(),
+            heartbeats: Arc::default(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Ctx {
     /// # Errors
     /// The loops that are stuck.
     pub fn alive(&self) -> Result<(), Stuck> {
-        self.pulses.check(self.clocks.steady())
+        self.heartbeats.check(self.clocks.steady())
     }
 }
 

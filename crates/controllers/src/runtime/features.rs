@@ -38,16 +38,16 @@ impl Features {
         }
         self.metrics.set(&FEATURE_OFF, &[feature.as_str(), &resource, refusal.cause.as_str()], 1.0);
         tracing::warn!(%feature, %refusal, effect = feature.without(), "feature is off");
-        self.tell_pools();
+        self.enqueue_pools();
     }
 
     /// Switches a feature on, as far as it was off for this resource.
     pub(crate) fn restore(&self, feature: Feature, group: &str, name: &str) {
-        let resource = named(group, name);
+        let resource = qualified(group, name);
         let Some(before) = self.off.lock().remove(&(feature, resource.clone())) else { return };
         self.metrics.remove(&FEATURE_OFF, &[feature.as_str(), &resource, before.cause.as_str()]);
         tracing::info!(%feature, resource, "feature is on again");
-        self.tell_pools();
+        self.enqueue_pools();
     }
 
     /// The result of a call that the controller can do without: `None` where it is forbidden, which switches the feature off.
@@ -79,7 +79,7 @@ impl Features {
     }
 
     /// Reason and message of the condition; `None` while every feature is on.
-    pub(crate) fn sentence(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn condition(&self) -> Option<(&'static str, String)> {
         let off = self.off.lock();
         let reason = off.values().next()?.cause.as_str();
         let each =
@@ -87,7 +87,7 @@ impl Features {
         Some((reason, each.collect::<Vec<_>>().join("; ")))
     }
 
-    fn tell_pools(&self) {
+    fn enqueue_pools(&self) {
         let names: Vec<String> =
             self.cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).collect();
         for name in names {
@@ -98,10 +98,10 @@ impl Features {
 
 /// The refused resource as `plural.group`.
 fn resource(refusal: &Refusal) -> String {
-    named(&refusal.group, &refusal.resource)
+    qualified(&refusal.group, &refusal.resource)
 }
 
-fn named(group: &str, name: &str) -> String {
+fn qualified(group: &str, name: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Sets the routes. Only the first call has an effect; later calls return false.
-    pub(super) fn open(&self, routes: Vec<Route>) -> bool {
+    pub(super) fn set_routes(&self, routes: Vec<Route>) -> bool {
         self.routes.set(routes).is_ok()
     }
 

@@ -36,12 +36,12 @@ const CALL: Duration = Duration::from_secs(5);
 
 /// Whether this process is the leader. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Leadership(Arc<Term>);
+pub struct Leadership(Arc<LeadershipState>);
 
 #[derive(Debug)]
-enum Term {
+enum LeadershipState {
     /// Without leader election.
-    Unopposed,
+    WithoutElection,
     /// The end of the leadership; `None` if it was never held or is lost.
     Until {
         until: Mutex<Option<Instant>>,
@@ -56,14 +56,14 @@ enum Term {
 impl Leadership {
     /// The leadership of a process that runs without an election.
     #[must_use]
-    pub fn unopposed() -> Self {
-        Self(Arc::new(Term::Unopposed))
+    pub fn without_election() -> Self {
+        Self(Arc::new(LeadershipState::WithoutElection))
     }
 
     /// The leadership of a process that has to be elected first.
     #[must_use]
     pub fn candidate() -> Self {
-        Self(Arc::new(Term::Until {
+        Self(Arc::new(LeadershipState::Until {
             until: Mutex::default(),
             lease: OnceLock::new(),
             elected: Notify::new(),
@@ -75,16 +75,16 @@ impl Leadership {
     #[must_use]
     pub fn holds(&self) -> bool {
         match &*self.0 {
-            Term::Unopposed => true,
-            Term::Until { .. } => self.until().is_some_and(|until| Instant::now() < until),
+            LeadershipState::WithoutElection => true,
+            LeadershipState::Until { .. } => self.until().is_some_and(|until| Instant::now() < until),
         }
     }
 
     /// Returns once this process is elected. One task may wait for it, once per election.
     pub(super) async fn elected(&self) {
         match &*self.0 {
-            Term::Unopposed => std::future::pending().await,
-            Term::Until { elected, .. } => elected.notified().await,
+            LeadershipState::WithoutElection => std::future::pending().await,
+            LeadershipState::Until { elected, .. } => elected.notified().await,
         }
     }
 
@@ -92,14 +92,14 @@ impl Leadership {
     #[must_use]
     pub fn has_caught_up(&self) -> bool {
         match &*self.0 {
-            Term::Unopposed => true,
-            Term::Until { caught_up, .. } => caught_up.load(Ordering::Acquire),
+            LeadershipState::WithoutElection => true,
+            LeadershipState::Until { caught_up, .. } => caught_up.load(Ordering::Acquire),
         }
     }
 
     /// Records that a list that began after the election is applied.
     pub(super) fn catch_up(&self) {
-        if let Term::Until { caught_up, .. } = &*self.0 {
+        if let LeadershipState::Until { caught_up, .. } = &*self.0 {
             caught_up.store(true, Ordering::Release);
         }
     }
@@ -108,26 +108,26 @@ impl Leadership {
     #[must_use]
     pub fn lease(&self) -> Option<(&str, bool)> {
         match &*self.0 {
-            Term::Unopposed => None,
-            Term::Until { lease, .. } => lease.get().map(|name| (name.as_str(), self.holds())),
+            LeadershipState::WithoutElection => None,
+            LeadershipState::Until { lease, .. } => lease.get().map(|name| (name.as_str(), self.holds())),
         }
     }
 
-    fn campaigns_for(&self, name: &str) {
-        if let Term::Until { lease, .. } = &*self.0 {
+    fn set_lease_name(&self, name: &str) {
+        if let LeadershipState::Until { lease, .. } = &*self.0 {
             lease.get_or_init(|| name.to_owned());
         }
     }
 
     fn until(&self) -> Option<Instant> {
         match &*self.0 {
-            Term::Unopposed => None,
-            Term::Until { until, .. } => *until.lock().unwrap_or_else(PoisonError::into_inner),
+            LeadershipState::WithoutElection => None,
+            LeadershipState::Until { until, .. } => *until.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
     fn set(&self, value: Option<Instant>) {
-        if let Term::Until { until, elected, .. } = &*self.0 {
+        if let LeadershipState::Until { until, elected, .. } = &*self.0 {
             let before = std::mem::replace(&mut *until.lock().unwrap_or_else(PoisonError::into_inner), value);
             if before.is_none() && value.is_some() {
                 elected.notify_one();
@@ -154,9 +154,9 @@ pub struct Election {
 
 /// The last observed record of the lease.
 #[derive(Default)]
-struct Seen(Option<(Option<LeaseSpec>, Instant)>);
+struct ObservedLease(Option<(Option<LeaseSpec>, Instant)>);
 
-impl Seen {
+impl ObservedLease {
     /// Since when the record has not changed.
     fn unchanged(&mut self, record: Option<&LeaseSpec>) -> Duration {
         let now = Instant::now();
@@ -183,22 +183,22 @@ impl Election {
         mut stop: Shutdown,
     ) -> Result<(), Lost> {
         let api: Api<Lease> = Api::namespaced(client, &self.namespace);
-        leadership.campaigns_for(&self.name);
-        let mut seen = Seen::default();
-        let mut led = false;
+        leadership.set_lease_name(&self.name);
+        let mut observed = ObservedLease::default();
+        let mut was_leader = false;
         loop {
             let begun = Instant::now();
-            let attempt = tokio::time::timeout(CALL, self.try_lead(&api, &clock, &mut seen));
+            let attempt = tokio::time::timeout(CALL, self.try_lead(&api, &clock, &mut observed));
             match attempt.await {
                 Ok(Ok(true)) => {
                     leadership.set(begun.checked_add(RENEW_DEADLINE));
-                    if !led {
+                    if !was_leader {
                         tracing::info!(identity = self.identity, "became the leader");
                     }
-                    led = true;
+                    was_leader = true;
                 }
                 // Another replica holds it: the lease cannot be acquired now.
-                Ok(Ok(false)) if led => {
+                Ok(Ok(false)) if was_leader => {
                     leadership.set(None);
                     return Err(Lost);
                 }
@@ -206,7 +206,7 @@ impl Election {
                 Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "leader election"),
                 Err(_) => tracing::warn!(lease = self.name, "leader election: no answer within {CALL:?}"),
             }
-            if led && !leadership.holds() {
+            if was_leader && !leadership.holds() {
                 leadership.set(None);
                 return Err(Lost);
             }
@@ -216,7 +216,7 @@ impl Election {
                 () = tokio::time::sleep(RETRY_PERIOD) => {}
             }
         }
-        if leadership.holds() && led {
+        if leadership.holds() && was_leader {
             leadership.set(None);
             // If the release fails, the lease expires.
             if let Ok(Err(error)) = tokio::time::timeout(CALL, self.release(&api, &clock)).await {
@@ -227,7 +227,12 @@ impl Election {
     }
 
     /// Tries to acquire or renew the lease; at most one candidate succeeds per version of it.
-    async fn try_lead(&self, api: &Api<Lease>, clock: &SharedClock, seen: &mut Seen) -> kube::Result<bool> {
+    async fn try_lead(
+        &self,
+        api: &Api<Lease>,
+        clock: &SharedClock,
+        observed: &mut ObservedLease,
+    ) -> kube::Result<bool> {
         let now = MicroTime(clock.now());
         let Some(mut lease) = api.get_opt(&self.name).await? else {
             let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
@@ -235,7 +240,7 @@ impl Election {
             return won(api.create(&PostParams::default(), &lease).await);
         };
         let known = lease.spec.clone().unwrap_or_default();
-        let unchanged = seen.unchanged(lease.spec.as_ref());
+        let unchanged = observed.unchanged(lease.spec.as_ref());
         let holder = known.holder_identity.as_deref().unwrap_or_default();
         let transitions = known.lease_transitions.unwrap_or(0);
         let record = if holder == self.identity {

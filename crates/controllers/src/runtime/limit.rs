@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let limit = RateLimit::REASONABLE;
         let delays: Vec<u128> =
             [1, 2, 3, 10, 11, 40, u32::MAX].map(|failures| limit.delay(failures).as_millis()).into();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_seed_same_names() {
+    fn the_same_seed_generates_the_same_names() {
         let names = |seed| {
             let names = Names::new(seed);
             (0..100).map(|_| names.suffix(5)).collect::<Vec<_>>()

@@ -16,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::limit::RateLimit;
 
 /// Maximum number of queue waits that are kept until they are reported; further waits are not counted.
-const WAITS: usize = 1024;
+const MAX_WAITS: usize = 1024;
 
 /// The keys of one controller.
 #[derive(Debug)]
@@ -86,10 +86,10 @@ impl Queue {
     /// Takes the next due key, which must be returned with [`Self::done`].
     pub fn next(&self, now: Timestamp) -> Option<Key> {
         let mut state = self.lock();
-        state.ripen(now);
+        state.promote_due(now);
         let key = state.ready.pop_front()?;
         if let Some(since) = state.is_ready.remove(&key)
-            && state.waits.len() < WAITS
+            && state.waits.len() < MAX_WAITS
         {
             state.waits.push(since.elapsed());
         }
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Moves due keys to `ready`.
-    fn ripen(&mut self, now: Timestamp) {
+    fn promote_due(&mut self, now: Timestamp) {
         while let Some(entry) = self.later.first_entry() {
             if entry.key().0 > now {
                 return;

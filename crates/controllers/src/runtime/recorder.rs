@@ -27,9 +27,9 @@ use super::{
 use crate::events::Event;
 
 /// Maximum number of queued events.
-const BACKLOG: usize = 1000;
+const MAX_QUEUED: usize = 1000;
 /// Maximum number of distinct events that are remembered.
-const MEMORY: usize = 10_000;
+const MAX_REMEMBERED: usize = 10_000;
 /// The longest message that the API server accepts.
 const MESSAGE_LIMIT: usize = 1024;
 /// The permission that writing needs.
@@ -65,7 +65,7 @@ struct Backlog {
 /// An event that was published before.
 struct PublishedEvent {
     /// In steady time.
-    quiet_until: Timestamp,
+    suppressed_until: Timestamp,
     first: Timestamp,
     count: i32,
     /// Name of the Event object, once it is created.
@@ -132,8 +132,8 @@ impl Recorder {
 impl Backlog {
     /// Queues an event. `now` is written into the object; quiet times and rates use `steady`.
     fn publish(&mut self, event: Event, now: Timestamp, steady: Timestamp) -> bool {
-        let identity = (event.reason.clone(), event.dedupe.clone());
-        if self.published.get(&identity).is_some_and(|published| steady < published.quiet_until) {
+        let identity = (event.reason.clone(), event.dedupe_values.clone());
+        if self.published.get(&identity).is_some_and(|published| steady < published.suppressed_until) {
             return false;
         }
         if let Some((per_second, burst)) = event.rate {
@@ -145,21 +145,21 @@ impl Backlog {
                 return false;
             }
         }
-        let quiet_until = later(steady, event.dedupe_for);
+        let suppressed_until = later(steady, event.dedupe_timeout);
         let published = self.published.entry(identity.clone()).or_insert_with(|| {
             self.order.push_back(identity.clone());
-            PublishedEvent { quiet_until, first: now, count: 0, name: None }
+            PublishedEvent { suppressed_until, first: now, count: 0, name: None }
         });
-        published.quiet_until = quiet_until;
+        published.suppressed_until = suppressed_until;
         published.count = published.count.saturating_add(1);
         let (first, count, name) = (published.first, published.count, published.name.clone());
         self.queued.push_back(QueuedEvent { event, identity, first, last: now, count, name });
-        while self.order.len() > MEMORY {
+        while self.order.len() > MAX_REMEMBERED {
             if let Some(oldest) = self.order.pop_front() {
                 self.published.remove(&oldest);
             }
         }
-        if self.queued.len() > BACKLOG {
+        if self.queued.len() > MAX_QUEUED {
             self.queued.pop_front();
             self.dropped = self.dropped.saturating_add(1);
         }

@@ -59,7 +59,7 @@ pub async fn run(
         .map(|controller| (controller.clone(), Arc::new(Queue::new(controller.rate_limit()))))
         .collect();
     let routes = controllers.iter().map(|(controller, queue)| Route::new(controller, queue.clone()));
-    if !ctx.cluster.hub().open(routes.collect()) {
+    if !ctx.cluster.hub().set_routes(routes.collect()) {
         return Err(RunError::AlreadyRunning);
     }
     ctx.gate.stops_with(&stop);
@@ -73,7 +73,7 @@ pub async fn run(
     for (controller, queue) in controllers {
         tasks.spawn(Worker::new(ctx.clone(), controller, queue).run(stop.clone()));
     }
-    tasks.spawn(watch_over_state(ctx.clone(), stop.clone()));
+    tasks.spawn(update_state_gauges(ctx.clone(), stop.clone()));
     tasks.spawn(ctx.recorder.clone().run(
         ctx.client.clone(),
         ctx.names.clone(),
@@ -148,10 +148,10 @@ fn architecture() -> &'static str {
 }
 
 /// Updates the gauges of the cluster state, also while controllers are passive because it is not fresh.
-async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
-    const EVERY: Duration = Duration::from_secs(5);
+async fn update_state_gauges(ctx: Ctx, mut stop: Shutdown) {
+    const INTERVAL: Duration = Duration::from_secs(5);
     /// After how long, and how often, an unsynced state is logged.
-    const COMPLAIN: Duration = Duration::from_secs(30);
+    const LOG_INTERVAL: Duration = Duration::from_secs(30);
     let (mut since, mut complained) = (ctx.clocks.steady(), ctx.clocks.steady());
     loop {
         let now = ctx.clocks.steady();
@@ -166,14 +166,16 @@ async fn watch_over_state(ctx: Ctx, mut stop: Shutdown) {
             ctx.metrics.set(&LEADER, &[lease], if held { 1.0 } else { 0.0 });
             ctx.metrics.add(&LEADER_SLOW, &[lease], 0.0);
         }
-        if let Some(why) = passive.filter(|_| unsynced >= COMPLAIN && now >= later(complained, COMPLAIN)) {
+        if let Some(why) =
+            passive.filter(|_| unsynced >= LOG_INTERVAL && now >= later(complained, LOG_INTERVAL))
+        {
             tracing::error!(%why, ?unsynced, "waiting for cluster state; controllers are passive");
             complained = now;
         }
         tokio::select! {
             biased;
             () = stop.requested() => return,
-            () = ctx.clocks.sleep(EVERY) => {}
+            () = ctx.clocks.sleep(INTERVAL) => {}
         }
     }
 }

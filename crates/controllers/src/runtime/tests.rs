@@ -70,7 +70,7 @@ fn harness(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> H
 }
 
 /// Pods are created and deleted every few seconds; however the watch misbehaves, every change is applied.
-async fn hears_of_everything(harness: Harness) {
+async fn observes_every_change(harness: Harness) {
     let probe = Probe::new(&harness);
     let _running = harness.run(vec![Arc::new(probe.clone())]);
     for n in 0..10 {
@@ -88,11 +88,11 @@ async fn hears_of_everything(harness: Harness) {
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_watch() {
-    hears_of_everything(Harness::new()).await;
+    observes_every_change(Harness::new()).await;
 }
 
 /// Watches end after two events, as `watch` says, and one that is not begun right after a list is refused with `refusal`.
-fn only_after_a_list(watch: WatchFault, refusal: ApiError) -> Harness {
+fn watches_only_after_a_list(watch: WatchFault, refusal: ApiError) -> Harness {
     let listed = Mutex::new(false);
     harness(move |request, _| {
         let mut listed = listed.lock().unwrap();
@@ -104,29 +104,29 @@ fn only_after_a_list(watch: WatchFault, refusal: ApiError) -> Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gone_as_an_event_starts_over() {
+async fn a_gone_event_restarts_the_list() {
     let watch = WatchFault { expire_after: Some(2), ..WatchFault::default() };
-    hears_of_everything(only_after_a_list(watch, ApiError::internal("no"))).await;
+    observes_every_change(watches_only_after_a_list(watch, ApiError::internal("no"))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn gone_as_a_status_starts_over() {
+async fn a_gone_status_restarts_the_list() {
     let watch = WatchFault { end_after: Some(2), ..WatchFault::default() };
-    hears_of_everything(only_after_a_list(watch, ApiError::expired(1, 2))).await;
+    observes_every_change(watches_only_after_a_list(watch, ApiError::expired(1, 2))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_and_repeating_streams_go_on() {
+async fn broken_and_duplicate_watch_events_lose_no_change() {
     let broken = |_: &Request, _| Fault {
         watch: WatchFault { break_after: Some(3), duplicate_every: 2, ..WatchFault::default() },
         ..Fault::default()
     };
-    hears_of_everything(harness(broken)).await;
+    observes_every_change(harness(broken)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_fail_at_first_are_tried_again() {
-    hears_of_everything(harness(|_, count| Fault {
+async fn lists_that_fail_are_retried() {
+    observes_every_change(harness(|_, count| Fault {
         answer: if count < 4 { Answer::Drop } else { Answer::Normal },
         ..Fault::default()
     }))
@@ -134,7 +134,7 @@ async fn lists_that_fail_at_first_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
+async fn nothing_is_reconciled_before_every_list_nor_on_a_silent_watch() {
     // Lists of pods never end before 30 s; after 100 s the server does not answer for five minutes.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
@@ -161,7 +161,7 @@ async fn nothing_is_done_before_everything_was_listed_nor_on_stale_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panics_and_errors_are_counted_and_tried_again_later_and_later() {
+async fn panics_and_errors_are_counted_and_retried_with_backoff() {
     let harness = Harness::new();
     let probe = Probe::new(&harness);
     for name in ["panics", "fails", "fine"] {
@@ -233,7 +233,7 @@ impl Controller for Ticks {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loops_do_not_care_what_the_wall_clock_shows() {
+async fn loops_are_independent_of_the_wall_clock() {
     for jump in [-600, 600] {
         let harness = Harness::new();
         let ticks = Ticks(harness.ctx.clocks.clone(), Arc::default());
@@ -249,7 +249,7 @@ async fn loops_do_not_care_what_the_wall_clock_shows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_is_set_back_makes_old_news_no_fresher() {
+async fn a_wall_clock_that_is_set_back_does_not_hide_a_silent_watch() {
     // After 100 s the server does not answer for pods any more.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
@@ -286,7 +286,7 @@ impl Controller for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_stuck_is_unhealthy() {
+async fn only_a_stuck_loop_is_unhealthy() {
     let harness = Harness::new();
     let _running =
         harness.run(vec![Arc::new(Slow(harness.ctx.clocks.clone())), Arc::new(Probe::new(&harness))]);
@@ -310,7 +310,7 @@ async fn only_what_is_stuck_is_unhealthy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_an_api_server_is_healthy() {
+async fn waiting_for_the_api_server_is_healthy() {
     // It refuses, then it does not answer at all.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
@@ -334,7 +334,7 @@ async fn a_standby_is_healthy() {
     harness.pass(3600).await;
     assert_eq!(harness.ctx.gate.may_act(), Err(Passive::NotLeading));
     assert_eq!(harness.ctx.alive(), Ok(()));
-    let loops = harness.ctx.pulses.loops();
+    let loops = harness.ctx.heartbeats.loops();
     let running = [("controller", "probe"), ("watch", "Pod"), ("watch", "kwoknodeclasses.karpenter.kwok.sh")];
     assert!(running.iter().all(|(what, name)| loops.contains(&(what, (*name).into()))), "{loops:?}");
 }
@@ -390,7 +390,7 @@ async fn a_shutdown_does_not_wait_for_the_cloud() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_a_write_and_lets_no_other_begin() {
+async fn a_shutdown_waits_for_a_running_write_and_starts_no_other() {
     assert_eq!(ends_within("writes", 1).await, (false, vec![]));
     assert_eq!(ends_within("writes", 4).await, (true, vec!["first"]));
 }

@@ -25,22 +25,22 @@ pub(crate) const UNREADABLE: &str = "Unreadable";
 pub(crate) const INVALID_POOL: &str = "NodePoolValidationFailed";
 
 /// The condition and event that are written for invalid objects of a kind.
-struct Words {
+struct InvalidObjectReport {
     types: ConditionTypes,
     condition: &'static str,
     reason: &'static str,
     event: &'static str,
 }
 
-fn words(kind: Kind) -> Option<Words> {
+fn report_for(kind: Kind) -> Option<InvalidObjectReport> {
     match kind {
-        Kind::NodePool => Some(Words {
+        Kind::NodePool => Some(InvalidObjectReport {
             types: api::NodePool::TYPES,
             condition: VALIDATION_SUCCEEDED,
             reason: INVALID_POOL,
             event: INVALID_POOL,
         }),
-        Kind::NodeClaim => Some(Words {
+        Kind::NodeClaim => Some(InvalidObjectReport {
             types: api::NodeClaim::TYPES,
             condition: CONSISTENT_STATE_FOUND,
             reason: UNREADABLE,
@@ -55,7 +55,7 @@ pub(super) async fn report(ctx: &Ctx, kind: Kind, resource: &ApiResource, object
     let meta = &object.metadata;
     let (name, namespace) = (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref());
     tracing::error!(%kind, namespace, name, why, "ignoring invalid object");
-    let Some(words) = words(kind) else { return };
+    let Some(invalid) = report_for(kind) else { return };
     let message = format!("cannot be read: {why}");
     let regarding = ObjectReference {
         api_version: Some(resource.api_version.clone()),
@@ -65,8 +65,8 @@ pub(super) async fn report(ctx: &Ctx, kind: Kind, resource: &ApiResource, object
         uid: meta.uid.clone(),
         ..ObjectReference::default()
     };
-    ctx.recorder.publish(Event::warning(regarding, words.event, message.clone()));
-    let Some(conditions) = changed(ctx, object, &words, &message) else { return };
+    ctx.recorder.publish(Event::warning(regarding, invalid.event, message.clone()));
+    let Some(conditions) = changed_conditions(ctx, object, &invalid, &message) else { return };
     let body = Patch::Merge(json!({
         "metadata": {"resourceVersion": meta.resource_version},
         "status": {"conditions": conditions},
@@ -81,11 +81,16 @@ pub(super) async fn report(ctx: &Ctx, kind: Kind, resource: &ApiResource, object
 }
 
 /// The conditions to write; `None` if they are already set, or if the present conditions cannot be read.
-fn changed(ctx: &Ctx, object: &DynamicObject, words: &Words, message: &str) -> Option<Vec<Condition>> {
+fn changed_conditions(
+    ctx: &Ctx,
+    object: &DynamicObject,
+    invalid: &InvalidObjectReport,
+    message: &str,
+) -> Option<Vec<Condition>> {
     let written = object.data.pointer("/status/conditions").cloned().unwrap_or(Value::Array(Vec::new()));
     let mut conditions: Vec<Condition> = serde_json::from_value(written).ok()?;
     let before = conditions.clone();
-    let mut set = ConditionSet::new(words.types, object.meta(), &mut conditions, ctx.clocks.now());
-    set.set_false(words.condition, words.reason, message);
+    let mut set = ConditionSet::new(invalid.types, object.meta(), &mut conditions, ctx.clocks.now());
+    set.set_false(invalid.condition, invalid.reason, message);
     (conditions != before).then_some(conditions)
 }

@@ -17,7 +17,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{ctx::Ctx, limit::RateLimit, pulse::Loop, queue::later, shutdown::Shutdown};
+use super::{ctx::Ctx, heartbeat::Loop, limit::RateLimit, queue::later, shutdown::Shutdown};
 use crate::metrics::runtime as families;
 
 /// Objects per page of a list.
@@ -52,14 +52,14 @@ pub(super) struct Source<K> {
     /// The kind of NodeClass, where it is one.
     class: Option<NodeClassRef>,
     /// The watch among the loops of the process: two kinds of NodeClass are two watches.
-    pulse: Loop,
+    heartbeat: Loop,
 }
 
 impl<K: Watchable + kube::Resource<DynamicType = ()>> Source<K> {
     /// A kind that is known at compile time.
     pub(super) fn new(ctx: &Ctx) -> Self {
         let (api, resource) = (Api::all(ctx.client.client()), ApiResource::erase::<K>(&()));
-        Self { api, resource, class: None, pulse: ("watch", K::KIND.as_str().into()) }
+        Self { api, resource, class: None, heartbeat: ("watch", K::KIND.as_str().into()) }
     }
 }
 
@@ -69,8 +69,8 @@ impl Source<NodeClassView> {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
         let api = Api::all_with(ctx.client.client(), &resource);
-        let pulse = ("watch", format!("{}.{}", class.plural, class.group).into());
-        Self { api, resource, class: Some(class.named("")), pulse }
+        let heartbeat = ("watch", format!("{}.{}", class.plural, class.group).into());
+        Self { api, resource, class: Some(class.named("")), heartbeat }
     }
 }
 
@@ -107,18 +107,18 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, source: Source<K>, mut stop: 
         () = stop.requested() => {}
         () = list_and_watch(&ctx, &source) => {}
     }
-    ctx.pulses.end(&source.pulse);
+    ctx.heartbeats.end(&source.heartbeat);
 }
 
 /// Records an iteration: before each wait, every one of which has a deadline.
-fn turn<K>(ctx: &Ctx, source: &Source<K>) {
-    ctx.pulses.turn(source.pulse.clone(), ctx.clocks.steady(), None);
+fn beat<K>(ctx: &Ctx, source: &Source<K>) {
+    ctx.heartbeats.beat(source.heartbeat.clone(), ctx.clocks.steady(), None);
 }
 
 async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
     let mut failures: u32 = 0;
     loop {
-        turn(ctx, source);
+        beat(ctx, source);
         let leads = ctx.gate.leadership().holds();
         let mut version = match list(ctx, source).await {
             Ok((objects, version)) => {
@@ -143,7 +143,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
             }
         };
         while failures <= RESUMES {
-            turn(ctx, source);
+            beat(ctx, source);
             let ended = tokio::select! {
                 biased;
                 // The last writes of the previous leader may not be in the index yet.
@@ -190,7 +190,7 @@ async fn list<K: Watchable>(ctx: &Ctx, source: &Source<K>) -> Result<(Vec<K>, St
     let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
     let mut objects = Vec::new();
     loop {
-        turn(ctx, source);
+        beat(ctx, source);
         let page = ctx.clocks.within(LIST_DEADLINE, source.api.list(&params)).await;
         let page = match page.ok_or(ListError::Deadline(LIST_DEADLINE))? {
             // One invalid object must not hide the others.
@@ -256,7 +256,7 @@ async fn watch<K: Watchable>(ctx: &Ctx, source: &Source<K>, version: &mut String
     ctx.cluster.progress(K::KIND, source.class.as_ref());
     let mut stream = pin!(stream);
     loop {
-        turn(ctx, source);
+        beat(ctx, source);
         let event = match ctx.clocks.within(WATCH_SILENCE, stream.next()).await {
             None => return End::Resume { failed: true },
             Some(None) => {

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::{
     controller::{Controller, ReconcileError, Requeue},
     ctx::Ctx,
-    pulse::{BEAT, Loop},
+    heartbeat::{HEARTBEAT_INTERVAL, Loop},
     queue::{Queue, later},
     shutdown::Shutdown,
 };
@@ -22,19 +22,19 @@ use crate::{
 
 /// How long running reconciles may take after shutdown was requested. The lease is released after that: a reconcile may wait for
 /// minutes for the cloud.
-const GRACE: Duration = Duration::from_millis(500);
+const RECONCILE_GRACE: Duration = Duration::from_millis(500);
 /// How long calls to the API server may take after that: the next leader must see their effect when it lists.
-const ANSWERED: Duration = Duration::from_secs(10);
+const CALL_GRACE: Duration = Duration::from_secs(10);
 /// Interval at which a passive controller checks whether it may act.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
 /// The queues have no priorities: all keys are of the one that controller-runtime gives to changes.
 const PRIORITY: &str = "0";
 /// Interval at which the gauges of running reconciles are updated.
-const SHOW: Duration = Duration::from_secs(10);
+const GAUGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The result of one reconcile.
-struct Done {
+struct ReconcileOutcome {
     key: Key,
     /// The outer error is a panic.
     result: Result<Result<Requeue, ReconcileError>, Box<dyn Any + Send>>,
@@ -46,18 +46,18 @@ pub(super) struct Worker {
     ctx: Ctx,
     controller: Arc<dyn Controller>,
     queue: Arc<Queue>,
-    running: JoinSet<Done>,
+    running: JoinSet<ReconcileOutcome>,
     /// The keys in `running` and their start, in steady time.
-    begun: BTreeMap<Key, Timestamp>,
+    started: BTreeMap<Key, Timestamp>,
     /// Number of reconciles that began.
     count: u64,
     /// The last values of the gauges.
-    shown: Option<Shown>,
+    gauges: Option<WorkerGauges>,
 }
 
 /// Gauges of a controller: keys in progress, keys that are due, seconds of all running reconciles and of the longest.
 #[derive(Clone, Copy)]
-struct Shown {
+struct WorkerGauges {
     active: usize,
     depth: usize,
     unfinished: f64,
@@ -71,9 +71,9 @@ impl Worker {
             controller,
             queue,
             running: JoinSet::new(),
-            begun: BTreeMap::new(),
+            started: BTreeMap::new(),
             count: 0,
-            shown: None,
+            gauges: None,
         }
     }
 
@@ -83,26 +83,30 @@ impl Worker {
             self.queue.add(Key::singleton());
         }
         let concurrency = self.controller.concurrency(&self.ctx.settings).max(1);
-        self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], figure(concurrency));
-        self.begin_series();
-        let mut shown = None;
+        self.ctx.metrics.set(&families::MAX_CONCURRENT, &[self.controller.name()], to_f64(concurrency));
+        self.initialize_series();
+        let mut reported = None;
         loop {
             let now = self.ctx.clocks.steady();
             let passive = self.ctx.gate.may_act().err();
-            if passive != shown {
+            if passive != reported {
                 tracing::debug!(controller = self.controller.name(), passive = ?passive, "passive");
-                shown.clone_from(&passive);
+                reported.clone_from(&passive);
             }
             while passive.is_none() && self.running.len() < concurrency {
                 let Some(key) = self.queue.next(now) else { break };
                 self.start(key);
             }
-            self.show();
-            self.ctx.pulses.turn(self.pulse(), now, self.begun.values().min().copied());
+            self.update_gauges();
+            self.ctx.heartbeats.beat(self.heartbeat(), now, self.started.values().min().copied());
             let wait = if passive.is_some() { Some(PASSIVE_POLL) } else { self.until_next(concurrency) };
-            let busy = (!self.running.is_empty()).then_some(SHOW);
-            let pause =
-                self.ctx.clocks.sleep(wait.into_iter().chain(busy).min().map_or(BEAT, |wait| wait.min(BEAT)));
+            let busy = (!self.running.is_empty()).then_some(GAUGE_INTERVAL);
+            let pause = self.ctx.clocks.sleep(
+                wait.into_iter()
+                    .chain(busy)
+                    .min()
+                    .map_or(HEARTBEAT_INTERVAL, |wait| wait.min(HEARTBEAT_INTERVAL)),
+            );
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
@@ -111,47 +115,47 @@ impl Worker {
                 () = pause => {}
             }
         }
-        self.ctx.pulses.end(&self.pulse());
-        self.wind_up().await;
+        self.ctx.heartbeats.end(&self.heartbeat());
+        self.shut_down().await;
     }
 
     /// The name under which its liveness is recorded.
-    fn pulse(&self) -> Loop {
+    fn heartbeat(&self) -> Loop {
         ("controller", self.controller.name().into())
     }
 
     /// Updates the gauges. Called in every iteration, so only changed values are written.
-    fn show(&mut self) {
+    fn update_gauges(&mut self) {
         let (name, metrics) = (self.controller.name(), &self.ctx.metrics);
         let added = self.queue.take_added();
         if added > 0 {
-            metrics.add(&families::QUEUE_ADDS, &[name, name], figure(added));
+            metrics.add(&families::QUEUE_ADDS, &[name, name], to_f64(added));
         }
         for wait in self.queue.take_waits() {
             metrics.observe(&families::QUEUE_WAIT, &[name, name], wait.as_secs_f64());
         }
         let now = self.ctx.clocks.steady();
-        let worked = self.begun.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
-        let shown = Shown {
+        let worked = self.started.values().map(|since| now.duration_since(*since).as_secs_f64().max(0.0));
+        let gauges = WorkerGauges {
             active: self.running.len(),
             depth: self.queue.depth(),
             unfinished: worked.clone().sum(),
             longest: worked.fold(0.0, f64::max),
         };
-        let before = self.shown.replace(shown);
-        let set = |family: &Family, labels: &[&str], of: fn(&Shown) -> f64| {
-            if before.as_ref().map(of) != Some(of(&shown)) {
-                metrics.set(family, labels, of(&shown));
+        let before = self.gauges.replace(gauges);
+        let set = |family: &Family, labels: &[&str], of: fn(&WorkerGauges) -> f64| {
+            if before.as_ref().map(of) != Some(of(&gauges)) {
+                metrics.set(family, labels, of(&gauges));
             }
         };
-        set(&families::ACTIVE, &[name], |shown| figure(shown.active));
-        set(&families::QUEUE_DEPTH, &[name, name, PRIORITY], |shown| figure(shown.depth));
-        set(&families::QUEUE_UNFINISHED, &[name, name], |shown| shown.unfinished);
-        set(&families::QUEUE_LONGEST, &[name, name], |shown| shown.longest);
+        set(&families::ACTIVE, &[name], |gauges| to_f64(gauges.active));
+        set(&families::QUEUE_DEPTH, &[name, name, PRIORITY], |gauges| to_f64(gauges.depth));
+        set(&families::QUEUE_UNFINISHED, &[name, name], |gauges| gauges.unfinished);
+        set(&families::QUEUE_LONGEST, &[name, name], |gauges| gauges.longest);
     }
 
     /// Begins the counters at zero, so that the first error is an increase.
-    fn begin_series(&self) {
+    fn initialize_series(&self) {
         let (metrics, name) = (&self.ctx.metrics, self.controller.name());
         for result in ["success", "requeue", "requeue_after", "error"] {
             metrics.add(&families::RECONCILES, &[name, result], 0.0);
@@ -174,24 +178,24 @@ impl Worker {
 
     fn start(&mut self, key: Key) {
         let (ctx, controller) = (self.ctx.clone(), self.controller.clone());
-        self.begun.insert(key.clone(), ctx.clocks.steady());
+        self.started.insert(key.clone(), ctx.clocks.steady());
         self.count = self.count.wrapping_add(1);
         let span = log::reconcile_span(controller.name(), &key, self.count, ctx.clocks.steady());
         let reconcile = async move {
-            let begun = ctx.clocks.steady();
+            let started = ctx.clocks.steady();
             // A panic leaves no more behind than a crash would: every reconcile is repeatable.
             let result = AssertUnwindSafe(controller.reconcile(&key)).catch_unwind();
             let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
-            let took = Duration::try_from(ctx.clocks.steady().duration_since(begun)).unwrap_or_default();
-            Done { key, result, took }
+            let took = Duration::try_from(ctx.clocks.steady().duration_since(started)).unwrap_or_default();
+            ReconcileOutcome { key, result, took }
         };
         self.running.spawn(reconcile.instrument(span));
     }
 
     /// Applies the outcome of a reconcile; `None` if it was aborted.
-    fn finish(&mut self, done: Option<Done>) {
-        let Some(Done { key, result, took }) = done else { return };
-        self.begun.remove(&key);
+    fn finish(&mut self, done: Option<ReconcileOutcome>) {
+        let Some(ReconcileOutcome { key, result, took }) = done else { return };
+        self.started.remove(&key);
         let name = self.controller.name();
         let now = self.ctx.clocks.steady();
         let result = match result {
@@ -241,12 +245,12 @@ impl Worker {
         }
     }
 
-    /// Waits for running reconciles and cuts them off after [`GRACE`], between two calls to the API server.
+    /// Waits for running reconciles and cuts them off after [`RECONCILE_GRACE`], between two calls to the API server.
     ///
     /// A call to the cloud that is cut off may have its effect. The next leader finds it as after a crash: launches by batch and
     /// attempt, terminations because they are repeated until the instance is gone.
-    async fn wind_up(mut self) {
-        let grace = self.ctx.clocks.sleep(GRACE);
+    async fn shut_down(mut self) {
+        let grace = self.ctx.clocks.sleep(RECONCILE_GRACE);
         tokio::pin!(grace);
         loop {
             tokio::select! {
@@ -260,7 +264,7 @@ impl Worker {
         }
         let client = &self.ctx.client;
         client.close();
-        let _ = self.ctx.clocks.within(ANSWERED, client.idle()).await;
+        let _ = self.ctx.clocks.within(CALL_GRACE, client.idle()).await;
         tracing::warn!(
             controller = self.controller.name(),
             left = self.running.len(),
@@ -269,7 +273,7 @@ impl Worker {
     }
 }
 
-fn figure(count: usize) -> f64 {
+fn to_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 

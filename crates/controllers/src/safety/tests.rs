@@ -56,7 +56,7 @@ fn table() -> String {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
-fn the_documents_show_the_table() {
+fn the_documented_table_is_current() {
     const BEGIN: &str =
         "<!-- table: written by `UPDATE_DOCS=1 cargo test -p fleetwright-controllers safety` -->\n";
     const END: &str = "<!-- end of the table -->\n";

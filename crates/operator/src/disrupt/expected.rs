@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_controllers::{
-    disruption::under_way, provisioning::eligible, runtime::later, settings::Settings,
+    disruption::resumable_commands, provisioning::eligible, runtime::later, settings::Settings,
 };
 use fleetwright_core::{
     model::{ClaimName, Pod, Str},
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 /// Takes note of all that at `now`.
 pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
-    for (id, command) in under_way(&index.snapshot(now), now) {
+    for (id, command) in resumable_commands(&index.snapshot(now), now) {
         index.begin_command(id, command);
     }
     expect(index, settings, now);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleetwright_controllers::settings::{DisruptionPace, FeatureGates, Packing, Settings, SolveEffort};
+use fleetwright_controllers::settings::{DisruptionTiming, FeatureGates, Packing, Settings, SolveEffort};
 use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
 
 use super::Values;
@@ -53,7 +53,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
         packing: values.packing(),
         n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
-        disruption: DisruptionPace {
+        disruption: DisruptionTiming {
             // Looking all the time would leave no time for anything else.
             period: values.duration("DISRUPTION_PERIOD").max(Duration::from_millis(100)),
             validation_delay: values.duration("DISRUPTION_VALIDATION_DELAY"),

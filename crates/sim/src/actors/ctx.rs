@@ -83,7 +83,7 @@ impl CallError {
 }
 
 /// Treats "not found" as success: the object no longer exists.
-pub(crate) fn gone_is_ok<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(crate) fn ignore_not_found<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.code() == 404 => Ok(None),

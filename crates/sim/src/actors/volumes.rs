@@ -20,7 +20,7 @@ use super::{
     actor::{Actor, Requeue},
     binder::serves,
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// The zone label of volumes.
@@ -201,7 +201,7 @@ async fn finish(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &str) -> Resul
         },
         "spec": { "volumeName": volume },
     });
-    if gone_is_ok(ctx.patch::<PersistentVolumeClaim>(&key, &named).await)?.is_none() {
+    if ignore_not_found(ctx.patch::<PersistentVolumeClaim>(&key, &named).await)?.is_none() {
         return Ok(());
     }
     let spec = volume_now.spec.as_ref();
@@ -210,7 +210,7 @@ async fn finish(ctx: &Ctx, claim: &PersistentVolumeClaim, volume: &str) -> Resul
         "accessModes": spec.and_then(|spec| spec.access_modes.clone()),
         "capacity": spec.and_then(|spec| spec.capacity.clone()),
     } });
-    gone_is_ok(ctx.patch_status::<PersistentVolumeClaim>(&key, &status).await).map(drop)
+    ignore_not_found(ctx.patch_status::<PersistentVolumeClaim>(&key, &status).await).map(drop)
 }
 
 /// Deletes or releases volumes without their claim.
@@ -251,7 +251,7 @@ impl Actor for Reclaim {
                 ctx.delete(volume.as_ref(), None).await?;
             } else {
                 let released = json!({ "status": { "phase": "Released" } });
-                gone_is_ok(ctx.patch_status::<PersistentVolume>(key, &released).await)?;
+                ignore_not_found(ctx.patch_status::<PersistentVolume>(key, &released).await)?;
             }
             Ok(Requeue::No)
         })

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fleetwright_controllers::runtime::{Ctx, Election, Leadership, Offload, Parts, Trigger, shutdown};
+use fleetwright_controllers::runtime::{Ctx, CtxParts, Election, Leadership, Offload, Trigger, shutdown};
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{CloudProvider, Identity},
@@ -184,7 +184,7 @@ impl Simulator {
         client: kube::Client,
         clock: SharedClock,
         seed: u64,
-    ) -> Result<Result<Parts, String>, SimulatorError> {
+    ) -> Result<Result<CtxParts, String>, SimulatorError> {
         let system = self.server.get("v1", "Namespace", "", "kube-system");
         let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
         let cluster_uid = uid.unwrap_or_default().to_owned();
@@ -205,9 +205,19 @@ impl Simulator {
             Some(wrap) => wrap(provider, &self.cloud),
             None => provider,
         };
-        let (settings, leadership) = (self.config.settings.clone(), Leadership::unopposed());
+        let (settings, leadership) = (self.config.settings.clone(), Leadership::without_election());
         let offload = Offload::Inline;
         let api_server = "kubernetes".to_owned();
-        Ok(Ok(Parts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership }))
+        Ok(Ok(CtxParts {
+            api_server,
+            client,
+            clock,
+            cloud,
+            settings,
+            seed,
+            offload,
+            cluster_uid,
+            leadership,
+        }))
     }
 }

@@ -41,9 +41,9 @@ fn dear(nanos: i64) -> Blocker {
     Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None })
 }
 
-fn wanted(blockers: Vec<Blocker>, now: i64) -> Wanted {
+fn desired(blockers: Vec<Blocker>, now: i64) -> DesiredCondition {
     let node = node("a").build();
-    Wanted::of(&DisruptionStatus { node, candidate: false, price: None, blockers }, at(now))
+    DesiredCondition::of(&DisruptionStatus { node, candidate: false, price: None, blockers }, at(now))
 }
 
 #[rstest]
@@ -64,12 +64,12 @@ fn wanted(blockers: Vec<Blocker>, now: i64) -> Wanted {
 fn a_condition_is_written_again_when_a_blocker_changes(
     #[case] before: Vec<Blocker>,
     #[case] blocks: Vec<Blocker>,
-    #[case] whole: bool,
+    #[case] complete_pass: bool,
     #[case] news: bool,
 ) {
     // Ten minutes later.
-    let (before, now) = (wanted(before, 0), wanted(blocks, 600));
-    assert_eq!(now.differs(&before.marks, whole, at(600)), news, "{before:?} {now:?}");
+    let (before, now) = (desired(before, 0), desired(blocks, 600));
+    assert_eq!(now.differs(&before.blockers_written, complete_pass, at(600)), news, "{before:?} {now:?}");
 }
 
 #[rstest]
@@ -86,14 +86,14 @@ fn a_condition_is_written_again_when_a_blocker_changes(
 )]
 #[case::it_goes(Blocker::Deleting, false)]
 fn short_blockers_are_not_written(#[case] blocker: Blocker, #[case] written: bool) {
-    assert_eq!(wanted(vec![blocker], 0).text.is_some(), written);
+    assert_eq!(desired(vec![blocker], 0).text.is_some(), written);
 }
 
 #[rstest]
 #[case::has_not_joined(node("a").launched(), 3600, false)]
 #[case::joined_just_now(node("a").uninitialized(), 60, false)]
 #[case::joined_a_while_ago(node("a").uninitialized(), 120, true)]
-fn a_node_that_stays_uninitialized_is_listed(
+fn a_node_uninitialized_for_two_minutes_is_listed(
     #[case] node: NodeBuilder,
     #[case] seconds: i64,
     #[case] written: bool,

@@ -28,7 +28,7 @@ fn protected(harness: &Harness, name: &str) {
         .unwrap();
 }
 
-fn gone(harness: &Harness, name: &str) {
+fn delete_pod(harness: &Harness, name: &str) {
     harness.server.delete("v1", "Pod", "default", name).unwrap();
 }
 
@@ -39,7 +39,7 @@ fn blocked(harness: &Harness, claim_name: &str) -> Value {
 }
 
 /// The pods that the condition names.
-fn named_pods(harness: &Harness) -> Vec<String> {
+fn blocking_pods(harness: &Harness) -> Vec<String> {
     let blocked = blocked(harness, "old");
     let message = blocked["message"].as_str().unwrap_or_default();
     let owners = message.split("[pod/default/").skip(1).filter_map(|rest| rest.split(']').next());
@@ -47,28 +47,28 @@ fn named_pods(harness: &Harness) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_follows_what_blocks_and_rests_while_that_stays() {
+async fn the_condition_follows_the_blockers_and_is_not_rewritten() {
     let harness = harness(&["a"]);
     let mut controllers = crate::disruption::controllers(&harness.ctx);
     controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
     let (trigger, task) = harness.run(controllers);
     harness.pass(90).await;
-    assert_eq!(named_pods(&harness), ["a"], "{}", blocked(&harness, "old"));
+    assert_eq!(blocking_pods(&harness), ["a"], "{}", blocked(&harness, "old"));
     let version = claim(&harness, "old")["metadata"]["resourceVersion"].clone();
     harness.pass(600).await;
     assert_eq!(claim(&harness, "old")["metadata"]["resourceVersion"], version, "nothing changed");
     protected(&harness, "b");
     harness.pass(90).await;
-    assert_eq!(named_pods(&harness), ["a", "b"], "another one blocks too");
-    gone(&harness, "a");
+    assert_eq!(blocking_pods(&harness), ["a", "b"], "another one blocks too");
+    delete_pod(&harness, "a");
     harness.pass(90).await;
-    assert_eq!(named_pods(&harness), ["b"], "the first does not block any more");
+    assert_eq!(blocking_pods(&harness), ["b"], "the first does not block any more");
     trigger.fire();
     task.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_carries_something_out_writes_it_too() {
+async fn a_pass_with_commands_updates_the_condition_too() {
     let harness = harness(&["a"]);
     let mut controllers = crate::disruption::controllers(&harness.ctx);
     controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
@@ -76,11 +76,11 @@ async fn a_pass_that_carries_something_out_writes_it_too() {
     harness.pass(55).await;
     assert_eq!(blocked(&harness, "old"), Value::Null, "a minute after the start it is due");
     node(&harness, "empty", "Consolidatable");
-    gone(&harness, "p-empty");
+    delete_pod(&harness, "p-empty");
     harness.pass(40).await;
     let empty = claim(&harness, "empty");
     assert!(empty["metadata"]["deletionTimestamp"].is_string(), "that pass had a command: {empty:#}");
-    assert_eq!(named_pods(&harness), ["a"], "{}", claim(&harness, "old"));
+    assert_eq!(blocking_pods(&harness), ["a"], "{}", claim(&harness, "old"));
     trigger.fire();
     task.await.unwrap().unwrap();
 }

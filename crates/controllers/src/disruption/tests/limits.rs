@@ -61,7 +61,7 @@ fn small_only(harness: &Harness) {
 }
 
 /// Somebody else's NodeClaim, which came after the decision.
-fn come(harness: &Harness, name: &str) {
+fn create_other_claim(harness: &Harness, name: &str) {
     drifted(harness, name);
     let claim = serde_json::from_value::<fleetwright_api::NodeClaim>(claim(harness, name)).unwrap();
     harness.ctx.cluster.observe(claim);
@@ -75,19 +75,19 @@ fn come(harness: &Harness, name: &str) {
 #[case::cpu_was_taken(json!({"limits": {"cpu": "7"}}), 1, false)]
 #[case::nothing_is_limited(json!({}), 3, true)]
 #[tokio::test(start_paused = true)]
-async fn a_command_needs_room_for_all_that_it_creates(
+async fn a_command_needs_room_in_the_limits_for_all_replacements(
     #[case] spec: Value,
-    #[case] came: usize,
+    #[case] others: usize,
     #[case] starts: bool,
 ) {
     let (harness, command) = decided(spec).await;
-    (0..came).for_each(|at| come(&harness, &format!("late-{at}")));
+    (0..others).for_each(|at| create_other_claim(&harness, &format!("late-{at}")));
     let commands = Arc::new(Commands::default());
     let before = harness.ctx.cluster.index().usage_at_most("default");
     let started = Execution::new(&harness.ctx, commands.clone()).start(command).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&harness).len(), if starts { 2 } else { 0 });
-    assert_eq!((named(&claim(&harness, "old")), tainted(&harness, "old")), (starts, starts));
+    assert_eq!((has_record(&claim(&harness, "old")), tainted(&harness, "old")), (starts, starts));
     let after = harness.ctx.cluster.index().usage_at_most("default").1;
     // Of the two that come one stands for the node that goes.
     assert_eq!(after, before.1 + i64::from(starts), "no room is kept for what is not written any more");
@@ -95,9 +95,9 @@ async fn a_command_needs_room_for_all_that_it_creates(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_for_one_goes_beyond_the_limit_for_a_while() {
+async fn one_for_one_replacement_may_exceed_the_limit_for_a_while() {
     let (harness, mut command) = decided(json!({"limits": {"nodes": "2"}})).await;
-    come(&harness, "late");
+    create_other_claim(&harness, "late");
     // There are as many as there may be, and what goes makes room before it is gone.
     command.replacements.truncate(1);
     execution(&harness).start(command).await.unwrap();
@@ -108,19 +108,19 @@ async fn one_for_one_goes_beyond_the_limit_for_a_while() {
 #[case::room_for_one_more(0, true)]
 #[case::none_is_left(1, false)]
 #[tokio::test(start_paused = true)]
-async fn a_static_pool_stays_within_its_limit(#[case] came: usize, #[case] starts: bool) {
+async fn a_static_pool_does_not_exceed_its_node_limit(#[case] others: usize, #[case] starts: bool) {
     let (harness, command) = decided(json!({"replicas": 1, "limits": {"nodes": "2"}})).await;
     assert_eq!((command.method.name, command.replacements.len()), ("static-drift", 1));
-    (0..came).for_each(|at| come(&harness, &format!("late-{at}")));
+    (0..others).for_each(|at| create_other_claim(&harness, &format!("late-{at}")));
     let started = execution(&harness).start(command).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&harness).len(), usize::from(starts));
 }
 
 /// Every creation of a NodeClaim but the first is refused.
-struct Refusing(AtomicU64);
+struct RefuseFurtherCreations(AtomicU64);
 
-impl Faults for Refusing {
+impl Faults for RefuseFurtherCreations {
     fn decide(&self, request: &Request) -> Fault {
         let create = request.verb == "create" && request.resource == "nodeclaims";
         let refused = create && self.0.fetch_add(1, Ordering::Relaxed) > 0;
@@ -131,8 +131,8 @@ impl Faults for Refusing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_for_what_could_not_be_written_is_given_back() {
-    let harness = Harness::with(Some(Arc::new(Refusing(AtomicU64::new(0)))));
+async fn reservations_of_failed_creations_are_released() {
+    let harness = Harness::with(Some(Arc::new(RefuseFurtherCreations(AtomicU64::new(0)))));
     let (harness, command) = decided_in(harness, json!({"limits": {"nodes": "3"}})).await;
     let started = execution(&harness).start(command).await;
     assert!(matches!(started, Err(execute::NotStarted::Failed(_))), "{started:?}");
@@ -141,18 +141,18 @@ async fn room_for_what_could_not_be_written_is_given_back() {
         2,
         "the old one, and the one that was written"
     );
-    assert!(!named(&claim(&harness, "old")) && !tainted(&harness, "old"), "it is rolled back");
+    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "it is rolled back");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_waits_for_its_turn_to_create() {
+async fn a_command_waits_for_the_creation_rate_limit() {
     let (harness, command) = decided(json!({})).await;
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     let two = Facts { count: 2, ..Facts::default() };
     Safety::new(&harness.ctx).admit(Act::CreateClaim, &two).unwrap();
     let started = execution(&harness).start(command.clone()).await;
     assert!(matches!(started, Err(execute::NotStarted::Held(_))), "{started:?}");
-    assert!(replacements(&harness).is_empty() && !named(&claim(&harness, "old")), "nothing is touched");
+    assert!(replacements(&harness).is_empty() && !has_record(&claim(&harness, "old")), "nothing is touched");
     harness.pass(1).await;
     execution(&harness).start(command).await.unwrap();
     assert_eq!(replacements(&harness).len(), 2);

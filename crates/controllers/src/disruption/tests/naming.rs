@@ -6,7 +6,7 @@ use super::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_replaced_does_not_rename_a_command() {
+async fn a_former_leader_does_not_overwrite_a_record() {
     let (harness, command) = decided(json!({})).await;
     // Its successor has named the node, which it has not seen.
     let record = json!({"id": "theirs", "method": "drift", "started": harness.ctx.clocks.now().to_string(),
@@ -16,7 +16,7 @@ async fn a_leader_that_was_replaced_does_not_rename_a_command() {
     harness.server.apply(old).unwrap();
     let started = execution(&harness).start(command).await;
     assert!(started.is_err(), "{started:?}");
-    let stands = &claim(&harness, "old")["metadata"]["annotations"]["fleetwright.dev/disruption-command"];
-    assert_eq!(stands.as_str(), Some(&*record.to_string()), "the successor's command stays");
+    let record_now = &claim(&harness, "old")["metadata"]["annotations"]["fleetwright.dev/disruption-command"];
+    assert_eq!(record_now.as_str(), Some(&*record.to_string()), "the successor's command stays");
     assert_eq!(replacements(&harness).len(), 0);
 }

@@ -12,20 +12,20 @@ use serde_json::json;
 use super::harness::Harness;
 
 /// Lets this number of effects through.
-pub(super) struct Power(AtomicI64);
+pub(super) struct RemainingEffects(AtomicI64);
 
 /// What becomes of an effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spent {
+pub(super) enum EffectOutcome {
     /// It happens, and is answered.
-    Answered,
+    Acknowledged,
     /// It happens, and nobody hears of it.
-    Last,
+    Unacknowledged,
     /// It does not happen.
-    Dead,
+    Dropped,
 }
 
-impl Power {
+impl RemainingEffects {
     pub(super) fn full() -> Arc<Self> {
         Arc::new(Self(AtomicI64::new(i64::MAX)))
     }
@@ -34,29 +34,29 @@ impl Power {
         self.0.store(effects, Ordering::Relaxed);
     }
 
-    pub(super) fn spend(&self) -> Spent {
+    pub(super) fn use_one(&self) -> EffectOutcome {
         match self.0.fetch_sub(1, Ordering::Relaxed) {
-            2.. => Spent::Answered,
-            1 => Spent::Last,
-            _ => Spent::Dead,
+            2.. => EffectOutcome::Acknowledged,
+            1 => EffectOutcome::Unacknowledged,
+            _ => EffectOutcome::Dropped,
         }
     }
 
-    fn is_out(&self) -> bool {
+    fn is_used_up(&self) -> bool {
         self.0.load(Ordering::Relaxed) <= 0
     }
 }
 
-impl Faults for Power {
+impl Faults for RemainingEffects {
     fn decide(&self, request: &Request) -> Fault {
         let reads = matches!(request.verb.as_str(), "get" | "list" | "watch");
         let answer = if reads || request.resource == "events" {
-            if self.is_out() { Answer::Drop } else { Answer::Normal }
+            if self.is_used_up() { Answer::Drop } else { Answer::Normal }
         } else {
-            match self.spend() {
-                Spent::Answered => Answer::Normal,
-                Spent::Last => Answer::ApplyThenDrop,
-                Spent::Dead => Answer::Drop,
+            match self.use_one() {
+                EffectOutcome::Acknowledged => Answer::Normal,
+                EffectOutcome::Unacknowledged => Answer::ApplyThenDrop,
+                EffectOutcome::Dropped => Answer::Drop,
             }
         };
         Fault { answer, ..Fault::default() }
@@ -64,15 +64,15 @@ impl Faults for Power {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_launch_that_is_cut_off_anywhere_ends_with_one_instance() {
+async fn a_launch_interrupted_after_any_effect_ends_with_one_instance() {
     let mut cut_off = 0;
     for effects in 1..=14 {
         let harness = Harness::new();
         harness.claim("a", json!({}));
-        harness.power.set(effects);
+        harness.remaining_effects.set(effects);
         let harness = harness.run();
         harness.sleep(60).await;
-        cut_off += i32::from(harness.power.is_out());
+        cut_off += i32::from(harness.remaining_effects.is_used_up());
         let harness = harness.crash().run();
         harness.until("launched", || harness.condition("a", "Launched") == "True").await;
         harness.join("node-a", "a");
@@ -96,11 +96,11 @@ async fn a_launch_that_is_cut_off_anywhere_ends_with_one_instance() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_goes_while_its_launch_is_cut_off_leaves_nothing() {
+async fn a_claim_deleted_during_an_interrupted_launch_leaves_no_instance() {
     for effects in 1..=6 {
         let harness = Harness::new();
         harness.claim("a", json!({}));
-        harness.power.set(effects);
+        harness.remaining_effects.set(effects);
         let harness = harness.run();
         harness.sleep(60).await;
         let harness = harness.crash();
@@ -113,16 +113,16 @@ async fn a_claim_that_goes_while_its_launch_is_cut_off_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_termination_that_is_cut_off_anywhere_goes_on() {
+async fn a_termination_interrupted_after_any_effect_continues() {
     let mut cut_off = 0;
     for effects in 1..=16 {
         let harness = Harness::new().run();
-        harness.grown("a", "node-a", json!({})).await;
+        harness.initialized_node("a", "node-a", json!({})).await;
         harness.sleep(30).await;
-        harness.power.set(effects);
+        harness.remaining_effects.set(effects);
         harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
         harness.sleep(60).await;
-        cut_off += i32::from(harness.power.is_out());
+        cut_off += i32::from(harness.remaining_effects.is_used_up());
         let harness = harness.crash().run();
         harness.until("gone", || harness.get_claim("a").is_none()).await;
         assert!(harness.get("v1", "Node", "node-a").is_none(), "after {effects} effects");

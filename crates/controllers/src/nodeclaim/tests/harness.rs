@@ -26,18 +26,18 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::crash::{Power, Spent};
+use super::crash::{EffectOutcome, RemainingEffects};
 use crate::{
     all::claim_controllers,
-    runtime::{self, Ctx, Leadership, Offload, Parts, RunError, Trigger},
+    runtime::{self, Ctx, CtxParts, Leadership, Offload, RunError, Trigger},
     settings::Settings,
 };
 
 /// Virtual time over paused tokio time.
 #[derive(Clone, Copy)]
-struct Virtual(tokio::time::Instant);
+struct VirtualClock(tokio::time::Instant);
 
-impl Clock for Virtual {
+impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         let epoch = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 365 * 50);
         epoch + SignedDuration::try_from(self.0.elapsed()).expect("short tests")
@@ -49,9 +49,9 @@ impl Clock for Virtual {
 }
 
 /// The same, minutes ahead.
-struct Ahead(Virtual, SignedDuration);
+struct AheadClock(VirtualClock, SignedDuration);
 
-impl Clock for Ahead {
+impl Clock for AheadClock {
     fn now(&self) -> Timestamp {
         self.0.now() + self.1
     }
@@ -62,9 +62,9 @@ impl Clock for Ahead {
 }
 
 /// The same, with a wall clock that can be set, by so many seconds.
-struct Settable(Virtual, Arc<AtomicI64>);
+struct SettableClock(VirtualClock, Arc<AtomicI64>);
 
-impl Clock for Settable {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         self.0.now() + SignedDuration::from_secs(self.1.load(Ordering::Relaxed))
     }
@@ -79,9 +79,9 @@ impl Clock for Settable {
 }
 
 /// What the cloud is reported to do at the next launches.
-pub(super) enum Script {
+pub(super) enum LaunchFault {
     /// Launch, and lose the answer.
-    LoseAnswer,
+    LoseResponse,
     /// Refuse.
     Refuse(LaunchError),
 }
@@ -91,11 +91,11 @@ pub(super) struct CloudState {
     pub(super) instances: BTreeMap<ProviderId, Instance>,
     /// Every call for a launch: batch, attempt, claims.
     pub(super) calls: Vec<(BatchId, u32, Vec<ClaimName>)>,
-    pub(super) script: VecDeque<Script>,
+    pub(super) launch_faults: VecDeque<LaunchFault>,
     /// Instances that belong to somebody else.
     pub(super) foreign: bool,
     /// What it answers to whoever asks for an instance or for its end.
-    pub(super) refuses: Option<CloudError>,
+    pub(super) refusal: Option<CloudError>,
     /// How often an instance was asked to end.
     pub(super) terminations: usize,
     /// How many instances were ever launched.
@@ -107,8 +107,8 @@ pub(super) struct CloudState {
 pub(super) struct TestCloud {
     info: ProviderInfo,
     state: Mutex<CloudState>,
-    clock: Virtual,
-    power: Arc<Power>,
+    clock: VirtualClock,
+    remaining_effects: Arc<RemainingEffects>,
 }
 
 impl TestCloud {
@@ -151,31 +151,31 @@ impl CloudProvider for TestCloud {
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let names = requests.iter().map(|request| request.claim.name.clone()).collect();
-        let (script, slow) = {
+        let (fault, slow) = {
             let mut state = self.state();
             if let Some(first) = requests.first() {
                 state.calls.push((first.batch.clone(), first.attempt, names));
             }
-            (state.script.pop_front(), state.slow)
+            (state.launch_faults.pop_front(), state.slow)
         };
         self.clock.sleep(slow.saturating_add(Duration::from_millis(200))).await;
-        let spent = self.power.spend();
-        if spent == Spent::Dead {
+        let outcome = self.remaining_effects.use_one();
+        if outcome == EffectOutcome::Dropped {
             return std::future::pending().await;
         }
-        if let Some(Script::Refuse(error)) = &script {
+        if let Some(LaunchFault::Refuse(error)) = &fault {
             return requests.iter().map(|_| Err(error.clone())).collect();
         }
-        let answers = self.born(requests);
-        if spent == Spent::Last {
+        let answers = self.instances_for(requests);
+        if outcome == EffectOutcome::Unacknowledged {
             return std::future::pending().await;
         }
-        match script {
+        match fault {
             // Who does not hear of them cannot name them.
-            Some(Script::LoseAnswer) => {
+            Some(LaunchFault::LoseResponse) => {
                 requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
             }
-            _ => self.named(requests, answers),
+            _ => self.tag_instances(requests, answers),
         }
     }
 
@@ -184,12 +184,12 @@ impl CloudProvider for TestCloud {
     }
 
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
-        let spent = self.power.spend();
-        if spent == Spent::Dead {
+        let outcome = self.remaining_effects.use_one();
+        if outcome == EffectOutcome::Dropped {
             return std::future::pending().await;
         }
         let answer = self.end(id);
-        if spent == Spent::Last {
+        if outcome == EffectOutcome::Unacknowledged {
             return std::future::pending().await;
         }
         answer
@@ -197,7 +197,7 @@ impl CloudProvider for TestCloud {
 
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError> {
         let state = self.state();
-        if let Some(error) = &state.refuses {
+        if let Some(error) = &state.refusal {
             return Err(error.clone());
         }
         let found = state.instances.get(id).cloned();
@@ -215,19 +215,19 @@ impl CloudProvider for TestCloud {
 
 impl TestCloud {
     /// The instances of a call: those that are there, and new ones.
-    fn born(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+    fn instances_for(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let mut state = self.state();
         let (mut answers, mut dealt) = (Vec::new(), BTreeSet::new());
         for request in requests {
             let launch = Some((request.batch.clone(), request.attempt));
-            let same = |known: &&Instance| {
+            let of_same_launch = |known: &&Instance| {
                 known.launched_by == launch && known.claim.as_ref() == Some(&request.claim.name)
             };
-            let nobodys = |known: &&Instance| {
+            let unclaimed = |known: &&Instance| {
                 known.launched_by == launch && known.claim.is_none() && !dealt.contains(&known.provider_id)
             };
             let all = || state.instances.values().filter(|known| !known.terminating);
-            let known = all().find(same).or_else(|| all().find(nobodys)).cloned();
+            let known = all().find(of_same_launch).or_else(|| all().find(unclaimed)).cloned();
             let launched = known.unwrap_or_else(|| {
                 state.launched += 1;
                 let name = format!("i-{}", state.launched);
@@ -241,7 +241,7 @@ impl TestCloud {
     }
 
     /// Writes on instances whose they are.
-    fn named(
+    fn tag_instances(
         &self,
         requests: &[LaunchRequest],
         mut answers: Vec<Result<Instance, LaunchError>>,
@@ -256,7 +256,7 @@ impl TestCloud {
 
     fn end(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         let mut state = self.state();
-        if let Some(error) = &state.refuses {
+        if let Some(error) = &state.refusal {
             return Err(error.clone());
         }
         if state.foreign {
@@ -288,27 +288,27 @@ pub(super) struct Harness {
     /// Requests that change something.
     pub(super) writes: Arc<Mutex<Vec<String>>>,
     /// What the process may still do.
-    pub(super) power: Arc<Power>,
+    pub(super) remaining_effects: Arc<RemainingEffects>,
     running: Option<(Trigger, tokio::task::JoinHandle<Result<(), RunError>>)>,
 }
 
 impl Harness {
     /// A server with CRDs, class and pool; nothing runs yet.
     pub(super) fn new() -> Self {
-        let clock = Virtual(tokio::time::Instant::now());
+        let clock = VirtualClock(tokio::time::Instant::now());
         let mut config = Config::new(Arc::new(move || clock.now()), 7);
         let writes = Arc::new(Mutex::new(Vec::new()));
-        let heard = writes.clone();
+        let observed_writes = writes.clone();
         config.audit = Some(Arc::new(move |request, code| {
             let reads = matches!(request.verb.as_str(), "get" | "list" | "watch");
             if !reads && code < 400 && request.resource != "events" {
                 let line =
                     format!("{} {}/{} {}", request.verb, request.resource, request.name, request.subresource);
-                heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                observed_writes.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         }));
-        let power = Power::full();
-        config.faults = Some(power.clone());
+        let remaining_effects = RemainingEffects::full();
+        config.faults = Some(remaining_effects.clone());
         let server = Server::new(config);
         for crd in fleetwright_api::crd::kwok() {
             server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
@@ -325,9 +325,14 @@ impl Harness {
             }],
             bootstraps_startup_taints: false,
         };
-        let cloud = Arc::new(TestCloud { info, state: Mutex::default(), clock, power: power.clone() });
+        let cloud = Arc::new(TestCloud {
+            info,
+            state: Mutex::default(),
+            clock,
+            remaining_effects: remaining_effects.clone(),
+        });
         let ctx = Self::process(&server, &cloud, Arc::new(clock), Settings::default(), 7);
-        let harness = Self { server, ctx, cloud, writes, power, running: None };
+        let harness = Self { server, ctx, cloud, writes, remaining_effects, running: None };
         harness.apply(json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
             "spec": {},
@@ -347,7 +352,7 @@ impl Harness {
         settings: Settings,
         seed: u64,
     ) -> Ctx {
-        Ctx::new(Parts {
+        Ctx::new(CtxParts {
             api_server: "kubernetes".to_owned(),
             client: kube::Client::new(server.service(), "default"),
             clock,
@@ -356,13 +361,13 @@ impl Harness {
             seed,
             offload: Offload::Inline,
             cluster_uid: "cluster".to_owned(),
-            leadership: Leadership::unopposed(),
+            leadership: Leadership::without_election(),
         })
     }
 
     /// The process is reported the time by a clock that is so much ahead of the API server's.
     pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
-        let clock = Arc::new(Ahead(self.cloud.clock, by));
+        let clock = Arc::new(AheadClock(self.cloud.clock, by));
         self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
         self
     }
@@ -370,7 +375,7 @@ impl Harness {
     /// The wall clock of the process can be set, so many seconds ahead.
     pub(super) fn settable(mut self) -> (Self, Arc<AtomicI64>) {
         let ahead = Arc::new(AtomicI64::new(0));
-        let clock = Arc::new(Settable(self.cloud.clock, ahead.clone()));
+        let clock = Arc::new(SettableClock(self.cloud.clock, ahead.clone()));
         self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
         (self, ahead)
     }
@@ -397,7 +402,7 @@ impl Harness {
         if let Some((_, task)) = self.running.take() {
             task.abort();
         }
-        self.power.set(i64::MAX);
+        self.remaining_effects.set(i64::MAX);
         let (clock, settings) = (Arc::new(self.cloud.clock), (*self.ctx.settings).clone());
         self.ctx = Self::process(&self.server, &self.cloud, clock, settings, 8);
         self
@@ -454,7 +459,7 @@ impl Harness {
     }
 
     /// A claim that has become a node that is initialized.
-    pub(super) async fn grown(&self, name: &str, node: &str, more: Value) {
+    pub(super) async fn initialized_node(&self, name: &str, node: &str, more: Value) {
         self.claim(name, more);
         self.until("launched", || self.condition(name, "Launched") == "True").await;
         self.join(node, name);

@@ -34,7 +34,7 @@ fn delete(harness: &Harness, claim: &str) {
 #[case::fewer_than_claims(1)]
 #[case::as_many(2)]
 #[tokio::test(start_paused = true)]
-async fn claims_that_go_together_leave_nothing(#[case] instances: u32) {
+async fn claims_deleted_together_leave_no_instance(#[case] instances: u32) {
     let harness = cut_off(instances);
     delete(&harness, "a");
     delete(&harness, "b");
@@ -49,7 +49,7 @@ async fn claims_that_go_together_leave_nothing(#[case] instances: u32) {
 #[case::fewer_than_claims(1)]
 #[case::as_many(2)]
 #[tokio::test(start_paused = true)]
-async fn what_another_claim_may_take_is_left_to_it(#[case] instances: u32) {
+async fn an_instance_that_another_claim_may_take_is_not_terminated(#[case] instances: u32) {
     let harness = cut_off(instances);
     delete(&harness, "a");
     let harness = harness.run();

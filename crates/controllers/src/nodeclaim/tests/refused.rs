@@ -32,14 +32,14 @@ fn reported(harness: &Harness, reason: &str) -> usize {
 #[case::throttled(throttled(), 120, "throttled by the cloud")]
 #[case::another(CloudError::Unavailable("down (request 1)".into()), 120, "down (request 1)")]
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_cannot_be_ended_is_said_once(
+async fn a_refused_termination_is_reported_once(
     #[case] refusal: CloudError,
     #[case] seconds: u64,
     #[case] says: &str,
 ) {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
-    harness.cloud.state().refuses = Some(refusal.clone());
+    harness.initialized_node("a", "node-a", json!({})).await;
+    harness.cloud.state().refusal = Some(refusal.clone());
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness.sleep(seconds).await;
     assert_eq!(harness.condition("a", "InstanceTerminating"), "Unknown/TerminationFailed");
@@ -47,54 +47,54 @@ async fn an_instance_that_cannot_be_ended_is_said_once(
     assert_eq!(reported(&harness, "TerminationFailed"), 1, "{:?}", harness.events());
     let before = harness.writes.lock().unwrap().len();
     if let CloudError::Unavailable(_) = refusal {
-        harness.cloud.state().refuses = Some(CloudError::Unavailable("down (request 2)".into()));
+        harness.cloud.state().refusal = Some(CloudError::Unavailable("down (request 2)".into()));
     }
     harness.sleep(600).await;
     assert_eq!(harness.writes.lock().unwrap().len(), before, "the same refusal is no news");
-    harness.cloud.state().refuses = None;
+    harness.cloud.state().refusal = None;
     harness.until("gone", || harness.get_claim("a").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_within_a_minute_is_not_said() {
+async fn errors_that_last_less_than_a_minute_are_not_reported() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
-    harness.cloud.state().refuses = Some(throttled());
+    harness.initialized_node("a", "node-a", json!({})).await;
+    harness.cloud.state().refusal = Some(throttled());
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness.sleep(40).await;
     assert_eq!(harness.condition("a", "InstanceTerminating"), "");
     assert_eq!(reported(&harness, "TerminationFailed"), 0);
-    harness.cloud.state().refuses = None;
+    harness.cloud.state().refusal = None;
     harness.until("gone", || harness.get_claim("a").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_refusal_is_said_too() {
+async fn another_refusal_is_reported_too() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
-    harness.cloud.state().refuses = Some(denied("ec2:DescribeInstances"));
+    harness.initialized_node("a", "node-a", json!({})).await;
+    harness.cloud.state().refusal = Some(denied("ec2:DescribeInstances"));
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness.until("said", || message(&harness, "a").contains("ec2:DescribeInstances")).await;
-    harness.cloud.state().refuses = Some(denied("ec2:TerminateInstances"));
+    harness.cloud.state().refusal = Some(denied("ec2:TerminateInstances"));
     harness.until("said", || message(&harness, "a").contains("ec2:TerminateInstances")).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_cannot_be_looked_up_is_said_until_it_can() {
+async fn a_failed_lookup_is_reported_until_one_succeeds() {
     let harness = Harness::new().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.pod("p", "node-a", json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}));
     let mut node = (*harness.get("v1", "Node", "node-a").expect("a node")).clone();
     node["status"]["conditions"] =
         json!([{"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
     harness.apply(node);
-    harness.cloud.state().refuses = Some(denied("ec2:DescribeInstances"));
+    harness.cloud.state().refusal = Some(denied("ec2:DescribeInstances"));
     harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
     harness.sleep(30).await;
     assert_eq!(harness.condition("a", "InstanceTerminating"), "Unknown/InstanceLookupFailed");
     assert!(message(&harness, "a").contains("ec2:DescribeInstances"), "{}", message(&harness, "a"));
     assert_eq!(reported(&harness, "InstanceLookupFailed"), 1, "{:?}", harness.events());
-    harness.cloud.state().refuses = None;
+    harness.cloud.state().refusal = None;
     harness.sleep(30).await;
     assert_eq!(harness.condition("a", "InstanceTerminating"), "", "it is known now that it exists");
     assert_eq!(harness.condition("a", "Drained"), "Unknown/Draining", "and the end goes on");
@@ -104,7 +104,7 @@ async fn an_instance_that_cannot_be_looked_up_is_said_until_it_can() {
 #[case::denied(denied("ec2:DescribeInstances"), 1)]
 #[case::throttled(throttled(), 0)]
 #[tokio::test(start_paused = true)]
-async fn a_node_without_a_claim_says_that_its_instance_cannot_be_looked_up(
+async fn a_failed_lookup_for_a_node_without_a_claim_is_reported(
     #[case] refusal: CloudError,
     #[case] times: usize,
 ) {
@@ -115,10 +115,10 @@ async fn a_node_without_a_claim_says_that_its_instance_cannot_be_looked_up(
             "labels": {"karpenter.kwok.sh/kwoknodeclass": "default"}},
         "spec": {"providerID": "test:///lost"},
     }));
-    harness.cloud.state().refuses = Some(refusal);
+    harness.cloud.state().refusal = Some(refusal);
     harness.server.delete("v1", "Node", "", "lost").expect("deletes");
     harness.sleep(300).await;
     assert_eq!(reported(&harness, "InstanceLookupFailed"), times, "{:?}", harness.events());
-    harness.cloud.state().refuses = None;
+    harness.cloud.state().refusal = None;
     harness.until("gone", || harness.get("v1", "Node", "lost").is_none()).await;
 }

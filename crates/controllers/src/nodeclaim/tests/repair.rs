@@ -22,7 +22,7 @@ fn annotation(harness: &Harness, key: &str) -> Value {
 /// A node whose repair wrote its deadline, and nothing else: then the process ended.
 async fn cut_off() -> Harness {
     let harness = Harness::new().repairing().run();
-    harness.grown("a", "node-a", json!({})).await;
+    harness.initialized_node("a", "node-a", json!({})).await;
     harness.sleep(900).await;
     let harness = harness.crash();
     let written = harness.ctx.clocks.now().to_string();
@@ -33,7 +33,7 @@ async fn cut_off() -> Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_recovers_keeps_the_protection_of_its_pods() {
+async fn pods_are_protected_on_a_node_that_recovers() {
     let harness = cut_off().await;
     ready(&harness, "True", "2019-06-01T00:00:00Z");
     let harness = harness.run();
@@ -48,7 +48,7 @@ async fn a_node_that_recovers_keeps_the_protection_of_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_tolerated_again_keeps_the_protection_of_its_pods() {
+async fn pods_are_protected_on_a_node_that_is_tolerated_again() {
     let harness = cut_off().await;
     let now = harness.ctx.clocks.now();
     ready(&harness, "False", &now.to_string());
@@ -60,7 +60,7 @@ async fn a_node_that_is_tolerated_again_keeps_the_protection_of_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_stays_broken_is_repaired_by_the_next_process() {
+async fn a_node_that_is_still_unhealthy_is_repaired_by_the_next_process() {
     let harness = cut_off().await.run();
     let deleting = || !harness.get_claim("a").expect("a claim")["metadata"]["deletionTimestamp"].is_null();
     harness.until("deleted", deleting).await;
@@ -70,7 +70,7 @@ async fn a_node_that_stays_broken_is_repaired_by_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_somebody_else_set_stays() {
+async fn a_deadline_of_another_writer_is_not_removed() {
     let harness = cut_off().await;
     let theirs = "2030-01-01T00:00:00Z";
     harness.apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",

@@ -16,20 +16,20 @@ fn controllers(harness: &Harness) -> Vec<Arc<dyn Controller>> {
 }
 
 /// How many claims were made so far.
-fn made(harness: &Harness) -> f64 {
+fn created_count(harness: &Harness) -> f64 {
     harness.ctx.metrics.value(&NODECLAIMS_CREATED, &["provisioned", "fixed", "false"])
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
+async fn failing_claims_are_created_with_a_backoff() {
     let harness = Harness::gated(|gates| gates.static_capacity = true);
     harness.pool("fixed", json!({"replicas": 2}));
     let (stop, running) = harness.run(controllers(&harness));
     harness.pass(2).await;
-    assert!(made(&harness) >= 4.0, "the first pause is short: {}", made(&harness));
+    assert!(created_count(&harness) >= 4.0, "the first pause is short: {}", created_count(&harness));
     // After 1, 2, 4, 8, 16, 32 seconds, and each minute from then on.
     harness.pass(598).await;
-    let slowly = made(&harness);
+    let slowly = created_count(&harness);
     assert!((20.0..=34.0).contains(&slowly), "{slowly}");
     let reported = harness.events().into_iter().find(|event| event.contains("ReplicaCreationBackoff"));
     let reported = reported.expect("people hear of it");
@@ -37,13 +37,13 @@ async fn claims_that_come_to_nothing_are_made_at_a_slower_pace() {
     // Another spec may be one that can be had.
     harness.pool("fixed", json!({"replicas": 3}));
     harness.pass(1).await;
-    assert!(made(&harness) >= slowly + 3.0, "{}", made(&harness));
+    assert!(created_count(&harness) >= slowly + 3.0, "{}", created_count(&harness));
     stop.fire();
     running.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_claims_is_spread() {
+async fn claim_creation_is_rate_limited() {
     let harness = Harness::gated(|gates| gates.static_capacity = true);
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((2, 1), (1, 1));
     harness.pool("fixed", json!({"replicas": 9, "limits": {"nodes": "9"}}));
@@ -52,7 +52,11 @@ async fn a_flood_of_claims_is_spread() {
     let _running = harness.run(all);
     for second in 1..=15_u32 {
         harness.pass(1).await;
-        assert!(made(&harness) <= f64::from(2 + second), "{} within {second} s", made(&harness));
+        assert!(
+            created_count(&harness) <= f64::from(2 + second),
+            "{} within {second} s",
+            created_count(&harness)
+        );
     }
-    assert_eq!(made(&harness), 9.0, "no room was kept for what had to wait");
+    assert_eq!(created_count(&harness), 9.0, "no room was kept for what had to wait");
 }

@@ -1,12 +1,12 @@
 //! From pending pods to NodeClaims, over a real client: each pod is answered once, whatever goes wrong.
 
-use fleetwright_fake_kube::{Answer, Fault, Faults, Request as Asked, WatchFault};
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request as ApiRequest, WatchFault};
 use serde_json::json;
 
 use crate::testing::Harness;
 
 /// All pods that claims were created for, sorted: twice answered, twice named.
-fn answered(harness: &Harness) -> Vec<String> {
+fn claimed_pods(harness: &Harness) -> Vec<String> {
     let mut pods: Vec<String> = harness.claims().into_iter().flat_map(|(_, pods)| pods).collect();
     pods.sort();
     pods
@@ -27,7 +27,7 @@ async fn pending_pods_become_nodeclaims_once() {
     }
     let _running = harness.run(super::super::controllers(&harness.ctx));
     harness.pass(120).await;
-    assert_eq!(answered(&harness), names(20));
+    assert_eq!(claimed_pods(&harness), names(20));
     let nominated = harness.events().iter().filter(|event| event.contains("Nominated: Pod should")).count();
     assert!(nominated >= 10, "{:?}", harness.events());
     let name = &harness.claims()[0].0;
@@ -37,7 +37,7 @@ async fn pending_pods_become_nodeclaims_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_does_not_answer_again() {
+async fn a_restart_creates_no_second_claim() {
     let mut harness = Harness::new();
     harness.pool("default", json!({}));
     for n in 0..5 {
@@ -50,14 +50,14 @@ async fn a_restart_does_not_answer_again() {
         task.await.unwrap().unwrap();
         harness.restart();
     }
-    assert_eq!(answered(&harness), names(5));
+    assert_eq!(claimed_pods(&harness), names(5));
 }
 
 /// Every creation of a NodeClaim has its effect, and every other one does not say so.
-struct LostAnswers(std::sync::atomic::AtomicU64);
+struct LoseResponses(std::sync::atomic::AtomicU64);
 
-impl Faults for LostAnswers {
-    fn decide(&self, request: &Asked) -> Fault {
+impl Faults for LoseResponses {
+    fn decide(&self, request: &ApiRequest) -> Fault {
         let create = request.verb == "create" && request.resource == "nodeclaims";
         let odd = create && self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2);
         Fault { answer: if odd { Answer::ApplyThenDrop } else { Answer::Normal }, ..Fault::default() }
@@ -65,22 +65,22 @@ impl Faults for LostAnswers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_does_not_make_two_claims() {
-    let harness = Harness::with(Some(std::sync::Arc::new(LostAnswers(0.into()))));
+async fn a_lost_response_does_not_create_two_claims() {
+    let harness = Harness::with(Some(std::sync::Arc::new(LoseResponses(0.into()))));
     harness.pool("default", json!({}));
     for n in 0..5 {
         harness.pending_pod(&format!("p{n}"), "1");
     }
     let _running = harness.run(super::super::controllers(&harness.ctx));
     harness.pass(60).await;
-    assert_eq!(answered(&harness), names(5));
+    assert_eq!(claimed_pods(&harness), names(5));
 }
 
 /// The API server takes claims but its answers, and every look at them, fail for a while; watches are late.
-struct Silence(std::sync::Mutex<u32>);
+struct LoseResponsesAndReads(std::sync::Mutex<u32>);
 
-impl Faults for Silence {
-    fn decide(&self, request: &Asked) -> Fault {
+impl Faults for LoseResponsesAndReads {
+    fn decide(&self, request: &ApiRequest) -> Fault {
         if request.resource == "nodeclaims" && request.verb == "watch" {
             let watch = WatchFault { lag: std::time::Duration::from_secs(40), ..WatchFault::default() };
             return Fault { watch, ..Fault::default() };
@@ -96,24 +96,24 @@ impl Faults for Silence {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_planned_while_it_is_unknown_what_was_written() {
-    let harness = Harness::with(Some(std::sync::Arc::new(Silence(9.into()))));
+async fn nothing_is_planned_while_the_outcome_of_a_creation_is_unknown() {
+    let harness = Harness::with(Some(std::sync::Arc::new(LoseResponsesAndReads(9.into()))));
     harness.pool("default", json!({}));
     harness.pending_pod("p0", "1");
     let _running = harness.run(super::super::controllers(&harness.ctx));
     harness.pass(120).await;
-    assert_eq!(answered(&harness), names(1));
+    assert_eq!(claimed_pods(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_nothing_holds_hear_why() {
+async fn unschedulable_pods_get_an_event_with_the_reason() {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     harness.pending_pod("giant", "5000");
     harness.pending_pod("fits", "1");
     let _running = harness.run(super::super::controllers(&harness.ctx));
     harness.pass(30).await;
-    assert_eq!(answered(&harness), ["default/fits"]);
+    assert_eq!(claimed_pods(&harness), ["default/fits"]);
     let events = harness.events();
     let reported =
         events.iter().find(|event| event.starts_with("Pod/giant FailedScheduling: Failed to schedule pod, "));
@@ -138,7 +138,7 @@ async fn limits_hold_across_passes_while_claims_are_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
+async fn a_pool_that_becomes_ready_triggers_a_pass_for_pending_pods() {
     let harness = Harness::new();
     harness.pending_pod("p0", "1");
     let _running = harness.run(super::super::controllers(&harness.ctx));
@@ -150,11 +150,11 @@ async fn a_pool_that_becomes_ready_brings_forward_those_who_wait() {
     );
     harness.pool("default", json!({}));
     harness.pass(3).await;
-    assert_eq!(answered(&harness), names(1));
+    assert_eq!(claimed_pods(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
+async fn claims_that_are_not_needed_any_more_are_not_created() {
     use crate::provisioning::create::{ClaimCreator, Created};
     let harness = Harness::new();
     harness.pool("default", json!({}));
@@ -177,14 +177,14 @@ async fn a_plan_is_carried_out_as_far_as_it_is_still_needed() {
             "spec": {"nodeName": "somewhere"}}))
         .unwrap();
     harness.pass(1).await;
-    let needless = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::Needless)).count();
-    assert_eq!(needless(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
-    assert_eq!(needless(&creator.claims(plan.new_claims).await), 2, "the other is answered");
-    assert_eq!(answered(&harness), names(1));
+    let not_needed = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::NotNeeded)).count();
+    assert_eq!(not_needed(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
+    assert_eq!(not_needed(&creator.claims(plan.new_claims).await), 2, "the other is answered");
+    assert_eq!(claimed_pods(&harness), names(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_claims_is_spread() {
+async fn claim_creation_is_rate_limited() {
     let harness = Harness::new();
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     harness.pool("default", json!({}));
@@ -198,11 +198,11 @@ async fn a_flood_of_claims_is_spread() {
         let made = harness.claims().len();
         assert!(made <= 3 + second, "{made} within {second} s");
     }
-    assert_eq!(answered(&harness), names(12), "in the end all are, once");
+    assert_eq!(claimed_pods(&harness), names(12), "in the end all are, once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
+async fn a_wall_clock_that_is_set_back_does_not_delay_pods() {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     let _running = harness.run(super::super::controllers(&harness.ctx));
@@ -212,5 +212,5 @@ async fn a_wall_clock_that_is_set_back_does_not_hold_up_pods() {
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     harness.clock.set_ahead(0);
     harness.pass(10).await;
-    assert_eq!(answered(&harness), names(1));
+    assert_eq!(claimed_pods(&harness), names(1));
 }

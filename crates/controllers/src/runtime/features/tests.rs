@@ -43,7 +43,7 @@ fn acts(harness: &Harness) -> Result<(), Passive> {
 }
 
 /// Status, reason and message of the condition.
-fn shown(harness: &Harness) -> Option<String> {
+fn condition(harness: &Harness) -> Option<String> {
     let pool = harness.server.get("karpenter.sh/v1", "NodePool", "", "default").unwrap();
     let conditions = pool["status"]["conditions"].as_array().unwrap();
     let found = conditions.iter().find(|condition| condition["type"] == "FeaturesAvailable")?;
@@ -74,7 +74,7 @@ async fn pass_acting(harness: &Harness, seconds: u64) {
 #[case("volumeattachments", "storage.k8s.io", "volume-detachment")]
 #[case("storageclasses", "storage.k8s.io", "volume-provisioning")]
 #[tokio::test(start_paused = true)]
-async fn without_an_optional_kind_its_feature_is_off_and_the_rest_goes_on(
+async fn without_an_optional_kind_only_its_feature_is_off(
     #[case] plural: &str,
     #[case] group: &str,
     #[case] feature: &str,
@@ -86,18 +86,21 @@ async fn without_an_optional_kind_its_feature_is_off_and_the_rest_goes_on(
     let _running = harness.run(vec![Arc::new(FeatureStatus::new(&harness.ctx))]);
     harness.pass(5).await;
     assert_eq!(acts(&harness), Ok(()));
-    let resource = named(group, plural);
+    let resource = qualified(group, plural);
     let metric = || harness.ctx.metrics.value(&FEATURE_OFF, &[feature, &resource, reason]);
     let off = format!("False {reason}: {feature} is off (");
     let check_off = |when: &str| {
         assert_eq!(metric(), 1.0, "{when}");
-        let shown = shown(&harness).unwrap_or_default();
-        assert!(shown.starts_with(&off) && shown.contains(&format!("): {resource} is ")), "{when}: {shown}");
+        let condition = condition(&harness).unwrap_or_default();
+        assert!(
+            condition.starts_with(&off) && condition.contains(&format!("): {resource} is ")),
+            "{when}: {condition}"
+        );
         if code == 403 {
             let rule = format!(
                 "apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [\"get\", \"list\", \"watch\"]"
             );
-            assert!(shown.contains(&rule), "{when}: {shown}");
+            assert!(condition.contains(&rule), "{when}: {condition}");
         }
     };
     check_off("from the start");
@@ -105,7 +108,7 @@ async fn without_an_optional_kind_its_feature_is_off_and_the_rest_goes_on(
     refusals.set(&[], 0);
     pass_acting(&harness, 40).await;
     assert_eq!(metric(), 0.0);
-    assert_eq!(shown(&harness).as_deref(), Some("True FeaturesAvailable: "));
+    assert_eq!(condition(&harness).as_deref(), Some("True FeaturesAvailable: "));
     // A short refusal, as while a role is replaced, switches nothing off; a lasting one does.
     refusals.set(&[plural], code);
     pass_acting(&harness, 59).await;
@@ -129,7 +132,7 @@ async fn without_an_optional_kind_its_feature_is_off_and_the_rest_goes_on(
 #[case("nodes", "")]
 #[case("pods", "")]
 #[tokio::test(start_paused = true)]
-async fn without_a_required_kind_the_reason_names_the_rule(#[case] plural: &str, #[case] group: &str) {
+async fn without_a_required_kind_the_reason_names_the_rbac_rule(#[case] plural: &str, #[case] group: &str) {
     let (harness, refusals) = harness();
     refusals.set(&[plural], 403);
     let _running = harness.run(Vec::new());
@@ -138,21 +141,21 @@ async fn without_a_required_kind_the_reason_names_the_rule(#[case] plural: &str,
     let rule = format!(
         "objects are required: {} is forbidden (403): add the rule apiGroups: [\"{group}\"], resources: [\"{plural}\"], \
          verbs: [\"get\", \"list\", \"watch\"] to the controller's ClusterRole",
-        named(group, plural)
+        qualified(group, plural)
     );
     assert!(why.ends_with(&rule), "{why}");
     refusals.set(&[plural], 404);
     harness.pass(60).await;
     let why = acts(&harness).unwrap_err().to_string();
     assert!(why.contains("is not served (404): install its CustomResourceDefinition"), "{why}");
-    assert_eq!(harness.ctx.features.sentence(), None);
+    assert_eq!(harness.ctx.features.condition(), None);
     refusals.set(&[], 0);
     harness.pass(40).await;
     assert_eq!(acts(&harness), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_kind_that_is_off_are_forgotten_and_come_back_unchanged() {
+async fn objects_of_a_refused_kind_are_dropped_and_restored() {
     let (harness, refusals) = harness();
     harness
         .server
@@ -175,7 +178,7 @@ async fn objects_of_a_kind_that_is_off_are_forgotten_and_come_back_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_events_all_else_goes_on() {
+async fn without_events_only_events_are_off() {
     let (harness, refusals) = harness();
     refusals.set(&["events"], 403);
     let _running = harness.run(vec![Arc::new(FeatureStatus::new(&harness.ctx))]);
@@ -190,7 +193,7 @@ async fn without_events_all_else_goes_on() {
     harness.pass(5).await;
     assert_eq!((acts(&harness), metric()), (Ok(()), 1.0));
     let rule = "apiGroups: [\"\"], resources: [\"events\"], verbs: [\"create\", \"patch\"]";
-    assert!(shown(&harness).unwrap().contains(rule));
+    assert!(condition(&harness).unwrap().contains(rule));
     refusals.set(&[], 0);
     publish("two");
     harness.pass(5).await;

@@ -50,7 +50,7 @@ fn holder(harness: &Harness) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_from_a_leader_that_died() {
+async fn a_standby_replaces_a_leader_that_died() {
     let mut harness = Harness::new();
     harness.pool("default", json!({}));
     let one = replica(&mut harness, "one");
@@ -82,7 +82,7 @@ async fn a_standby_takes_over_from_a_leader_that_died() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_resigns_is_followed_at_once() {
+async fn a_released_lease_is_acquired_at_once() {
     let mut harness = Harness::new();
     let one = replica(&mut harness, "one");
     harness.pass(3).await;
@@ -96,9 +96,9 @@ async fn a_leader_that_resigns_is_followed_at_once() {
 }
 
 /// New watches of NodeClaims tell everything a minute late, while this is set.
-struct LateNews(Arc<AtomicBool>);
+struct DelayedWatch(Arc<AtomicBool>);
 
-impl Faults for LateNews {
+impl Faults for DelayedWatch {
     fn decide(&self, request: &Request) -> Fault {
         let late =
             self.0.load(Ordering::Relaxed) && request.verb == "watch" && request.resource == "nodeclaims";
@@ -108,9 +108,9 @@ impl Faults for LateNews {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_knows_what_the_last_one_wrote() {
+async fn a_new_leader_knows_the_writes_of_its_predecessor() {
     let late = Arc::new(AtomicBool::new(false));
-    let mut harness = Harness::with(Some(Arc::new(LateNews(late.clone()))));
+    let mut harness = Harness::with(Some(Arc::new(DelayedWatch(late.clone()))));
     harness.pool("default", json!({}));
     let one = replica(&mut harness, "one");
     harness.pass(3).await;
@@ -139,7 +139,7 @@ impl Faults for NoRenewals {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_acts_no_more() {
+async fn a_leader_that_cannot_renew_stops_acting() {
     let broken = Arc::new(AtomicBool::new(false));
     let mut harness = Harness::with(Some(Arc::new(NoRenewals(broken.clone()))));
     let one = replica(&mut harness, "one");

@@ -15,7 +15,7 @@ fn drain(queue: &Queue, now: Timestamp) -> Vec<String> {
 }
 
 #[test]
-fn first_come_first_served_and_once() {
+fn keys_are_deduplicated_and_taken_in_order() {
     let queue = Queue::new(RateLimit::DEFAULT);
     for name in ["b", "a", "b", "c", "a"] {
         queue.add(key(name));
@@ -24,7 +24,7 @@ fn first_come_first_served_and_once() {
 }
 
 #[test]
-fn a_key_that_changes_while_it_runs_comes_again_once() {
+fn a_key_that_changes_while_it_runs_is_enqueued_once() {
     let queue = Queue::new(RateLimit::DEFAULT);
     queue.add(key("a"));
     let running = queue.next(at(0)).unwrap();
@@ -59,7 +59,7 @@ fn a_change_overtakes_a_deadline() {
 }
 
 #[test]
-fn a_deadline_that_ripens_while_the_key_runs_waits_for_its_end() {
+fn a_deadline_that_passes_while_the_key_runs_waits_for_its_end() {
     let queue = Queue::new(RateLimit::DEFAULT);
     queue.add(key("a"));
     let running = queue.next(at(0)).unwrap();
@@ -70,7 +70,7 @@ fn a_deadline_that_ripens_while_the_key_runs_waits_for_its_end() {
 }
 
 #[test]
-fn failures_wait_longer_each_time_and_success_forgives() {
+fn backoff_grows_with_failures_and_is_reset_by_success() {
     let queue = Queue::new(RateLimit::REASONABLE);
     let mut delays = Vec::new();
     let mut now = at(0);

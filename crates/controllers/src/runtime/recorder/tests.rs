@@ -15,7 +15,7 @@ fn about(name: &str) -> ObjectReference {
 }
 
 #[test]
-fn an_equal_event_is_suppressed_for_a_while() {
+fn an_equal_event_is_suppressed_for_the_dedupe_timeout() {
     let mut backlog = Backlog::default();
     let event = |name| Event::normal(about(name), "Nominated", "text");
     let published: Vec<bool> = [("a", 0), ("a", 119), ("b", 119), ("a", 120)]
@@ -27,7 +27,7 @@ fn an_equal_event_is_suppressed_for_a_while() {
 }
 
 #[test]
-fn a_reason_keeps_to_its_rate() {
+fn the_rate_limit_of_a_reason_holds() {
     let mut backlog = Backlog::default();
     let published = (0..20).filter(|n| {
         let event = Event::normal(about(&n.to_string()), "Nominated", "text").rate(5, 10);
@@ -39,12 +39,12 @@ fn a_reason_keeps_to_its_rate() {
 #[test]
 fn backlog_and_memory_are_bounded() {
     let mut backlog = Backlog::default();
-    for n in 0..(MEMORY + 50) {
+    for n in 0..(MAX_REMEMBERED + 50) {
         backlog.publish(Event::normal(about(&n.to_string()), "Nominated", "text"), at(0), at(0));
     }
     assert_eq!(
         (backlog.queued.len(), backlog.published.len(), backlog.order.len()),
-        (BACKLOG, MEMORY, MEMORY)
+        (MAX_QUEUED, MAX_REMEMBERED, MAX_REMEMBERED)
     );
     assert!(backlog.dropped > 0);
 }
@@ -53,7 +53,7 @@ fn backlog_and_memory_are_bounded() {
 fn long_messages_are_cut_at_a_character() {
     let mut backlog = Backlog::default();
     backlog.publish(
-        Event::warning(about("a"), "FailedScheduling", "ä".repeat(2000)).quiet_for(Duration::ZERO),
+        Event::warning(about("a"), "FailedScheduling", "ä".repeat(2000)).with_dedupe_timeout(Duration::ZERO),
         at(0),
         at(0),
     );
@@ -64,7 +64,7 @@ fn long_messages_are_cut_at_a_character() {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_back_does_not_silence() {
+fn a_wall_clock_that_is_set_back_does_not_suppress_events() {
     let mut backlog = Backlog::default();
     let event = || Event::normal(about("a"), "Nominated", "text");
     assert!(backlog.publish(event(), at(7200), at(0)));

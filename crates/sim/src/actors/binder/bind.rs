@@ -9,7 +9,7 @@ use super::{
 };
 use crate::actors::{
     cache::Key,
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
     volumes,
 };
 
@@ -99,5 +99,5 @@ pub(super) async fn refuse(
     let patch = json!({ "metadata": { "uid": pod.uid }, "status": {
         "conditions": conditions, "nominatedNodeName": nominated,
     } });
-    gone_is_ok(ctx.patch_status::<Pod>(key, &patch).await).map(drop)
+    ignore_not_found(ctx.patch_status::<Pod>(key, &patch).await).map(drop)
 }

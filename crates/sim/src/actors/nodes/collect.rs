@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// How long a node must be gone (kube-controller-manager's quarantine).
@@ -108,7 +108,7 @@ async fn remove(ctx: &Ctx, pod: &Pod) -> Result<(), CallError> {
             ..PodCondition::default()
         });
         let status = json!({ "status": { "phase": "Failed", "conditions": conditions } });
-        gone_is_ok(ctx.patch_status::<Pod>(&Key::of(&pod.metadata), &status).await)?;
+        ignore_not_found(ctx.patch_status::<Pod>(&Key::of(&pod.metadata), &status).await)?;
     }
     ctx.delete(pod, Some(0)).await
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// How long a lease may be expired (`--node-monitor-grace-period`).
@@ -127,7 +127,7 @@ impl Lifecycle {
             "metadata": { "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version },
             "spec": { "taints": taints },
         });
-        gone_is_ok(ctx.patch::<Node>(key, &patch).await).map(drop)
+        ignore_not_found(ctx.patch::<Node>(key, &patch).await).map(drop)
     }
 }
 
@@ -163,7 +163,7 @@ async fn mark_unknown(ctx: &Ctx, key: &Key, node: &Node) -> Result<Option<Arc<No
         condition.last_transition_time = Some(ctx.time());
     }
     let patch = json!({ "metadata": { "uid": node.metadata.uid }, "status": { "conditions": conditions } });
-    gone_is_ok(ctx.patch_status::<Node>(key, &patch).await)
+    ignore_not_found(ctx.patch_status::<Node>(key, &patch).await)
 }
 
 /// Sets the pods of a NotReady node to not ready.
@@ -178,7 +178,7 @@ async fn unready_pods(ctx: &Ctx, node: &str) -> Result<(), CallError> {
         ready.last_transition_time = Some(ctx.time());
         let patch =
             json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "conditions": conditions } });
-        gone_is_ok(ctx.patch_status::<Pod>(&Key::of(&pod.metadata), &patch).await)?;
+        ignore_not_found(ctx.patch_status::<Pod>(&Key::of(&pod.metadata), &patch).await)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::actors::{
     actor::{Actor, Requeue},
     binder::claims,
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
     workloads::fnv,
 };
 
@@ -110,5 +110,5 @@ async fn attach(ctx: &Ctx, node: &str, volume: &str, driver: &str) -> Result<(),
         created => drop(created?),
     }
     let attached = json!({ "status": { "attached": true } });
-    gone_is_ok(ctx.patch_status::<VolumeAttachment>(&Key::new("", &name), &attached).await).map(drop)
+    ignore_not_found(ctx.patch_status::<VolumeAttachment>(&Key::new("", &name), &attached).await).map(drop)
 }

@@ -20,7 +20,7 @@ use super::{count, has_ended, is_ready, portion};
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables, controller_of},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
     selector::matches,
 };
 
@@ -70,7 +70,7 @@ impl Actor for Budgets {
             let Some((budget, counted)) = found else { return Ok(Requeue::No) };
             let again = counted.again;
             if let Some(patch) = patch(&budget, &counted, &ctx.time()) {
-                gone_is_ok(ctx.patch_status::<PodDisruptionBudget>(key, &patch).await)?;
+                ignore_not_found(ctx.patch_status::<PodDisruptionBudget>(key, &patch).await)?;
             }
             Ok(again)
         })

@@ -17,7 +17,7 @@ use crate::actors::{
     actor::{Actor, Requeue},
     binder::{allowed, untolerated},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
     selector::Labels,
 };
 
@@ -283,7 +283,7 @@ async fn status(ctx: &Ctx, key: &Key, set: &DaemonSetState) -> Result<Requeue, C
             "numberAvailable": available, "updatedNumberScheduled": updated,
             "numberUnavailable": desired.saturating_sub(available),
         } });
-        gone_is_ok(ctx.patch_status::<DaemonSet>(key, &patch).await)?;
+        ignore_not_found(ctx.patch_status::<DaemonSet>(key, &patch).await)?;
     }
     Ok(again)
 }

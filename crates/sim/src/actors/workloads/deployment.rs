@@ -21,7 +21,7 @@ use super::{
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables, controller_of},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// The label that distinguishes the ReplicaSets of a Deployment.
@@ -83,7 +83,7 @@ impl Actor for Deployments {
             let Some(family) = DeploymentState::read(ctx, key) else { return Ok(Requeue::No) };
             let status = rollout::status(&family, ctx.time());
             if rollout::differs(&family.deployment, &status) {
-                gone_is_ok(ctx.patch_status::<Deployment>(key, &json!({ "status": status })).await)?;
+                ignore_not_found(ctx.patch_status::<Deployment>(key, &json!({ "status": status })).await)?;
             }
             Ok(Requeue::No)
         })
@@ -168,7 +168,7 @@ async fn create(ctx: &Ctx, family: &DeploymentState) -> Result<Arc<ReplicaSet>, 
     };
     let created = ctx.create(&set).await?;
     let noted = json!({ "metadata": { "annotations": { REVISION: revision.to_string() } } });
-    gone_is_ok(ctx.patch::<Deployment>(&family.key(), &noted).await)?;
+    ignore_not_found(ctx.patch::<Deployment>(&family.key(), &noted).await)?;
     Ok(created)
 }
 
@@ -185,7 +185,7 @@ async fn scale_to_changed(ctx: &Ctx, set: &ReplicaSet, size: i32) -> Result<bool
         return Ok(false);
     }
     let patch = json!({ "metadata": { "uid": set.metadata.uid }, "spec": { "replicas": size } });
-    gone_is_ok(ctx.patch::<ReplicaSet>(&Key::of(&set.metadata), &patch).await)?;
+    ignore_not_found(ctx.patch::<ReplicaSet>(&Key::of(&set.metadata), &patch).await)?;
     Ok(true)
 }
 

@@ -17,7 +17,7 @@ use super::{count, has_ended, is_active, is_ready, phase, template, uid};
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// Keeps a pod until it is counted.
@@ -55,7 +55,7 @@ impl Actor for Jobs {
                 return expire(ctx, &view, finished).await;
             }
             if let Some(patch) = view.start(ctx) {
-                gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
+                ignore_not_found(ctx.patch_status::<Job>(key, &patch).await)?;
                 return Ok(Requeue::After(Duration::ZERO));
             }
             if account(ctx, key, &view).await? {
@@ -174,7 +174,7 @@ async fn untrack(ctx: &Ctx, pod: &Pod) -> Result<(), CallError> {
     let patch = json!({ "metadata": {
         "uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version, "finalizers": left,
     } });
-    gone_is_ok(ctx.patch::<Pod>(&Key::of(&pod.metadata), &patch).await).map(drop)
+    ignore_not_found(ctx.patch::<Pod>(&Key::of(&pod.metadata), &patch).await).map(drop)
 }
 
 /// Removes the finalizers of a finished Job's pods.
@@ -228,7 +228,7 @@ async fn account(ctx: &Ctx, key: &Key, view: &JobState) -> Result<bool, CallErro
             "uncountedTerminatedPods": { "succeeded": good, "failed": bad },
             "completedIndexes": view.is_indexed().then(|| ranges(&done)),
         } });
-        gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
+        ignore_not_found(ctx.patch_status::<Job>(key, &patch).await)?;
     }
     for pod in &over {
         untrack(ctx, pod).await?;
@@ -241,7 +241,7 @@ async fn account(ctx: &Ctx, key: &Key, view: &JobState) -> Result<bool, CallErro
         "succeeded": view.succeeded().saturating_add(count(good.len())),
         "failed": view.failed().saturating_add(count(bad.len())),
     } });
-    gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
+    ignore_not_found(ctx.patch_status::<Job>(key, &patch).await)?;
     Ok(true)
 }
 
@@ -354,7 +354,7 @@ async fn figures(ctx: &Ctx, key: &Key) -> Result<(), CallError> {
         return Ok(());
     }
     let patch = json!({ "status": { "active": active, "ready": ready, "terminating": leaving } });
-    gone_is_ok(ctx.patch_status::<Job>(key, &patch).await).map(drop)
+    ignore_not_found(ctx.patch_status::<Job>(key, &patch).await).map(drop)
 }
 
 /// Finishes the Job: sets the criterion first, and the final condition once its pods are gone.
@@ -380,6 +380,6 @@ async fn finish(
         "completionTime": well.then_some(&now),
         "active": 0, "ready": 0,
     } });
-    gone_is_ok(ctx.patch_status::<Job>(key, &patch).await)?;
+    ignore_not_found(ctx.patch_status::<Job>(key, &patch).await)?;
     Ok(view.spec.ttl_seconds_after_finished.map_or(Requeue::No, |_| Requeue::After(Duration::ZERO)))
 }

@@ -13,7 +13,7 @@ use super::{count, is_active, is_ready, phase, ready_since, template, uid, until
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
     selector::matches,
 };
 
@@ -147,7 +147,7 @@ async fn status(ctx: &Ctx, key: &Key, set: &ReplicaSet) -> Result<Requeue, CallE
         && known.available_replicas.unwrap_or(0) == status.available_replicas.unwrap_or(0)
         && known.observed_generation == status.observed_generation;
     if !same {
-        gone_is_ok(ctx.patch_status::<ReplicaSet>(key, &json!({ "status": status })).await)?;
+        ignore_not_found(ctx.patch_status::<ReplicaSet>(key, &json!({ "status": status })).await)?;
     }
     Ok(again)
 }

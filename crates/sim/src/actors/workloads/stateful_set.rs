@@ -18,7 +18,7 @@ use super::{count, has_ended, is_ready, phase, template, uid, until_available};
 use crate::actors::{
     actor::{Actor, Requeue},
     cache::{Change, Key, Object, Tables},
-    ctx::{CallError, Ctx, gone_is_ok},
+    ctx::{CallError, Ctx, ignore_not_found},
 };
 
 /// The revision of a pod's template.
@@ -270,7 +270,7 @@ async fn status(ctx: &Ctx, key: &Key, set: &StatefulSetState) -> Result<Requeue,
             "updatedReplicas": updated, "currentRevision": status.current_revision,
             "updateRevision": status.update_revision,
         } });
-        gone_is_ok(ctx.patch_status::<StatefulSet>(key, &patch).await)?;
+        ignore_not_found(ctx.patch_status::<StatefulSet>(key, &patch).await)?;
     }
     Ok(again)
 }

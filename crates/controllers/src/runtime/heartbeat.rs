@@ -24,7 +24,7 @@ pub const SILENT: Duration = Duration::from_secs(300);
 /// failing calls, a series of evictions) take minutes.
 pub const STUCK: Duration = Duration::from_secs(900);
 /// Every loop iterates at least this often.
-pub(super) const BEAT: Duration = Duration::from_secs(60);
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The loops that are stuck, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,20 +36,20 @@ pub(super) type Loop = (&'static str, Cow<'static, str>);
 
 /// The last signs of life of all loops.
 #[derive(Debug, Default)]
-pub(super) struct Pulses(Mutex<BTreeMap<Loop, Pulse>>);
+pub(super) struct Heartbeats(Mutex<BTreeMap<Loop, Heartbeat>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
-    turned: Timestamp,
+struct Heartbeat {
+    last: Timestamp,
     /// Since when its oldest reconcile runs.
     busy: Option<Timestamp>,
 }
 
-impl Pulses {
+impl Heartbeats {
     /// Records an iteration of a loop at `now`, whose oldest reconcile runs since `busy`.
-    pub(super) fn turn(&self, of: Loop, now: Timestamp, busy: Option<Timestamp>) {
-        let pulse = Pulse { turned: now, busy };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(of, pulse);
+    pub(super) fn beat(&self, of: Loop, now: Timestamp, busy: Option<Timestamp>) {
+        let heartbeat = Heartbeat { last: now, busy };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(of, heartbeat);
     }
 
     /// Records that a loop ended as intended.
@@ -61,9 +61,9 @@ impl Pulses {
     pub(super) fn check(&self, now: Timestamp) -> Result<(), Stuck> {
         let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
         let mut report = String::new();
-        for ((what, name), pulse) in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            let silent = since(pulse.turned);
-            let busy = pulse.busy.map(since).unwrap_or_default();
+        for ((what, name), heartbeat) in &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            let silent = since(heartbeat.last);
+            let busy = heartbeat.busy.map(since).unwrap_or_default();
             let comma = if report.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.
             if silent > SILENT {
@@ -77,7 +77,7 @@ impl Pulses {
 }
 
 #[cfg(test)]
-impl Pulses {
+impl Heartbeats {
     /// The registered loops.
     pub(super) fn loops(&self) -> Vec<Loop> {
         self.0.lock().unwrap().keys().cloned().collect()
@@ -94,42 +94,42 @@ mod tests {
     }
 
     #[test]
-    fn what_turns_and_ends_its_work_is_alive() {
-        let pulses = Pulses::default();
-        assert_eq!(pulses.check(at(10_000)), Ok(()), "nothing has begun");
-        pulses.turn(("controller", "disruption".into()), at(0), None);
-        pulses.turn(("controller", "provisioner".into()), at(0), Some(at(0)));
-        pulses.turn(("watch", "Pod".into()), at(200), None);
-        assert_eq!(pulses.check(at(300)), Ok(()));
-        let report = |now| pulses.check(at(now)).map_err(|stuck| stuck.to_string());
+    fn a_loop_that_iterates_and_finishes_its_work_is_alive() {
+        let heartbeats = Heartbeats::default();
+        assert_eq!(heartbeats.check(at(10_000)), Ok(()), "nothing has begun");
+        heartbeats.beat(("controller", "disruption".into()), at(0), None);
+        heartbeats.beat(("controller", "provisioner".into()), at(0), Some(at(0)));
+        heartbeats.beat(("watch", "Pod".into()), at(200), None);
+        assert_eq!(heartbeats.check(at(300)), Ok(()));
+        let report = |now| heartbeats.check(at(now)).map_err(|stuck| stuck.to_string());
         let silent = "controller disruption has not iterated for 301 s";
         assert_eq!(
             report(301),
             Err(format!("stuck: {silent}, controller provisioner has not iterated for 301 s"))
         );
-        pulses.turn(("controller", "provisioner".into()), at(301), Some(at(0)));
+        heartbeats.beat(("controller", "provisioner".into()), at(301), Some(at(0)));
         assert_eq!(report(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
-        pulses.end(&("controller", "disruption".into()));
+        heartbeats.end(&("controller", "disruption".into()));
         assert_eq!(report(301), Ok(()), "it ended");
         for now in [900, 901] {
-            pulses.turn(("controller", "provisioner".into()), at(now), Some(at(0)));
-            pulses.turn(("watch", "Pod".into()), at(now), None);
+            heartbeats.beat(("controller", "provisioner".into()), at(now), Some(at(0)));
+            heartbeats.beat(("watch", "Pod".into()), at(now), None);
         }
         assert_eq!(
             report(901),
             Err("stuck: controller provisioner has been reconciling for 901 s".to_owned())
         );
-        pulses.turn(("controller", "provisioner".into()), at(901), Some(at(800)));
+        heartbeats.beat(("controller", "provisioner".into()), at(901), Some(at(800)));
         assert_eq!(report(901), Ok(()));
     }
 
     #[test]
     fn two_watches_of_one_kind_are_two_loops() {
-        let pulses = Pulses::default();
+        let heartbeats = Heartbeats::default();
         let watch = |group: &str| ("watch", format!("nodeclasses.{group}").into());
-        pulses.turn(watch("a"), at(0), None);
-        pulses.turn(watch("b"), at(301), None);
-        let report = pulses.check(at(301)).map_err(|stuck| stuck.to_string());
+        heartbeats.beat(watch("a"), at(0), None);
+        heartbeats.beat(watch("b"), at(301), None);
+        let report = heartbeats.check(at(301)).map_err(|stuck| stuck.to_string());
         assert_eq!(report, Err("stuck: watch nodeclasses.a has not iterated for 301 s".to_owned()));
     }
 }
