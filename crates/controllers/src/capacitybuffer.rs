@@ -1,6 +1,6 @@
-//! `capacitybuffer`: how many chunks a CapacityBuffer has, as virtual pods in the index and as its status.
+//! `capacitybuffer`: resolves CapacityBuffers to chunks: virtual pods in the index, and the status of the buffer.
 //!
-//! The key of a buffer resolves it; the singleton key writes the outcome of the last scheduling pass to all buffers.
+//! The key of a buffer resolves that buffer; the singleton key writes the outcome of the last scheduling pass to all buffers.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::{
 /// How often a buffer is resolved: templates and workloads are not watched.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The permissions of the calls that buffers can do without.
+/// The permissions of optional calls.
 const QUOTAS: (&str, &str, &[&str]) = ("", "resourcequotas", &["list"]);
 const STATUS: (&str, &str, &[&str]) = ("autoscaling.x-k8s.io", "capacitybuffers/status", &["patch"]);
 
@@ -44,7 +44,7 @@ pub struct BufferController {
 }
 
 impl BufferController {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -63,12 +63,12 @@ struct Source {
     template_ref: Option<(String, Option<i64>)>,
 }
 
-/// A buffer that is resolved.
+/// A resolved buffer.
 struct Resolved {
     chunks: i32,
-    /// Name and generation of the PodTemplate behind it, where there is one.
+    /// Name and generation of its PodTemplate, if it has one.
     template_ref: Option<(String, Option<i64>)>,
-    /// The ResourceQuota that leaves it fewer than it asks for, and how many it asks for.
+    /// The ResourceQuota that allows fewer chunks than requested, and the number of requested chunks.
     limiting_quota: Option<(String, usize)>,
 }
 /// Why a buffer cannot be resolved: the condition's reason and message.
@@ -134,7 +134,7 @@ impl Controller for BufferController {
         let changed = self.cluster.index().set_buffer_pods(&id, pods);
         self.write_status(&id, |status| set_resolution(status, &resolution)).await?;
         if changed || chunks > 0 {
-            // Pods may have taken the room since the last pass.
+            // Pods may have used the capacity since the last pass.
             self.cluster.enqueue(PROVISIONER, Key::cluster("buffers"));
         }
         Ok(Requeue::After(RESOLVE_INTERVAL))
@@ -168,14 +168,14 @@ fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolve
     }
 }
 
-/// A status that is being changed.
+/// The status of a buffer while it changes.
 struct BufferStatus<'a, 'b> {
     fields: &'a mut api::CapacityBufferStatus,
     conditions: &'a mut ConditionSet<'b>,
 }
 
 impl BufferController {
-    /// The quotas of a namespace; none where the controller has no permission to list them, as with Karpenter's chart.
+    /// The ResourceQuotas of a namespace; none if the controller may not list them, as with Karpenter's chart.
     async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
         const MAX_QUOTAS: u32 = 500;
         let (api, params) =
@@ -186,7 +186,7 @@ impl BufferController {
     }
 }
 
-/// A workload or PodTemplate that must not be read is a matter of this buffer: its condition says so.
+/// Maps a forbidden workload or PodTemplate to a condition of this buffer: it is no error of the controller.
 fn forbidden_is_unresolved(
     found: Result<Result<Source, Unresolved>, ReconcileError>,
 ) -> Result<Result<Source, Unresolved>, ReconcileError> {
@@ -199,7 +199,7 @@ fn forbidden_is_unresolved(
     }
 }
 
-/// What a buffer refers to, as it stands now.
+/// Reads what a buffer refers to.
 async fn source(
     client: &ApiClient,
     buffer: &api::CapacityBuffer,
@@ -262,7 +262,7 @@ async fn scalable(
 }
 
 impl BufferController {
-    /// Writes the status of a buffer where it changes: `change`, and the outcome of the last pass.
+    /// Applies `change` and the outcome of the last pass to the status of a buffer, and writes it if it changed.
     async fn write_status(
         &self,
         id: &NamespacedName,

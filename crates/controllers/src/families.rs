@@ -1,4 +1,4 @@
-//! Every metric family in one list: `docs/metrics.md` documents exactly what the process exposes.
+//! All metric families: `docs/metrics.md` documents exactly those that the process exposes.
 
 use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 
@@ -160,7 +160,7 @@ fn row(family: &Family) -> String {
     format!("| `{}` | {metric_type} | {} | {} |", family.name, labels.join(", "), family.help)
 }
 
-/// `UPDATE_METRICS=1` writes the table again.
+/// `UPDATE_METRICS=1` rewrites the table.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch that writes the table again")]
 fn the_documented_table_matches_the_exposed_metrics() {
@@ -248,7 +248,7 @@ fn dashboards_find_their_metrics() {
     }
 }
 
-/// A family that is declared and not in the list would be exposed and not documented.
+/// A declared family that is not in the list would be exposed without documentation.
 #[test]
 fn the_list_is_complete() {
     fn declared(folder: &Path) -> usize {
@@ -333,7 +333,7 @@ fn karpenters_families_are_equal() {
     assert_eq!(rows, 135);
 }
 
-/// What the queries of Karpenter's Grafana dashboards (capacity, performance, controllers) ask for.
+/// The families and labels that Karpenter's Grafana dashboards (capacity, performance, controllers) query.
 #[test]
 fn grafana_dashboards_find_their_metrics() {
     const EXPECTED: &[(&str, &[&str])] = &[

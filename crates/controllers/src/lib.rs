@@ -1,4 +1,4 @@
-//! The controllers: async loops that observe, ask `core`, and act.
+//! The controllers: async loops that observe the cluster, call `core`, and act.
 //!
 //! [`runtime`] feeds the index from watches and enqueues keys for controllers. Each controller reads the index, calls a
 //! pure function of `core`, and executes the value that it returns. [`all`] lists them.

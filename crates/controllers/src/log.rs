@@ -1,4 +1,4 @@
-//! The messages about the life of NodeClaims and nodes, in Karpenter's words, fields and order of fields: log pipelines parse them.
+//! Log messages about NodeClaims and nodes, with Karpenter's texts, fields and order of fields: log pipelines parse them.
 //!
 //! The logger of the binary nests a field whose first part is a kind (`NodeClaim.name` is `"NodeClaim":{"name":…}`), and writes the
 //! text of a field `json:x` as the JSON value of `x`.
@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tracing::Span;
 
-/// Names that a list shows.
+/// Maximum number of names in a list.
 const MAX_LISTED: usize = 5;
 
-/// The span of a reconcile, with the fields of controller-runtime. `count` is the number of reconciles of the controller before.
+/// The span of a reconcile, with the fields of controller-runtime. `count` is the number of earlier reconciles of the controller.
 #[must_use]
 pub fn reconcile_span(controller: &'static str, key: &Key, count: u64, now: Timestamp) -> Span {
     let (namespace, name) = (&*key.namespace, &*key.name);
@@ -58,7 +58,7 @@ fn reconcile_id(controller: &str, key: &Key, count: u64, now: Timestamp) -> Stri
     )
 }
 
-/// Pods that a plan creates NodeClaims for.
+/// Logs the pods for which a plan creates NodeClaims.
 pub fn found_pods(pods: impl Iterator<Item = String>, took: std::time::Duration) {
     tracing::info!(
         Pods = %first_of(pods),
@@ -67,7 +67,7 @@ pub fn found_pods(pods: impl Iterator<Item = String>, took: std::time::Duration)
     );
 }
 
-/// A plan that places pods on new NodeClaims, or on nodes that are not ready yet.
+/// Logs a plan that places pods on new NodeClaims or on nodes that are not ready yet.
 pub fn computed(plan: &Plan) {
     let pods: usize = plan.new_claims.iter().map(|new_claim| new_claim.pods.len()).sum();
     computed_new(plan.new_claims.len(), pods);
@@ -77,21 +77,21 @@ pub fn computed(plan: &Plan) {
     computed_unready(nodes, pods);
 }
 
-/// Pods that are placed on new NodeClaims.
+/// Logs pods that are placed on new NodeClaims.
 pub fn computed_new(nodeclaims: usize, pods: usize) {
     if nodeclaims > 0 {
         tracing::info!(nodeclaims, pods, "computed new nodeclaim(s) to fit pod(s)");
     }
 }
 
-/// Pods that are placed on nodes that are not ready yet.
+/// Logs pods that are placed on nodes that are not ready yet.
 pub fn computed_unready(nodes: usize, pods: usize) {
     if nodes > 0 {
         tracing::info!(nodes, pods, "computed unready node(s) will fit pod(s)");
     }
 }
 
-/// A NodeClaim was created, for an instance of one of `types`.
+/// Logs that a NodeClaim was created, for an instance of one of `types`.
 pub fn created_nodeclaim(name: &str, pool: &str, requests: &Resources, types: impl Iterator<Item = String>) {
     tracing::info!(
         NodePool.name = pool,
@@ -102,7 +102,7 @@ pub fn created_nodeclaim(name: &str, pool: &str, requests: &Resources, types: im
     );
 }
 
-/// The instance of a NodeClaim exists.
+/// Logs that the instance of a NodeClaim exists.
 pub fn launched_nodeclaim(name: &str, instance: &Instance) {
     let label = |key: &str| instance.labels.get(key).map_or("", |value| &**value);
     tracing::info!(
@@ -116,7 +116,7 @@ pub fn launched_nodeclaim(name: &str, instance: &Instance) {
     );
 }
 
-/// The node of a NodeClaim joined the cluster.
+/// Logs that the node of a NodeClaim registered.
 pub fn registered_nodeclaim(name: &str, provider_id: &str, node: &str) {
     tracing::info!(
         NodeClaim.name = name,
@@ -126,7 +126,7 @@ pub fn registered_nodeclaim(name: &str, provider_id: &str, node: &str) {
     );
 }
 
-/// The node of a NodeClaim is ready for pods.
+/// Logs that the node of a NodeClaim is initialized.
 pub fn initialized_nodeclaim(name: &str, provider_id: &str, node: &str, allocatable: &Resources) {
     tracing::info!(
         NodeClaim.name = name,
@@ -146,7 +146,7 @@ pub struct Disrupting<'a> {
     pub reason: &'a str,
     /// `delete` or `replace`.
     pub decision: &'a str,
-    /// Number of pods that have to move.
+    /// Number of pods to reschedule.
     pub pods: usize,
     /// Node, NodeClaim, capacity type and instance type of each node.
     pub nodes: Vec<[&'a str; 4]>,
@@ -179,7 +179,7 @@ impl<'a> Disrupting<'a> {
         }
     }
 
-    /// Logs it.
+    /// Logs the command.
     pub fn log(&self) {
         // Fields of JSON objects are in alphabetical order, as Karpenter's are.
         let nodes = self.nodes.iter().map(|[node, claim, capacity_type, instance_type]| {
@@ -204,7 +204,7 @@ impl<'a> Disrupting<'a> {
     }
 }
 
-/// A node got a taint.
+/// Logs that a node was tainted.
 pub fn tainted_node(node: &str, claim: &str, key: &str, value: &str, effect: &str) {
     tracing::info!(
         Node.name = node,
@@ -216,7 +216,7 @@ pub fn tainted_node(node: &str, claim: &str, key: &str, value: &str, effect: &st
     );
 }
 
-/// A NodeClaim got the time at which its termination is forced.
+/// Logs that a NodeClaim was annotated with the time at which its termination is forced.
 pub fn annotated_nodeclaim(name: &str, until: &str) {
     tracing::info!(
         NodeClaim.name = name,
@@ -225,7 +225,7 @@ pub fn annotated_nodeclaim(name: &str, until: &str) {
     );
 }
 
-/// A NodeClaim is deleted because of an interruption.
+/// Logs that a NodeClaim is deleted because of an interruption.
 pub fn interrupted_nodeclaim(name: &str, kind: &str) {
     tracing::info!(
         messageKind = kind,
@@ -235,17 +235,17 @@ pub fn interrupted_nodeclaim(name: &str, kind: &str) {
     );
 }
 
-/// A Node is gone.
+/// Logs that a Node was deleted.
 pub fn deleted_node(name: &str) {
     tracing::info!(Node.name = name, "deleted node");
 }
 
-/// A NodeClaim is gone.
+/// Logs that a NodeClaim was deleted.
 pub fn deleted_nodeclaim(name: &str, provider_id: &str) {
     tracing::info!(NodeClaim.name = name, "provider-id" = provider_id, "deleted nodeclaim");
 }
 
-/// Amounts as a JSON object.
+/// Resources as a JSON object.
 fn quantities(resources: &Resources) -> Value {
     let written = resources
         .iter()
@@ -253,7 +253,7 @@ fn quantities(resources: &Resources) -> Value {
     Value::Object(written.collect::<Map<String, Value>>())
 }
 
-/// The first five, and how many others.
+/// The first five names, and the number of the others.
 fn first_of(names: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = names.collect();
     let others = all.len().saturating_sub(MAX_LISTED);

@@ -1,4 +1,4 @@
-//! `nodeoverlay.controller`: whether each NodeOverlay is in effect, as its conditions.
+//! `nodeoverlay.controller`: reports in its conditions whether each NodeOverlay is in effect.
 //!
 //! The index applies overlays, so that no decision sees instance types from before an overlay. This controller writes
 //! conditions only.
@@ -22,7 +22,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// The permission that the status needs.
 const STATUS: (&str, &str, &[&str]) = ("karpenter.sh", "nodeoverlays/status", &["patch"]);
 
-/// Keeps the conditions of NodeOverlays.
+/// Updates the conditions of NodeOverlays.
 pub struct OverlayStatus {
     client: ApiClient,
     cluster: Cluster,
@@ -31,7 +31,7 @@ pub struct OverlayStatus {
 }
 
 impl OverlayStatus {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -56,7 +56,7 @@ impl Controller for OverlayStatus {
         true
     }
 
-    /// One overlay that changes may decide over others.
+    /// A change of one overlay may affect others.
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let about = match change.kind {
             Kind::NodeOverlay => true,
@@ -124,7 +124,7 @@ impl OverlayStatus {
 
 #[cfg(test)]
 mod tests {
-    //! Overlays in a small cluster: the prices that decisions see, and the conditions.
+    //! Prices with overlays, and conditions of overlays.
     use serde_json::{Value, json};
 
     use super::OverlayStatus;
@@ -151,7 +151,7 @@ mod tests {
         (format!("{} {}", text(&validated["status"]), text(&validated["reason"])), ready)
     }
 
-    /// The price of the type `small`, on-demand in zone a, as decisions see it.
+    /// The price of instance type `small`, on-demand in zone a, in a snapshot.
     fn price(harness: &Harness) -> String {
         let snapshot = harness.ctx.cluster.index().snapshot(harness.ctx.clocks.now());
         snapshot.catalogs["default"].price("small", "a", "on-demand").unwrap().to_string()
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(state(&harness, "b"), ("True ValidationSucceeded".to_owned(), "True".to_owned()));
         assert_eq!(state(&harness, "a"), ("False Conflict".to_owned(), "False".to_owned()));
         assert_eq!(state(&harness, "odd").0, "False RuntimeValidation");
-        // Without its rival, the other one holds; without any, the provider's price does.
+        // Without the conflicting overlay the other one is in effect; without any, the provider's price is.
         harness.server.delete("karpenter.sh/v1alpha1", "NodeOverlay", "", "b").unwrap();
         harness.pass(5).await;
         assert_eq!((price(&harness).as_str(), state(&harness, "a").1.as_str()), ("3", "True"));

@@ -20,7 +20,7 @@ use crate::{
     runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
 };
 
-/// The controllers of this module; none if they are switched off.
+/// The controllers of this module; none if they are disabled.
 #[must_use]
 pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     if ctx.settings.disable_observability {
@@ -39,7 +39,7 @@ pub fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
 /// The series of a gauge: label values and value.
 type Series = Vec<(Vec<String>, f64)>;
 
-/// Gauges by node, and of the cluster as a whole.
+/// Gauges of each node and of the cluster.
 struct NodeMetrics {
     cluster: Cluster,
     clocks: Clocks,
@@ -122,7 +122,7 @@ const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
 ];
 
-/// Limits of those pods of a node.
+/// The sum of the limits of the pods of a node that match `of`.
 fn limits(node: &StateNode, of: fn(&Pod) -> bool) -> Resources {
     let mut sum = Resources::new();
     for pod in node.pods.iter().filter(|pod| of(pod)) {
@@ -228,7 +228,7 @@ fn launched<'s>(snapshot: &'s Snapshot, pool: &str) -> impl Iterator<Item = &'s 
     of_pool.filter(|node| node.is_launched())
 }
 
-/// The price of a node of a NodePool, where it is known.
+/// The price of a node of a NodePool, if it is known.
 fn price(snapshot: &Snapshot, pool: &str, node: &StateNode) -> Option<Price> {
     let of = |key| node.label(key).unwrap_or_default();
     let catalog = snapshot.catalog(pool)?;
@@ -246,7 +246,7 @@ fn snake(name: &ResourceName) -> String {
     name.as_str().replace('-', "_")
 }
 
-/// In the unit of Kubernetes: CPUs, bytes, counts.
+/// A resource in the unit of Kubernetes: CPUs, bytes, counts.
 #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
 fn value(name: &ResourceName, amount: i64) -> f64 {
     if *name == ResourceName::Cpu { amount as f64 / 1000.0 } else { amount as f64 }

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, ignore_not_found};
 
-/// How often a change is tried against a newer version of the object.
+/// Maximum number of attempts, each on a newer version of the object.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Changes shared objects: small, guarded by the resource version, repeated on conflict.
@@ -32,15 +32,15 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
     }
 
-    /// Changes the conditions of a NodeClaim. Writes nothing where nothing changes.
+    /// Changes the conditions of a NodeClaim. Writes nothing if nothing changes.
     ///
     /// # Errors
-    /// Where the claim is gone, or the API server cannot be reached, or others keep writing.
+    /// If the NodeClaim does not exist, the API server cannot be reached, or each attempt conflicts.
     pub(crate) async fn claim_conditions(
         &self,
         name: &str,
@@ -78,11 +78,11 @@ impl Patches {
         Err(ReconcileError::Conflict { what: "patch nodeclaim status" })
     }
 
-    /// Changes the taints of a Node, entry by entry on the newest list, so that other writers lose nothing. Writes nothing
-    /// where nothing changes.
+    /// Changes the taints of a Node, entry by entry on the newest list, so that no taint of another writer is lost. Writes nothing
+    /// if nothing changes.
     ///
     /// # Errors
-    /// Where the node is gone, or the API server cannot be reached, or others keep writing.
+    /// If the Node does not exist, the API server cannot be reached, or each attempt conflicts.
     pub(crate) async fn node_taints(
         &self,
         name: &str,
@@ -123,11 +123,11 @@ impl Patches {
         Err(ReconcileError::Conflict { what: "patch node taints" })
     }
 
-    /// Changes one annotation of a NodeClaim or NodePool on its newest value; `None` takes it off. Writes nothing where
-    /// nothing changes or the object is gone.
+    /// Changes one annotation of a NodeClaim or NodePool on its newest value; `None` removes it. Writes nothing if
+    /// nothing changes or the object does not exist.
     ///
     /// # Errors
-    /// Where the API server cannot be reached, or others keep writing.
+    /// If the API server cannot be reached, or each attempt conflicts.
     pub(crate) async fn annotate<K>(
         &self,
         known: Arc<K>,

@@ -1,4 +1,4 @@
-//! Reading NodePools that are ours, and writing their status.
+//! Reads managed NodePools and writes their status.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, ignore_not_found},
 };
 
-/// What a condition that was never written counts as.
+/// The status of a condition that was never written.
 const UNKNOWN: &str = "Unknown";
 
 /// Reads and writes the status of NodePools.
@@ -33,7 +33,7 @@ pub(crate) struct PoolStatus {
 }
 
 impl PoolStatus {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -43,7 +43,7 @@ impl PoolStatus {
         }
     }
 
-    /// The pool called `name`, where it is ours.
+    /// NodePool `name`, if it is managed.
     pub(crate) fn managed(&self, name: &str) -> Option<Arc<api::NodePool>> {
         let index = self.cluster.index();
         let pool = index.pool(name)?;
@@ -52,7 +52,7 @@ impl PoolStatus {
     }
 }
 
-/// The class that a pool names.
+/// The NodeClass that a NodePool references.
 pub(crate) fn class_of(pool: &api::NodePool) -> NodeClassRef {
     let class = &pool.spec.template.spec.node_class_ref;
     NodeClassRef {
@@ -62,7 +62,7 @@ pub(crate) fn class_of(pool: &api::NodePool) -> NodeClassRef {
     }
 }
 
-/// The keys of the pools that a change of a pool or of a class is about.
+/// The keys of the NodePools that a change of a NodePool or NodeClass concerns.
 pub(crate) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
     match change.kind {
         Kind::NodePool => vec![change.key.clone()],
@@ -77,7 +77,7 @@ pub(crate) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
 }
 
 impl PoolStatus {
-    /// Changes the status of a pool; fails where anybody else wrote meanwhile, writes nothing where nothing changes.
+    /// Changes the status of a NodePool. Fails on a conflict with another writer; writes nothing if nothing changes.
     pub(crate) async fn change(
         &self,
         pool: &api::NodePool,
@@ -102,7 +102,7 @@ impl PoolStatus {
         Ok(())
     }
 
-    /// An event for each condition that changed its status, in the words that Karpenter's users search for.
+    /// Publishes an event for each condition that changed its status, with Karpenter's text.
     fn publish_transitions(&self, before: &api::NodePool, after: &api::NodePool) {
         for type_ in [
             VALIDATION_SUCCEEDED,

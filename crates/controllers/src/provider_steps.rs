@@ -1,4 +1,4 @@
-//! Runs the loops that the provider hands out, and acts on what they report.
+//! Runs the loops of the provider, and acts on their reports.
 
 mod objects;
 
@@ -21,7 +21,7 @@ use crate::{
     settings::Settings,
 };
 
-/// A loop is never busier than this.
+/// Minimum interval between two runs of a loop.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One controller per loop of the provider.
@@ -82,22 +82,22 @@ impl Controller for ProviderLoop {
         }
         round.figures.iter().for_each(|figure| expose(&self.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
-            // The next round decides by what stands then: one that cannot be made does not hold up the others.
+            // The next run decides again: a failed write does not delay the others.
             if let Err(error) = objects::change(&self.client, &self.cluster, write).await {
-                tracing::warn!(object = ?write.object, %error, "cannot write what a provider's loop found");
+                tracing::warn!(object = ?write.object, %error, "failed to write for a loop of the provider");
             }
         }
         for interruption in &round.interruptions {
-            // It is reported again: one that cannot be acted on now does not hold up the others.
+            // The provider reports it again: a failure does not delay the others.
             if let Err(error) = self.delete_interrupted(interruption).await {
-                tracing::warn!(id = %interruption.id, %error, "cannot act on an interruption yet");
+                tracing::warn!(id = %interruption.id, %error, "failed to act on an interruption; retrying");
             }
         }
         Ok(Requeue::After(round.again.max(MIN_INTERVAL)))
     }
 }
 
-/// Shows a provider's figure.
+/// Exposes a metric of the provider.
 fn expose(metrics: &Metrics, figure: &Figure) {
     let FigureFamily { name, help, labels, shape } = *figure.family;
     let values: Vec<&str> = figure.labels.iter().map(|value| &**value).collect();
@@ -114,7 +114,7 @@ fn expose(metrics: &Metrics, figure: &Figure) {
     }
 }
 
-/// The cluster as the provider's loops see it.
+/// The cluster as input of the provider's loops.
 fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
     let index = cluster.index();
     let node = |name: &str| index.nodes_of_claim(name).next().cloned();
@@ -125,7 +125,7 @@ fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
 }
 
 impl ProviderLoop {
-    /// Deletes the NodeClaim of an instance that is about to go; what follows is the business of termination.
+    /// Deletes the NodeClaim of an instance that is about to be interrupted. Termination follows as after any deletion.
     async fn delete_interrupted(&self, interruption: &Interruption) -> Result<(), ReconcileError> {
         let name = {
             let index = self.cluster.index();
@@ -156,7 +156,7 @@ impl ProviderLoop {
     }
 }
 
-/// Tells people about a node, on its claim and on its nodes.
+/// Publishes an event on a NodeClaim and its Nodes.
 fn publish(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &'static str, message: &str) {
     recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
     for node in &node.nodes {
@@ -169,7 +169,7 @@ fn publish(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &
 
 #[cfg(test)]
 mod tests {
-    //! An announcement ends the claim, once, with the words that Karpenter's users search for.
+    //! An interruption deletes the NodeClaim once, with Karpenter's events.
     use crate::nodeclaim::families;
     use fleetwright_core::cloud::{CloudError, InterruptionKind, Notice, Object, Round, Write};
     use serde_json::json;
@@ -184,7 +184,7 @@ mod tests {
         shape: FigureShape::Gauge,
     };
 
-    /// Announces the same again and again.
+    /// Reports the same interruption at each run.
     struct RepeatedInterruption;
 
     #[async_trait]

@@ -1,4 +1,4 @@
-//! The limits of `fleetwright_core::safety` around the writes of controllers: one lock, one metric, one event.
+//! Applies the limits of `fleetwright_core::safety` to the writes of controllers: one lock, one metric, one event.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -11,18 +11,18 @@ use crate::{
     runtime::{Clocks, Ctx, Recorder, Shared},
 };
 
-/// Acts that a limit holds.
+/// Acts held by a limit.
 pub(crate) const HELD: Family = Family::counter(
     "fleetwright_held_total",
     &["act", "limit"],
     "Number of times that a safety limit held an act: a creation, deletion, eviction, termination or taint",
 );
-/// The reason of the event about an act that is held.
+/// The reason of the event about a held act.
 const EVENT_REASON: &str = "ActionHeld";
-/// An equal event is not repeated for this long.
+/// How long an equal event is suppressed.
 const DEDUPE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Admits acts, and reports those that are held. Clones share what the limits count.
+/// Admits acts and reports held ones. Clones share the state of the limits.
 #[derive(Clone)]
 pub(crate) struct Safety {
     limits: Shared<Limits>,
@@ -32,7 +32,7 @@ pub(crate) struct Safety {
 }
 
 impl Safety {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             limits: ctx.limits.clone(),
@@ -42,12 +42,12 @@ impl Safety {
         }
     }
 
-    /// What limits count, locked: never hold it across an await.
+    /// The state of the limits, locked. Never hold the guard across an await.
     pub(crate) fn limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock()
     }
 
-    /// Admits an act and counts it. To be called directly before its write. What the clocks show is added to `facts`.
+    /// Admits an act and counts it. Call it directly before the write. Adds the state of the clocks to `facts`.
     ///
     /// # Errors
     /// The limit that holds it, counted in [`HELD`].
@@ -60,7 +60,7 @@ impl Safety {
         admitted
     }
 
-    /// Counts `count` acts that are held.
+    /// Counts `count` held acts.
     pub(crate) fn count_held(&self, act: Act, held: &Held, count: usize) {
         let count = u32::try_from(count).map_or(f64::MAX, f64::from);
         self.metrics.add(&HELD, &[act.as_str(), held.limit().as_str()], count);

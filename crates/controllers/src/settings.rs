@@ -64,7 +64,7 @@ impl Default for DisruptionTiming {
 /// `PACKER`: how pods are packed on new NodeClaims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// The cheapest plan that is found.
+    /// Keeps the cheapest plan that it finds.
     #[default]
     LeastCost,
     /// Karpenter's placement order.
@@ -102,7 +102,7 @@ pub struct FeatureGates {
     pub spot_to_spot: bool,
     /// Evaluate NodeOverlays.
     pub node_overlay: bool,
-    /// Keep NodePools with replicas at that number.
+    /// Scale NodePools with replicas to that number.
     pub static_capacity: bool,
     /// Evaluate CapacityBuffers.
     pub capacity_buffer: bool,

@@ -127,7 +127,7 @@ impl CloudProvider for CatalogOnly {
     }
 }
 
-/// Refuses the resources of a set with one status.
+/// Refuses a set of resources with one status code.
 #[derive(Default)]
 pub(crate) struct Refusals(Mutex<(BTreeSet<String>, u16)>);
 
@@ -167,7 +167,7 @@ impl Harness {
         Self::with(None)
     }
 
-    /// A harness whose API server misbehaves.
+    /// A harness whose API server injects faults.
     pub(crate) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
         Self::of(faults, Settings::default())
     }
@@ -184,7 +184,7 @@ impl Harness {
         Self::of(None, settings)
     }
 
-    /// A harness whose API server misbehaves, with other settings.
+    /// A harness whose API server injects faults, with other settings.
     pub(crate) fn faulty(faults: Arc<dyn Faults>, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
@@ -236,12 +236,12 @@ impl Harness {
         })
     }
 
-    /// The controllers after a restart: same cluster, same time, empty memory.
+    /// Restarts the controllers: same cluster, same time, no state.
     pub(crate) fn restart(&mut self) {
         self.led_by(Leadership::without_election());
     }
 
-    /// The controllers after a restart, of a process that acts while `leadership` is held.
+    /// Restarts the controllers in a process that acts while it holds `leadership`.
     pub(crate) fn led_by(&mut self, leadership: Leadership) {
         let (clock, settings) = (self.clock.clone(), (*self.ctx.settings).clone());
         let cloud = CatalogOnly::priced(None);
@@ -276,7 +276,7 @@ impl Harness {
         self.server.apply(pool).unwrap();
     }
 
-    /// A pod that kube-scheduler could not place.
+    /// Creates a pod that kube-scheduler could not bind.
     pub(crate) fn pending_pod(&self, name: &str, cpu: &str) {
         self.server
             .apply(json!({

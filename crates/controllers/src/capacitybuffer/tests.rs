@@ -1,4 +1,4 @@
-//! Buffers in a small harness: from the object to NodeClaims and back to its status.
+//! CapacityBuffers, from the object to NodeClaims and back to its status.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ async fn a_buffer_creates_nodes_once_and_yields_to_pods() {
     let seen = status(&harness);
     assert_eq!((&seen["replicas"], &seen["podTemplateRef"]["name"]), (&json!(2), &json!("shape")));
     harness.pass(120).await;
-    assert_eq!(claims(&harness), 1, "the room is there");
+    assert_eq!(claims(&harness), 1, "the chunks fit");
     assert_eq!(condition(&harness, "Provisioning"), "True FitsExistingCapacity");
     let held: Vec<u32> = harness
         .ctx
@@ -83,7 +83,7 @@ async fn a_buffer_creates_nodes_once_and_yields_to_pods() {
         .map(|n| n.buffered)
         .collect();
     assert_eq!(held, [2], "emptiness knows");
-    // A pod of the cluster takes the room; the buffer gets another node.
+    // A pod uses the capacity of the buffer; the buffer gets another node.
     harness.pending_pod("p", "3");
     harness.pass(60).await;
     assert_eq!(claims(&harness), 2);

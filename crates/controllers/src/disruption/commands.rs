@@ -41,7 +41,7 @@ impl Commands {
         self.lock().values().any(|started| started.candidate_claims().any(|name| &**name == claim))
     }
 
-    /// How long a command may take now; not less than the settings say.
+    /// The current timeout of commands, at least `least`.
     pub(super) fn timeout(&self, least: Duration) -> Duration {
         timeout(self.lock().values().map(|started| started.command.candidates.len()).sum(), least)
     }

@@ -40,7 +40,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Runs passes: decides, waits out the validation delay, validates, and starts the commands that still hold.
+/// Runs passes: decides, waits for the validation delay, validates, and starts the commands that are still valid.
 pub(super) struct Disruption {
     client: ApiClient,
     cluster: Cluster,
@@ -66,7 +66,7 @@ pub(super) struct Disruption {
 }
 
 impl Disruption {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -142,7 +142,7 @@ impl Controller for Disruption {
         if let Err(error) = drift_caps::write(&self.cluster, &self.pools, &proposal.drift_caps).await {
             tracing::warn!(%error, "failed to update DriftWithinCap conditions of NodePools");
         }
-        // As in Karpenter each method that the pass came to.
+        // As in Karpenter, for each method that the pass ran.
         for (spec, took) in took.into_iter().take(proposal.eligible.len()) {
             let labels = [report::reason_label(spec.reason), spec.consolidation_type];
             self.metrics.observe(&figures::EVALUATION, &labels, took.as_secs_f64());
@@ -167,8 +167,8 @@ impl Disruption {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the conditions of all NodeClaims are due for an update; records that. Not at the start: facts that are not
-    /// known yet would look like blockers, and be written on every node and removed again.
+    /// Whether the conditions of all NodeClaims are due for an update; records that. Not at the start: missing facts
+    /// would look like blockers, which would be written for every node and removed soon after.
     fn is_report_due(&self, now: Timestamp) -> bool {
         let mut reported = self.reported_at.lock().unwrap_or_else(PoisonError::into_inner);
         let due = later(*reported.get_or_insert(now), status::INTERVAL) <= now;
@@ -178,9 +178,9 @@ impl Disruption {
         due
     }
 
-    /// Starts the commands of a pass that still hold, in order. Returns whether any started.
+    /// Starts the commands of a pass that are still valid, in order. Returns whether any started.
     ///
-    /// Each is checked again right before it starts, on the cluster that the earlier ones leave behind.
+    /// Each command is validated right before it starts, on a snapshot that has the effects of the earlier ones.
     async fn start_all(&self, commands: Vec<Command>) -> Result<bool, ReconcileError> {
         let Some(method) = commands.first().and_then(|first| method(first.method.name)) else {
             return Ok(false);
@@ -211,7 +211,7 @@ impl Disruption {
         Ok(started)
     }
 
-    /// The command as it may start now; `None` where it may not.
+    /// Validates a command before it starts; `None` if it is not valid any more.
     async fn confirm(&self, command: Command, simulate: bool) -> Result<Option<Command>, ReconcileError> {
         let now = self.clocks.now();
         if self.gate.may_act().is_err() || self.safety.admit(Act::Taint, &Facts::default()).is_err() {
@@ -240,7 +240,7 @@ impl Disruption {
         }
     }
 
-    /// Publishes that a command no longer holds, and why. A command of consolidation is rejected; drift is blocked.
+    /// Publishes why a command is no longer valid: `ConsolidationRejected`, or `DisruptionBlocked` for drift.
     pub(super) fn reject(&self, command: &Command, why: &str) {
         let drifted = command.method.reason == DisruptionReason::Drifted;
         if !drifted {

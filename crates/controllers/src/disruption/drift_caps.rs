@@ -13,13 +13,13 @@ use crate::{
     runtime::{Cluster, ReconcileError},
 };
 
-/// The condition's reason where the cap is reached.
+/// The condition's reason when the cap is reached.
 const REACHED: &str = "CapReached";
 
-/// Updates the conditions. A NodePool whose cap was never reached has none.
+/// Updates the conditions. A NodePool whose cap was never reached has no such condition.
 ///
 /// # Errors
-/// The first pool that could not be written; the others were tried too.
+/// The first failed write; all NodePools are tried.
 pub(super) async fn write(
     cluster: &Cluster,
     pools: &PoolStatus,

@@ -1,9 +1,9 @@
-//! Commands outlive the process: the NodeClaim of each candidate has a record of its command before anything else
-//! happens to it, and each replacement has the id of its command in its lineage.
+//! Commands survive a restart: the NodeClaim of each candidate has a record of its command before anything else
+//! happens to the node, and each replacement has the id of its command in its lineage.
 //!
-//! The next process takes over a command of which everything is there, and rolls back any other as orphans: a command
-//! that was interrupted while its candidates were recorded or marked does not continue with some of them. A taint is
-//! never left behind: a marked node either belongs to a command or is an orphan.
+//! The next process resumes a complete command and rolls back any other: a command
+//! that was interrupted while its candidates were recorded or marked does not continue with some of them. No taint is
+//! left behind: a marked node belongs to a command, or it is an orphan whose marks are removed.
 
 use std::collections::BTreeMap;
 
@@ -47,12 +47,12 @@ pub(super) fn has_record(claim: &NodeClaim) -> bool {
     claim.annotations.contains_key(DISRUPTION_COMMAND)
 }
 
-/// Whether a NodeClaim has the record of another command than `id`: one of another leader, which owns the marks.
+/// Whether a NodeClaim has the record of a command other than `id`. Another leader wrote it and owns the marks.
 pub(super) fn belongs_to_other_command(claim: &NodeClaim, id: &str) -> bool {
     claim.annotations.get(DISRUPTION_COMMAND).is_some_and(|text| id_of(text).is_some_and(|known| known != id))
 }
 
-/// The command that a record names; `None` where it cannot be read.
+/// The id of the command in a record; `None` if the record cannot be parsed.
 fn id_of(text: &str) -> Option<String> {
     serde_json::from_str::<Record>(text).ok().map(|record| record.id)
 }
@@ -60,7 +60,7 @@ fn id_of(text: &str) -> Option<String> {
 /// Writes the record of a command to the NodeClaim of a candidate.
 ///
 /// # Errors
-/// Where the API server cannot be reached, the claim is gone, or it names another command.
+/// If the API server cannot be reached, the NodeClaim does not exist, or it has the record of another command.
 pub(super) async fn write(
     client: &ApiClient,
     cluster: &Cluster,
@@ -83,7 +83,7 @@ pub(super) async fn write(
     };
     patches
         .annotate(claim, DISRUPTION_COMMAND, |known| {
-            // A record that another leader wrote meanwhile stays; one that cannot be read is replaced.
+            // A record of another leader is not overwritten; one that cannot be parsed is.
             let others = known.filter(|known| id_of(known).is_some_and(|known| known != id));
             Some(others.unwrap_or(&text).to_owned())
         })
@@ -94,7 +94,7 @@ pub(super) async fn write(
     if cluster.index().claim_model(name).is_some_and(|claim| is_ours(claim)) {
         return Ok(());
     }
-    // The rollback has to see whose record the node has.
+    // The rollback checks which command the record names.
     cluster.observe(client.call(WRITE_RECORD, client.cluster::<api::NodeClaim>().get(name)).await?);
     Err(ReconcileError::Conflict { what: WRITE_RECORD })
 }
@@ -102,18 +102,18 @@ pub(super) async fn write(
 /// Removes the record from a NodeClaim.
 ///
 /// # Errors
-/// Where the API server cannot be reached.
+/// If the API server cannot be reached.
 pub(super) async fn clear(cluster: &Cluster, patches: &Patches, name: &str) -> Result<(), ReconcileError> {
     let Some(claim) = cluster.index().claim(name).cloned() else { return Ok(()) };
     let of = |claim: &api::NodeClaim| claim.metadata.annotations.as_ref()?.get(DISRUPTION_COMMAND).cloned();
     let Some(read) = of(&claim) else { return Ok(()) };
-    // Only the record that was read: a newer one belongs to another command.
+    // Removes only the record that was read: a newer one belongs to another command.
     patches
         .annotate(claim, DISRUPTION_COMMAND, |known| known.filter(|known| *known != read).map(str::to_owned))
         .await
 }
 
-/// Takes over the commands of an earlier process of which everything is there.
+/// Resumes the complete commands of an earlier process.
 pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
     let now = clocks.now();
     let snapshot = cluster.index().snapshot(now);
@@ -129,8 +129,8 @@ pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
     }
 }
 
-/// The commands on the nodes of a snapshot that continue, by id: those that the next process would take over, which is
-/// what an observer can know of the current one.
+/// The commands on the nodes of a snapshot that a new process would resume, by id: all that
+/// an observer can know of the commands of the current process.
 #[must_use]
 pub fn resumable_commands(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
     let recorded = recorded(snapshot).into_iter();

@@ -1,9 +1,9 @@
 //! Starts commands, and rolls them back.
 //!
-//! 1. The command becomes an intent of the index. A crash afterwards leaves nothing behind.
-//! 2. Every candidate gets the record of the command, then its mark: taint and condition. A crash leaves orphans, whose
+//! 1. Record the command as an intent of the index. A crash afterwards leaves nothing behind.
+//! 2. Write the record of the command on each candidate, then its mark (taint and condition). A crash leaves orphans, whose
 //!    marks the next process removes.
-//! 3. The replacements are created. Once the last one exists, the next process takes the command over.
+//! 3. Create the replacements. Once the last one exists, the next process resumes the command.
 
 use std::sync::Arc;
 
@@ -40,14 +40,14 @@ use crate::{
 /// Why a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotStarted {
-    /// The limits have no room for its replacements: nothing was written. The next pass decides again.
+    /// Its replacements would exceed a limit: nothing was written. The next pass decides again.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     /// A safety limit holds the creation of its replacements: nothing was written.
     #[error("{0}")]
     Held(Held),
-    /// A call failed. The command is rolled back as far as the API server allows; the next pass removes any marks that are
-    /// left.
+    /// A call failed. The command is rolled back as far as the API server allows; the next pass removes any remaining
+    /// marks.
     #[error(transparent)]
     Failed(#[from] ReconcileError),
 }
@@ -67,7 +67,7 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -86,7 +86,7 @@ impl Execution {
     /// Starts `command`. From then on the queue executes it or rolls it back.
     ///
     /// # Errors
-    /// Where it could not be started.
+    /// If it could not be started.
     pub(super) async fn start(&self, command: Command) -> Result<(), NotStarted> {
         let facts = Facts { count: command.replacements.len(), ..Facts::default() };
         self.safety.admit(Act::CreateClaim, &facts).map_err(NotStarted::Held)?;
@@ -119,7 +119,7 @@ impl Execution {
                 Ok(())
             }
             Err(error) => {
-                // Replacements that were not written need no room.
+                // Replacements that were not created use nothing of the limits.
                 running.replacements.iter().for_each(|name| end_creation(&self.cluster, name));
                 self.roll_back(&id).await;
                 Err(error.into())
@@ -127,7 +127,7 @@ impl Execution {
         }
     }
 
-    /// One entry has both sides: no snapshot has the candidates marked without their replacements, or the reverse.
+    /// One entry has candidates and replacements, so that no snapshot has only one of them.
     fn record_intent(&self, id: &Str, running: StartedCommand) {
         self.cluster.index().begin_command(id.clone(), durable::intent(&running));
         self.commands.insert(id.clone(), running);
@@ -140,7 +140,7 @@ impl Execution {
         running: &StartedCommand,
         claims: Vec<api::NodeClaim>,
     ) -> Result<Vec<ClaimName>, ReconcileError> {
-        // All have the record before the first is marked: the next process can tell whether the command is complete.
+        // All candidates have the record before the first is marked: the next process sees whether the command is complete.
         for candidate in &running.command.candidates {
             durable::write(&self.client, &self.cluster, &self.patches, candidate, id, running).await?;
         }
@@ -179,7 +179,7 @@ impl Execution {
             .await
     }
 
-    /// Rolls a command back: its marks are removed. Replacements that exist stay: pods may be nominated for them, and empty
+    /// Rolls a command back: removes its marks. Replacements that exist are not deleted: pods may be nominated to them, and empty
     /// ones are removed by emptiness.
     pub(super) async fn roll_back(&self, id: &str) {
         let Some(running) = self.commands.remove(id) else { return };

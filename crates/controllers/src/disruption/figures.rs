@@ -8,7 +8,7 @@ pub(crate) const DECISIONS: Family = Family::counter(
     &["decision", "reason", "consolidation_type"],
     "Number of disruption decisions carried out",
 );
-/// The same, for each pool that a decision touches.
+/// Commands that started, by each NodePool of their candidates.
 pub(crate) const DECISIONS_BY_POOL: Family = Family::counter(
     "karpenter_voluntary_disruption_decisions_by_nodepool_total",
     &["decision", "reason", "consolidation_type", "nodepool"],
@@ -33,19 +33,19 @@ pub(crate) const TIMEOUTS: Family = Family::counter(
     "Number of consolidation passes that ran out of time; they have a limit of simulations instead, and \
      fleetwright_disruption_unreached_nodes",
 );
-/// Commands that no longer held after the validation delay.
+/// Commands that were not valid any more after the validation delay.
 pub(crate) const FAILED_VALIDATIONS: Family = Family::counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     &["consolidation_type"],
     "Number of decisions that did not hold through the validation delay",
 );
-/// Commands that were started and rolled back.
+/// Commands that were rolled back.
 pub(crate) const QUEUE_FAILURES: Family = Family::counter(
     "karpenter_voluntary_disruption_queue_failures_total",
     &["decision", "reason", "consolidation_type"],
     "Number of disruption commands that were begun and rolled back",
 );
-/// What budgets allow.
+/// Disruptions that budgets allow.
 pub(crate) const ALLOWED: Family = Family::gauge(
     "karpenter_nodepools_allowed_disruptions",
     &["nodepool", "reason"],
@@ -76,7 +76,7 @@ pub(crate) const SCORE: Family = Family::histogram(
     &[0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0],
     "Share of a NodePool's cost that a move would save, by its share of the NodePool's disruption",
 );
-/// The same, counted.
+/// Scored moves.
 pub(crate) const MOVES: Family = Family::counter(
     "karpenter_consolidation_moves_total",
     &["decision", "nodepool", "policy"],
@@ -88,7 +88,7 @@ pub(crate) const UNREACHED: Family = Family::gauge(
     &[],
     "Number of nodes that the last disruption pass did not reach; they come first in the next one",
 );
-/// What the drift caps leave.
+/// Nodes that the drift caps still allow to be replaced.
 pub(crate) const DRIFT_CAP: Family = Family::gauge(
     "fleetwright_disruption_drift_cap_left",
     &["nodepool"],

@@ -2,7 +2,7 @@
 //! budgets of NodePools, and the nodes themselves.
 //!
 //! The objects go into the index, so that the next decision uses them; nothing is decided here. A pod that was deleted
-//! meanwhile stays in the index until the watch reports it, which errs on the safe side.
+//! meanwhile is in the index until the watch reports its deletion, which is safe.
 
 use fleetwright_api::NodePool;
 use fleetwright_core::disruption::Candidate;
@@ -21,7 +21,7 @@ const CONCURRENCY: usize = 10;
 /// Reads the objects of `candidates`.
 ///
 /// # Errors
-/// Where an object cannot be read: then nothing may be removed.
+/// If an object cannot be read: then nothing may be deleted.
 pub(super) async fn refresh(
     client: &ApiClient,
     cluster: &Cluster,

@@ -18,7 +18,7 @@ use crate::{
 /// Removes orphaned marks.
 ///
 /// # Errors
-/// The first that could not be removed; the others were tried too.
+/// The first failed write; all nodes are tried.
 pub(super) async fn unmark(
     cluster: &Cluster,
     patches: &Patches,
@@ -43,7 +43,7 @@ pub(super) async fn unmark(
 /// Removes the taint, the condition and the record of a command from a node.
 ///
 /// # Errors
-/// Where the API server cannot be reached. An object that is gone counts as done.
+/// If the API server cannot be reached. An object that does not exist counts as done.
 pub(super) async fn roll_back(
     cluster: &Cluster,
     patches: &Patches,

@@ -38,7 +38,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx, commands: Arc<Commands>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -97,7 +97,7 @@ impl Controller for Queue {
             }
             Next::Remove => {
                 live::refresh(&self.client, &self.cluster, &started.command.candidates).await?;
-                // Decided again with the fresh objects; any other answer is for the next round.
+                // Decides again on the objects that were read; any other result is for the next reconcile.
                 if self.progress(&started) == Next::Remove {
                     self.remove(&started).await?;
                     return Ok(Requeue::After(POLL));
@@ -130,7 +130,7 @@ impl Queue {
         }
         for candidate in &started.command.candidates {
             let Some(claim) = &candidate.node.claim else { continue };
-            // By UID: a NodeClaim that was created again under the same name is another one.
+            // By UID: a later NodeClaim with the same name is another one.
             let preconditions = Preconditions { uid: Some(claim.uid.to_string()), resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             let deleted = ignore_not_found(

@@ -17,7 +17,7 @@ use crate::{
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 const MINUTE: Duration = Duration::from_secs(60);
-/// The score of a move without disruption is unbounded, which a sum of scores cannot hold.
+/// The largest exposed score. A move without disruption has an infinite score, which would make the sum infinite.
 const LARGEST_SCORE: f64 = 1000.0;
 /// The only policy with scores.
 const BALANCED: &str = "Balanced";
@@ -31,7 +31,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), recorder: ctx.recorder.clone(), metrics: ctx.metrics.clone() }
     }
@@ -68,7 +68,7 @@ impl Reporter {
                 "disruption pass did not reach every node, the next pass starts with the rest"
             );
         }
-        // Nodes that are being disrupted or deleted have an event already.
+        // Nodes that are being disrupted or deleted already have an event.
         for blocked in proposal.blocked.iter().filter(|blocked| !blocked.blocker.is_leaving()) {
             let text = capitalised(&blocked.blocker.to_string());
             for object in self.objects(&blocked.node) {
@@ -93,7 +93,7 @@ impl Reporter {
         }
     }
 
-    /// Of the methods of one reason the one with the most nodes counts. No pass runs out of time.
+    /// Sets the number of eligible nodes by reason: the largest of all methods with that reason.
     fn eligible(&self, proposal: &Proposal) {
         let mut eligible: BTreeMap<&str, usize> = BTreeMap::new();
         for (spec, count) in &proposal.eligible {
@@ -136,7 +136,7 @@ impl Reporter {
         }
     }
 
-    /// Publishes on a replacement which command created it and waits for it.
+    /// Publishes on a replacement that a command created it and waits for it.
     pub(super) fn waiting(&self, command: &Command, replacement: &str) {
         let Some(claim) = self.cluster.index().claim(replacement).cloned() else { return };
         let launching = format!("Launching NodeClaim: {}", command.method.reason);
@@ -145,7 +145,7 @@ impl Reporter {
         self.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
     }
 
-    /// Publishes on all nodes of a command that they are terminated now.
+    /// Publishes on all nodes of a command that they are terminated.
     pub(super) fn terminating(&self, command: &Command) {
         for object in command.candidates.iter().flat_map(|candidate| self.objects(&candidate.node)) {
             let kind = object.kind.clone().unwrap_or_default();
@@ -198,7 +198,7 @@ impl Reporter {
     }
 }
 
-/// The reason as most of Karpenter's metrics write it.
+/// The reason as in most of Karpenter's metrics.
 pub(super) fn reason_label(reason: DisruptionReason) -> &'static str {
     match reason {
         DisruptionReason::Underutilized => "underutilized",
@@ -208,7 +208,7 @@ pub(super) fn reason_label(reason: DisruptionReason) -> &'static str {
 }
 
 impl Reporter {
-    /// The Node and the NodeClaim of a node, as far as they exist.
+    /// References the Node and the NodeClaim of a node, if they exist.
     fn objects(&self, node: &StateNode) -> Vec<ObjectReference> {
         let index = self.cluster.index();
         let object = node.node_name().and_then(|name| index.node(name)).map(|object| regarding(&**object));

@@ -1,6 +1,6 @@
 //! The condition DisruptionBlocked of NodeClaims: all blockers of a node in one place, for `kubectl describe`.
 //!
-//! Blockers that end within minutes are not written: each would cost two writes. A condition is written again when a
+//! Blockers that end within minutes are not written: each would cost two writes. A condition is rewritten when a
 //! blocker, its owner or its end changes, not when a figure in its message does.
 
 use std::{
@@ -23,22 +23,22 @@ use crate::{
 
 /// How often conditions are updated.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// Blockers that end sooner are not written, nor are younger ones whose end is not known.
+/// Minimum remaining time of a blocker that is written; minimum age if its end is not known.
 const MIN_DURATION: Duration = Duration::from_secs(120);
-/// Conditions that are written in one round; the next round continues.
+/// Maximum number of conditions that one update writes; the next one continues.
 const MAX_WRITES: usize = 50;
-/// Blockers that a message names.
+/// Maximum number of blockers in a message.
 const MAX_NAMED: usize = 5;
 
-/// One blocker of a condition, without the figures that change all the time.
+/// A blocker as it was written, without the figures that change all the time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WrittenBlocker {
     kind: &'static str,
     owner: Option<String>,
     until: Option<Timestamp>,
-    /// Whether each pod event moves the end: the written end is the earliest, and the message says so.
+    /// Whether each pod event postpones the end. The written end is then the earliest one.
     end_moves: bool,
-    /// Whether consolidation found it: only passes that run every method know it for every node.
+    /// Whether a consolidation method found it. Only passes that run every method know these for every node.
     by_consolidation: bool,
 }
 
@@ -54,7 +54,7 @@ impl WrittenBlocker {
         }
     }
 
-    /// Whether a written mark still covers this one.
+    /// Whether a blocker that was written still describes this one.
     fn is_covered_by(&self, written: &Self, now: Timestamp) -> bool {
         let same_end =
             written.until == self.until || (self.end_moves && written.until.is_some_and(|until| until > now));
@@ -62,7 +62,7 @@ impl WrittenBlocker {
     }
 }
 
-/// Whether a blocker is worth a write.
+/// Whether a blocker lasts long enough to be written.
 fn lasts(blocker: &Blocker, node: &StateNode, now: Timestamp) -> bool {
     match blocker {
         Blocker::Queued
@@ -70,7 +70,7 @@ fn lasts(blocker: &Blocker, node: &StateNode, now: Timestamp) -> bool {
         | Blocker::NoNode
         | Blocker::Deleting
         | Blocker::NotConsolidatable
-        // For minutes after each replacement.
+        // Lasts for minutes after each replacement.
         | Blocker::Unconsolidatable(Unconsolidatable::RecentReplacement { .. }) => false,
         Blocker::NotInitialized => {
             let claim = node.claim.as_ref();
@@ -82,11 +82,11 @@ fn lasts(blocker: &Blocker, node: &StateNode, now: Timestamp) -> bool {
     }
 }
 
-/// The condition as it should be.
+/// The desired condition.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DesiredCondition {
     blockers_written: Vec<WrittenBlocker>,
-    /// Reason and message; `None` without lasting blockers.
+    /// Reason and message; `None` if no blocker lasts.
     text: Option<(String, String)>,
 }
 
@@ -103,7 +103,7 @@ impl DesiredCondition {
         Self { blockers_written, text: Some((first.kind().to_owned(), texts.join("; "))) }
     }
 
-    /// Whether it differs from the written marks. Where not every method ran, what consolidation found stays.
+    /// Whether it differs from what was written. After an incomplete pass, blockers of consolidation are not removed.
     fn differs(&self, written: &[WrittenBlocker], complete_pass: bool, now: Timestamp) -> bool {
         let is_written =
             |mark: &WrittenBlocker| written.iter().any(|written| mark.is_covered_by(written, now));
@@ -132,7 +132,7 @@ fn text_of(blocker: &Blocker) -> String {
     }
 }
 
-/// For which nodes a pass knows all blockers.
+/// The nodes whose blockers a pass knows completely.
 #[derive(Debug)]
 pub(super) struct Scope {
     /// Whether every method ran.
@@ -142,7 +142,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// The scope of a pass: methods after the one that found commands did not run.
+    /// The scope of a pass. Methods after the one that found commands did not run.
     pub(super) fn of(proposal: &Proposal) -> Self {
         Self {
             complete: proposal.commands.is_empty(),
@@ -155,7 +155,7 @@ impl Scope {
     }
 }
 
-/// The conditions that this process has written; a new process compares the whole text once.
+/// The conditions that this process has written. A new process compares the text of each condition once.
 #[derive(Debug, Default)]
 pub(super) struct Conditions(Mutex<BTreeMap<ClaimName, Vec<WrittenBlocker>>>);
 
@@ -168,7 +168,7 @@ impl Conditions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone(), blockers_written);
     }
 
-    /// Drops nodes that are gone.
+    /// Drops nodes that do not exist any more.
     fn retain(&self, statuses: &[DisruptionStatus]) {
         let present: BTreeSet<&ClaimName> = statuses.iter().filter_map(|one| one.node.claim_name()).collect();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| present.contains(name));
@@ -177,7 +177,7 @@ impl Conditions {
     /// Updates the conditions.
     ///
     /// # Errors
-    /// The first that could not be written; the others were tried too.
+    /// The first failed write; all nodes are tried.
     pub(super) async fn write(
         &self,
         cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! Commands survive the process that started them; against the in-memory API server.
+//! Commands survive the process that started them.
 
 mod conditions;
 mod limits;
@@ -64,7 +64,7 @@ fn node(harness: &Harness, name: &str, of: &str) {
         .unwrap();
 }
 
-/// Catalogues, which decisions need, and disruption.
+/// Runs the controllers of catalogues and of disruption.
 async fn run_for(harness: &Harness, seconds: u64) {
     let mut controllers = super::controllers(&harness.ctx);
     controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
@@ -115,7 +115,7 @@ async fn a_command_continues_after_a_restart() {
     run_for(&harness, 30).await;
     assert!(
         has_record(&claim(&harness, "old")) && tainted(&harness, "old"),
-        "it is taken over, not rolled back"
+        "the command is resumed, not rolled back"
     );
     assert_eq!(replacements(&harness), before, "nothing is created twice");
     let mut ready = claim(&harness, &before[0]);
@@ -143,15 +143,15 @@ async fn a_new_leader_with_another_clock_keeps_the_command_timeout() {
         harness.pass(60).await;
         assert!(
             has_record(&claim(&harness, "old")) && tainted(&harness, "old"),
-            "{ahead} s: it is taken over"
+            "{ahead} s: the command is resumed"
         );
         assert_eq!(replacements(&harness), before, "{ahead} s");
-        // Drift is over, so that nothing is decided again.
+        // The node is not drifted any more, so that no command follows.
         let mut old = claim(&harness, "old");
         old["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
         harness.server.apply(old).unwrap();
         harness.pass(600).await;
-        assert!(!tainted(&harness, "old"), "{ahead} s: it has ten minutes, of this process");
+        assert!(!tainted(&harness, "old"), "{ahead} s: the timeout is ten minutes on this process's clock");
     }
 }
 
@@ -187,12 +187,12 @@ async fn a_shutdown_ends_the_validation_delay_and_starts_no_command() {
     task.await.unwrap().unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(harness.ctx.gate.may_act(), Err(crate::runtime::Passive::Stopping));
-    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "nothing begins");
+    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "no command starts");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_jump_of_the_wall_clock_suspends_disruption_for_a_minute() {
-    // Drift is acted on at once, consolidation after a second look: neither in the minute after the jump.
+    // Drift is acted on at once, consolidation after validation: neither in the minute after the jump.
     let kinds = ["Drifted", "Consolidatable"];
     for (of, jump) in kinds.into_iter().flat_map(|of| [(of, 90), (of, -120)]) {
         let harness = Harness::set(|settings| settings.disruption.period = Duration::from_secs(1));
@@ -205,11 +205,11 @@ async fn a_jump_of_the_wall_clock_suspends_disruption_for_a_minute() {
         assert!(!has_record(&claim(&harness, "old")), "{of}: not yet");
         harness.clock.set_ahead(jump);
         harness.pass(55).await;
-        assert!(!has_record(&claim(&harness, "old")), "{of}, {jump} s: it rests");
+        assert!(!has_record(&claim(&harness, "old")), "{of}, {jump} s: suspended");
         assert_eq!(harness.ctx.metrics.value(&crate::metrics::runtime::CLOCK_JUMPS, &[]), 1.0);
-        // What settles after a start, and the second look, take their time too.
+        // The delay after a start and the validation delay come on top.
         harness.pass(if jump < 0 { 150 } else { 30 }).await;
-        assert!(has_record(&claim(&harness, "old")), "{of}, {jump} s: it goes on");
+        assert!(has_record(&claim(&harness, "old")), "{of}, {jump} s: resumed");
     }
 }
 
@@ -226,14 +226,14 @@ async fn drift_found_by_an_earlier_process_is_evaluated_again() {
     assert!(!has_record(&claim(&early, "old")) && !tainted(&early, "old"));
     let late = harness();
     run_for(&late, 12).await;
-    assert!(has_record(&claim(&late, "old")) && tainted(&late, "old"), "what is still true is acted on");
+    assert!(has_record(&claim(&late, "old")) && tainted(&late, "old"), "drift that still exists is acted on");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_without_its_replacement_is_rolled_back_by_the_next_process() {
     let mut harness = started_command().await;
     let before = replacements(&harness);
-    // The replacement dies while nobody looks, and drift is over.
+    // The replacement is deleted while no process runs, and the node is not drifted any more.
     let mut gone = claim(&harness, &before[0]);
     gone["metadata"]["finalizers"] = json!([]);
     harness.server.apply(gone).unwrap();
@@ -250,7 +250,7 @@ async fn a_command_without_its_replacement_is_rolled_back_by_the_next_process() 
     assert!(old["metadata"]["deletionTimestamp"].is_null());
 }
 
-/// Where a process died while it carried out a command that takes `old-a` and `old-b`.
+/// The state that a crash left during a command that disrupts `old-a` and `old-b`.
 struct Crash {
     recorded: &'static [&'static str],
     tainted: &'static [&'static str],
@@ -260,7 +260,7 @@ struct Crash {
 
 const BOTH: &[&str] = &["old-a", "old-b"];
 
-/// What an earlier process left of a command of two nodes.
+/// A cluster after a crash during a command of two nodes.
 fn after_crash(crash: &Crash, method: &str, replaces: usize) -> Harness {
     let harness = Harness::new();
     harness.pool("default", json!({}));
@@ -306,7 +306,7 @@ async fn a_command_of_several_nodes_continues_or_is_rolled_back_on_all_of_them()
     let one: &[&str] = &["old-a"];
     let crash =
         |recorded, tainted, replacements, deleting| Crash { recorded, tainted, replacements, deleting };
-    // (where it died, method, replacements of the command, whether it goes on)
+    // (step of the crash, method, replacements of the command, whether the command continues)
     let cases = [
         ("naming, with a replacement", crash(one, none, 0, none), "drift", 1, false),
         ("named, with a replacement", crash(BOTH, none, 0, none), "drift", 1, false),
@@ -323,7 +323,7 @@ async fn a_command_of_several_nodes_continues_or_is_rolled_back_on_all_of_them()
     ];
     for (what, crash, method, replaces, goes_on) in cases {
         let harness = after_crash(&crash, method, replaces);
-        // What would be decided again must not be mistaken for what goes on.
+        // Without the condition Drifted, no new command can be mistaken for the old one.
         for name in BOTH {
             let mut object = claim(&harness, name);
             object["status"]["conditions"].as_array_mut().unwrap().retain(|c| c["type"] != "Drifted");
@@ -339,7 +339,7 @@ async fn a_command_of_several_nodes_continues_or_is_rolled_back_on_all_of_them()
             assert_eq!(goes, goes_on, "{what}: {name}: {old:#}");
             assert!(
                 goes_on || (!has_record(&old) && !tainted(&harness, name)),
-                "{what}: {name} is forgotten: {old:#}"
+                "{what}: {name} is rolled back: {old:#}"
             );
         }
     }

@@ -11,7 +11,7 @@ use fleetwright_core::{
 };
 use jiff::SignedDuration;
 
-/// A method that measures what it proposes: `core` reads no clock.
+/// Measures the proposals of a method: `core` reads no clock.
 pub(super) struct Timed {
     method: &'static dyn Method,
     clock: SharedClock,

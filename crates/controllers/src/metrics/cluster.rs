@@ -68,7 +68,7 @@ pub const UTILIZATION: Family = Family::gauge(
 /// Number of nodes in the cluster state.
 pub const STATE_NODE_COUNT: Family =
     Family::gauge("karpenter_cluster_state_node_count", &[], "Number of nodes in cluster state");
-/// Whether every kind was listed and no watch is silent.
+/// Whether every kind was listed and every watch is alive.
 pub const STATE_SYNCED: Family =
     Family::gauge("karpenter_cluster_state_synced", &[], "1 if the state of the cluster is current, else 0");
 /// How long the cluster state has not been synced.

@@ -59,12 +59,12 @@ pub enum MetricType {
 pub enum LabelNames {
     /// The same with every provider.
     Fixed(&'static [&'static str]),
-    /// With those that the provider's kinds and well-known labels bring.
+    /// Including those of the provider's kinds and well-known labels.
     OfProvider(Arc<[String]>),
 }
 
 impl LabelNames {
-    /// The names, in the order in which values are given.
+    /// The names, in the order of the values.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         match self {
@@ -97,7 +97,7 @@ impl Family {
         Self { name: Cow::Borrowed(name), help, metric_type, labels: LabelNames::Fixed(labels) }
     }
 
-    /// The family with further labels behind its own.
+    /// The family with `further` labels after its own.
     #[must_use]
     pub fn with_labels(&self, further: &[String]) -> Self {
         let own = self.labels.names().into_iter().map(str::to_owned);
@@ -212,7 +212,7 @@ impl Metrics {
 
     /// Removes a series, if it exists.
     pub fn remove(&self, family: &Family, labels: &[&str]) {
-        // Removing a series that does not exist fails, which is fine.
+        // Removing a series that does not exist fails; that is fine.
         let _ = match self.lock().get(&*family.name) {
             Some(Series::Counter(counter)) => counter.remove_label_values(labels),
             Some(Series::Gauge(gauge)) => gauge.remove_label_values(labels),
@@ -279,13 +279,13 @@ impl Metrics {
 }
 
 fn wrong_type() -> prometheus::Error {
-    prometheus::Error::Msg("not a figure of this shape".to_owned())
+    prometheus::Error::Msg("wrong metric type".to_owned())
 }
 
 fn log_failure(family: &Family, labels: &[&str], done: prometheus::Result<()>) {
     if let Err(error) = done {
         debug_assert!(false, "metric {} {labels:?}: {error}", family.name);
-        tracing::error!(metric = &*family.name, ?labels, %error, "figure is lost");
+        tracing::error!(metric = &*family.name, ?labels, %error, "failed to update a metric");
     }
 }
 

@@ -61,7 +61,7 @@ impl PodTimes {
         self.lock().get(pod).copied().unwrap_or_default()
     }
 
-    /// Removes a pod that is gone or runs.
+    /// Removes a pod that was deleted or runs.
     pub fn forget(&self, pod: &PodUid) {
         self.lock().remove(pod);
     }

@@ -20,7 +20,7 @@ pub const PANICS: Family = Family::counter(
     &["controller"],
     "Total number of reconciliation panics per controller",
 );
-/// Reconciles that fail for good.
+/// Reconciles that are not retried.
 pub const TERMINAL_ERRORS: Family = Family::counter(
     "controller_runtime_terminal_reconcile_errors_total",
     &["controller"],
@@ -105,7 +105,7 @@ pub const LEADER: Family = Family::gauge(
     &["name"],
     "1 where this process holds the lease, 0 where another one does",
 );
-/// Renewals of the lease that read it first.
+/// Renewals that had to read the lease first.
 pub const LEADER_SLOW: Family = Family::counter(
     "leader_election_slowpath_total",
     &["name"],

@@ -1,4 +1,4 @@
-//! Metrics of status conditions: one set of families per kind, and the older set with the kind as a label.
+//! Metrics of status conditions: one set of families per kind, and the legacy set with the kind as a label.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ const CONDITION: &[&str] = &["type", "status", "reason"];
 /// Karpenter's buckets for its own kinds and nodes: 0.5 s, doubled 14 times.
 pub const WIDE_BUCKETS: &[f64] =
     &[0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
-/// The buckets of a histogram that names none, as those of node classes and of the older set.
+/// Prometheus' default buckets, which NodeClasses and the legacy set have.
 pub const DEFAULT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The families of one kind, or the older ones of all kinds.
+/// The families of one kind, or the legacy ones of all kinds.
 #[derive(Clone, Debug)]
 pub struct Families {
     /// 1 for each condition.
@@ -44,7 +44,7 @@ impl Families {
         Self::new(&format!("operator_{}", kind.to_ascii_lowercase()), further, buckets)
     }
 
-    /// The older set, for all kinds.
+    /// The legacy set, for all kinds.
     #[must_use]
     pub fn of_all_kinds() -> Self {
         Self::new("operator", &["group".to_owned(), "kind".to_owned()], DEFAULT_BUCKETS)

@@ -1,4 +1,4 @@
-//! What the controllers of a NodeClaim's life keep between passes. A restart may lose all of it: it is found again.
+//! State of the NodeClaim controllers between passes. A restart loses it, and it is found again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,10 @@ use jiff::Timestamp;
 use super::{cloud_call::CloudCall, launch::Launches};
 use crate::runtime::later;
 
-/// The most entries of one kind.
+/// Maximum number of entries per map.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What the controllers of a NodeClaim's life keep between passes.
+/// State of the NodeClaim controllers between passes.
 #[derive(Debug, Default)]
 pub struct LifecycleCache {
     pub(super) launches: Launches,
@@ -31,7 +31,7 @@ pub struct LifecycleCache {
 
 /// Name of the controller that evicts pods.
 pub(super) const EVICTION_QUEUE: &str = "eviction-queue";
-/// Name of the controller that keeps condition NodeRegistrationHealthy of NodePools.
+/// Name of the controller that writes the condition NodeRegistrationHealthy of NodePools.
 pub(crate) const REGISTRATION_HEALTH: &str = "nodepool.registrationhealth";
 
 /// The status of condition NodeRegistrationHealthy of a NodePool.
@@ -45,32 +45,32 @@ pub(crate) fn registration_condition(pool: &api::NodePool) -> ConditionStatus {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// By UID of the claim: since when lists of the cloud show no instance of its launch.
+    /// By UID of the NodeClaim: since when the cloud lists no instance of its launch.
     absent: BTreeMap<Str, Timestamp>,
-    /// By UID of the claim: since when the cloud refuses a call.
+    /// By UID of the NodeClaim: since when the cloud refuses a call.
     refused: BTreeMap<(Str, CloudCall), Timestamp>,
-    /// By UID of the pool: the last registrations.
+    /// By UID of the NodePool: the last registrations.
     health: BTreeMap<Str, RegistrationHealth>,
-    /// By UID of the pool: why the last registration that this process saw fail did so.
+    /// By UID of the NodePool: the reason of the last failed registration that this process observed.
     failures: BTreeMap<Str, Str>,
-    /// Pods that are to be evicted.
+    /// Pods to evict.
     evictions: BTreeMap<Key, QueuedEviction>,
-    /// When their turn comes, in steady time.
+    /// When they may be evicted, in steady time.
     eviction_times: BTreeMap<Key, Timestamp>,
     /// Pods whose eviction a PodDisruptionBudget refused.
     blocked: BTreeSet<Key>,
-    /// UIDs of claims whose drain was counted.
+    /// UIDs of NodeClaims whose drain was counted.
     drained: BTreeSet<Str>,
 }
 
-/// A pod that is to be evicted.
+/// A pod to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueuedEviction {
-    /// Its UID: a later pod of the same name is another one.
+    /// UID of the pod: a later pod with the same name is another one.
     pub(crate) uid: PodUid,
     /// The Node that is drained.
     pub(crate) node: NodeName,
-    /// Why.
+    /// The reason of the eviction.
     pub(crate) reason: String,
     /// Delete it with this grace period instead of evicting it.
     pub(crate) force: Option<Duration>,
@@ -78,11 +78,11 @@ pub(crate) struct QueuedEviction {
 
 impl LifecycleCache {
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // No statement leaves the entries half changed.
+        // Every change is one statement: a panic cannot leave half of one behind.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Since when lists show no instance of a claim's launch; from now on, if that is new.
+    /// Since when lists show no instance of a NodeClaim's launch; `now` if that is new.
     pub(crate) fn absent_since(&self, claim: &Str, now: Timestamp) -> Timestamp {
         let mut entries = self.entries();
         if entries.absent.len() >= MAX_ENTRIES {
@@ -91,12 +91,12 @@ impl LifecycleCache {
         *entries.absent.entry(claim.clone()).or_insert(now)
     }
 
-    /// A list shows an instance of the claim's launch: its absence must be proven again.
+    /// Records that a list shows an instance of the NodeClaim's launch: its absence must be proven again.
     pub(super) fn instance_listed(&self, claim: &Str) {
         self.entries().absent.remove(claim);
     }
 
-    /// Since when the cloud refuses a call for a claim; from now on, if that is new.
+    /// Since when the cloud refuses a call for a NodeClaim; `now` if that is new.
     pub(super) fn refused_since(&self, claim: &Str, call: CloudCall, now: Timestamp) -> Timestamp {
         let mut entries = self.entries();
         if entries.refused.len() >= MAX_ENTRIES {
@@ -105,12 +105,12 @@ impl LifecycleCache {
         *entries.refused.entry((claim.clone(), call)).or_insert(now)
     }
 
-    /// The cloud answered that call for a claim.
+    /// Records that the cloud accepted that call for a NodeClaim.
     pub(super) fn call_succeeded(&self, claim: &Str, call: CloudCall) {
         self.entries().refused.remove(&(claim.clone(), call));
     }
 
-    /// Forgets a claim.
+    /// Drops the entries of a NodeClaim.
     pub(crate) fn forget(&self, claim: &Str) {
         let mut entries = self.entries();
         entries.absent.remove(claim);
@@ -120,7 +120,7 @@ impl LifecycleCache {
         self.launches.forget(claim);
     }
 
-    /// Whether this drain of the claim was not counted yet.
+    /// Records that the drain of a NodeClaim is counted. Returns whether that is new.
     pub(crate) fn note_drained(&self, claim: &Str) -> bool {
         let mut entries = self.entries();
         if entries.drained.len() >= MAX_ENTRIES {
@@ -129,7 +129,7 @@ impl LifecycleCache {
         entries.drained.insert(claim.clone())
     }
 
-    /// Notes whether a node of the pool registered; returns the new status. `stored` is the status of the condition.
+    /// Records whether a node of the NodePool registered; returns the new status. `stored` is the status of the condition.
     pub(crate) fn note_registration(
         &self,
         pool: &Str,
@@ -143,17 +143,17 @@ impl LifecycleCache {
         health.status()
     }
 
-    /// Notes the reason of a failed registration in a pool.
+    /// Records the reason of a failed registration of a NodePool.
     pub(super) fn note_failure(&self, pool: &Str, reason: Str) {
         self.entries().failures.insert(pool.clone(), reason);
     }
 
-    /// The reason of the last failed registration in a pool that this process saw.
+    /// The reason of the last failed registration of a NodePool that this process observed.
     pub(crate) fn failure_of(&self, pool: &Str) -> Option<Str> {
         self.entries().failures.get(pool).cloned()
     }
 
-    /// The status of a pool's registrations. `stored` is the status of the condition.
+    /// The registration health of a NodePool. `stored` is the status of the condition.
     pub(crate) fn registration_health(&self, pool: &Str, stored: ConditionStatus) -> ConditionStatus {
         let mut entries = self.entries();
         let health =
@@ -161,21 +161,21 @@ impl LifecycleCache {
         health.status()
     }
 
-    /// Forgets the registrations of a pool, because it or its NodeClass changed.
+    /// Drops the registrations of a NodePool, because it or its NodeClass changed.
     pub(crate) fn reset_health(&self, pool: &Str) {
         let mut entries = self.entries();
         entries.health.insert(pool.clone(), RegistrationHealth::default());
         entries.failures.remove(pool);
     }
 
-    /// Queues a pod for eviction. Returns whether that is new: another pod, or force where there was none.
+    /// Queues a pod for eviction. Returns whether that is new: another pod, or forced for the first time.
     pub(crate) fn evict(&self, key: Key, eviction: QueuedEviction) -> bool {
         let mut entries = self.entries();
         let known = entries.evictions.get(&key);
         let is_new = known.is_none_or(|known| {
             known.uid != eviction.uid || (known.force.is_none() && eviction.force.is_some())
         });
-        // The next pass of the drain queues again what does not fit. A deadline does not wait for that, and forced deletions
+        // The next pass of the drain retries pods that do not fit. Forced deletions have a deadline, and they
         // leave the queue soon.
         let fits = known.is_some() || eviction.force.is_some() || entries.evictions.len() < MAX_ENTRIES;
         if is_new && fits {
@@ -190,8 +190,8 @@ impl LifecycleCache {
         self.entries().evictions.get(key).cloned()
     }
 
-    /// How long a pod waits for its turn to be evicted; `None` if the turn has come, which uses it up. `ask` assigns a turn to
-    /// a pod that has none.
+    /// How long a pod has to wait for its eviction; `None` if it may be evicted now, which removes the entry. `ask` assigns
+    /// a delay to a pod without an entry.
     pub(crate) fn eviction_delay(
         &self,
         key: &Key,
@@ -205,7 +205,7 @@ impl LifecycleCache {
         Some(wait)
     }
 
-    /// A PodDisruptionBudget refused the eviction. Returns whether that is new.
+    /// Records that a PodDisruptionBudget refused the eviction. Returns whether that is new.
     pub(crate) fn block(&self, key: &Key) -> bool {
         self.entries().blocked.insert(key.clone())
     }
@@ -215,7 +215,7 @@ impl LifecycleCache {
         self.entries().blocked.contains(key)
     }
 
-    /// Removes a pod from the queue: it is evicted, or need not be.
+    /// Removes a pod from the queue: it was evicted, or does not have to be.
     pub(crate) fn dequeue(&self, key: &Key) {
         let mut entries = self.entries();
         entries.blocked.remove(key);
@@ -226,7 +226,7 @@ impl LifecycleCache {
 
 #[cfg(test)]
 mod tests {
-    //! The bound of the queue.
+    //! The bound of the eviction queue.
     use fleetwright_core::model::NamespacedName;
 
     use super::*;
@@ -240,7 +240,7 @@ mod tests {
         };
         let key = |n: usize| Key::from(NamespacedName::new("default", format!("p{n}")));
         assert!((0..MAX_ENTRIES).all(|n| cache.evict(key(n), eviction(None))));
-        assert!(!cache.evict(key(MAX_ENTRIES), eviction(None)), "the next pass queues it");
+        assert!(!cache.evict(key(MAX_ENTRIES), eviction(None)), "the next pass queues the pod");
         assert!(cache.evict(key(MAX_ENTRIES), eviction(Some(Duration::from_secs(1)))));
         assert!(cache.evict(key(0), eviction(Some(Duration::from_secs(1)))));
         cache.dequeue(&key(1));

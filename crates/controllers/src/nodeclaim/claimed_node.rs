@@ -1,4 +1,4 @@
-//! A NodeClaim with what belongs to it, as the index shows it now.
+//! A NodeClaim with its Nodes, pods and NodePool, as in the index.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use fleetwright_state::{Change, Index, Key};
 
 use crate::{runtime::Cluster, settings::Settings};
 
-/// See [`View`]; this one owns its parts.
+/// Owns what a [`View`] borrows.
 #[derive(Clone)]
 pub(crate) struct ClaimedNode {
-    /// The claim as read.
+    /// The NodeClaim as read.
     pub(crate) raw: Arc<api::NodeClaim>,
-    /// The claim lowered.
+    /// The NodeClaim of the model.
     pub(crate) claim: Arc<NodeClaim>,
-    /// Nodes with its provider id, by name.
+    /// Nodes with its provider ID, by name.
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// Its pool.
+    /// Its NodePool.
     pub(crate) pool: Option<Arc<NodePool>>,
     /// The pods on those nodes.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The disruption budgets that cover one of those pods, where it is going away.
+    /// The PodDisruptionBudgets that cover one of those pods, if the NodeClaim is being deleted.
     pub(crate) budgets: Vec<Arc<PodDisruptionBudget>>,
-    /// Drivers that have published a whole pool of devices for its node; `None` where resource claims are ignored.
+    /// Drivers that have published a complete pool of devices for its node; `None` if resource claims are ignored.
     pub(crate) published_drivers: Option<Vec<Str>>,
 }
 
 impl ClaimedNode {
-    /// The node of the claim called `name`; `None` where there is none, it is not ours or means nothing.
+    /// Reads NodeClaim `name`; `None` if it does not exist, is not managed or is invalid.
     pub(crate) fn find(cluster: &Cluster, settings: &Settings, name: &str) -> Option<Self> {
         let index = cluster.index();
         let (raw, claim) = (index.claim(name)?.clone(), index.claim_model(name)?.clone());
         Some(Self::of(settings, &index, raw, claim))
     }
 
-    /// The node of `claim`, which is about to be written; `None` where it would not be ours or mean nothing.
+    /// Reads the node of `claim`, which is about to be written; `None` if it would not be managed or valid.
     pub(crate) fn preview(cluster: &Cluster, settings: &Settings, claim: api::NodeClaim) -> Option<Self> {
         let index = cluster.index();
         let model = Arc::new(index.read_claim(&claim)?);
@@ -59,14 +59,14 @@ impl ClaimedNode {
         Self { raw, claim, nodes, pool, pods, budgets, published_drivers }
     }
 
-    /// The same with one node and its pods only.
+    /// Restricts it to one node and its pods.
     pub(crate) fn only(mut self, node: &Node) -> Self {
         self.nodes.retain(|known| known.name == node.name);
         self.pods.retain(|pod| pod.node.as_ref() == Some(&node.name));
         self
     }
 
-    /// What stages see.
+    /// The view for the stages of `core::nodeclaim`.
     pub(crate) fn view<'a>(&'a self, provider: &'a ProviderInfo) -> View<'a> {
         View {
             claim: &self.claim,
@@ -79,18 +79,18 @@ impl ClaimedNode {
         }
     }
 
-    /// A label of the claim, empty where it has none.
+    /// A label of the NodeClaim; empty if it is not set.
     pub(crate) fn label(&self, key: &str) -> &str {
         self.claim.labels.get(key).map_or("", |value| &**value)
     }
 
-    /// The name of its pool, for metrics.
+    /// The name of its NodePool, for metrics.
     pub(crate) fn pool_name(&self) -> &str {
         self.label(labels::NODEPOOL)
     }
 }
 
-/// The keys of claims that wait for drivers to publish devices.
+/// The keys of NodeClaims that wait for drivers to publish devices.
 pub(crate) fn waiting_for_drivers(index: &Index) -> Vec<Key> {
     let waits = |claim: &&Arc<NodeClaim>| {
         claim.is(ConditionType::Registered)
@@ -100,7 +100,7 @@ pub(crate) fn waiting_for_drivers(index: &Index) -> Vec<Key> {
     index.claim_models().filter(waits).map(|claim| Key::cluster(claim.name.to_string())).collect()
 }
 
-/// The key of the claim that a change of a NodeClaim or of a Node is about.
+/// The key of the NodeClaim that a change of a NodeClaim or a Node concerns.
 pub(crate) fn claim_of(change: &Change, index: &Index) -> Option<Key> {
     if change.claim().is_some() {
         return Some(change.key.clone());
@@ -109,8 +109,8 @@ pub(crate) fn claim_of(change: &Change, index: &Index) -> Option<Key> {
     if let Some(claim) = index.claim_of_node(&change.key.name) {
         return Some(Key::cluster(claim.metadata.name.as_deref().unwrap_or_default()));
     }
-    // A Node that is gone is found nowhere. Its provider id says whose it was, while the claim is there: one of several with that
-    // id was registered to nobody. Else its owner does.
+    // A deleted Node is not in the index. Its provider ID names its NodeClaim, if that exists: of several Nodes with that
+    // ID none was registered. Otherwise its owner reference does.
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
     if let Some(claim) = id.and_then(|id| index.claim_of_provider_id(id)) {
         return Some(Key::cluster(claim.metadata.name.as_deref().unwrap_or_default()));

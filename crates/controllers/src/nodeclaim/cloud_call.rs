@@ -1,11 +1,11 @@
-//! The calls to the cloud that a termination needs, and how their failures are worded.
+//! The calls to the cloud during a termination, and the messages of their failures.
 
 use fleetwright_core::cloud::CloudError;
 
-/// Longest error text of a cloud that is passed on, in characters.
+/// Maximum length of an error text of the cloud in a message, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// A call to the cloud that a termination needs.
+/// A call to the cloud during a termination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CloudCall {
     /// Terminate the instance.
@@ -17,7 +17,7 @@ pub(crate) enum CloudCall {
 }
 
 impl CloudCall {
-    /// The reason of the condition and of the event.
+    /// The reason of condition and event.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Terminate => "TerminationFailed",
@@ -25,7 +25,7 @@ impl CloudCall {
         }
     }
 
-    /// The failure as text, without the parts that differ from call to call.
+    /// The failure as text, without parts that differ from call to call (request IDs, times).
     pub(super) fn failure(self, error: &CloudError) -> String {
         let what = match self {
             Self::Terminate => "cannot end the instance",

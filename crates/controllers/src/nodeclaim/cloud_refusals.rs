@@ -1,8 +1,8 @@
-//! A termination that the cloud refuses or does not answer: condition InstanceTerminating and an event name the call and
+//! Terminations that the cloud refuses or does not answer: condition InstanceTerminating and an event name the call and
 //! the error until a call succeeds.
 //!
 //! A permanent error (permission denied) is reported at once, a transient one (throttling, 5xx) after [`REPORT_AFTER`]. Equal
-//! errors are written once, whatever request id or time the cloud adds.
+//! errors are written once, even if their request IDs or times differ.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use crate::{
 
 /// How long a transient error must last before it is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(60);
-/// An equal event is not repeated for this long.
+/// How long an equal event is suppressed.
 const DEDUPE_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// The message of condition and event: the failure, then the cloud's first wording of it. A condition whose message starts
-/// with the failure is not written again.
+/// The message of condition and event: the failure, then the first error text of the cloud. A condition whose message starts
+/// with the failure is not rewritten.
 fn message_of(failure: &str, error: &CloudError) -> String {
     match error {
         CloudError::Unavailable(why) => format!("{failure} ({})", truncate(why)),
@@ -34,7 +34,7 @@ fn message_of(failure: &str, error: &CloudError) -> String {
     }
 }
 
-/// Whether the error answers the question: it decides what comes next.
+/// Whether the error is a definite result, from which the next step follows.
 fn is_definite(error: &CloudError) -> bool {
     matches!(error, CloudError::NotFound(_) | CloudError::NotOwned { .. })
 }
@@ -44,8 +44,8 @@ pub(super) fn is_transient(error: &CloudError) -> bool {
     matches!(error, CloudError::RateLimited { .. } | CloudError::Unavailable(_))
 }
 
-/// Notes an answer of the cloud. Publishes an event about an error that is permanent or lasts, and returns the change of
-/// condition InstanceTerminating, if it does not say so yet.
+/// Records a result of the cloud. Publishes an event about an error that is permanent or lasts, and returns the change of
+/// condition InstanceTerminating, if it is not set yet.
 pub(super) fn note<T>(
     clocks: &Clocks,
     recorder: &Recorder,
@@ -75,11 +75,11 @@ pub(super) fn note<T>(
         .then(|| ConditionChange::unknown(ConditionType::InstanceTerminating, call.reason(), message))
 }
 
-/// Notes the answer to a call that no step made, and writes condition InstanceTerminating. After that write, the claim is
-/// newer than `node` shows.
+/// Records the result of a call outside the steps, and writes condition InstanceTerminating. After that write, the NodeClaim is
+/// newer than in `node`.
 ///
 /// # Errors
-/// The one of the cloud that is not an answer, or what the API server says.
+/// The cloud's error if it is not definite, or the API server's.
 pub(super) async fn record<T>(
     clocks: &Clocks,
     patches: &Patches,
@@ -102,10 +102,10 @@ pub(super) async fn record<T>(
     }
 }
 
-/// Clears the condition that says that the instance could not be looked up. Returns whether it was set.
+/// Clears the condition with reason `InstanceLookupFailed`. Returns whether it was set.
 ///
 /// # Errors
-/// Where the API server cannot be reached.
+/// If the API server cannot be reached.
 pub(super) async fn clear_lookup_failure(
     patches: &Patches,
     node: &ClaimedNode,

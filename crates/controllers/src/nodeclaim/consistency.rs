@@ -1,4 +1,4 @@
-//! `nodeclaim.consistency`: whether nodes are what was promised.
+//! `nodeclaim.consistency`: whether nodes have the resources and labels that their NodeClaims predict.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Compares nodes with their claims.
+/// Compares nodes with their NodeClaims.
 pub struct Consistency {
     cluster: Cluster,
     clocks: Clocks,
@@ -26,7 +26,7 @@ pub struct Consistency {
 }
 
 impl Consistency {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),

@@ -18,7 +18,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Keeps the conditions that make candidates.
+/// Updates the conditions that make a node a candidate.
 pub struct Disruption {
     cluster: Cluster,
     clocks: Clocks,
@@ -28,7 +28,7 @@ pub struct Disruption {
 }
 
 impl Disruption {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -69,7 +69,7 @@ impl Controller for Disruption {
             return Ok(Requeue::No);
         };
         let catalog = node.pool.as_ref().and_then(|pool| self.cluster.index().catalog(&pool.name).cloned());
-        // A catalogue without any type is one that could not be read, not one that was emptied.
+        // An empty catalogue could not be read; it is no reason for drift.
         let catalog = catalog.filter(|catalog| !catalog.instance_types.is_empty());
         let provider = provider_drift(&*self.cloud, &node).await?;
         let (view, now) = (node.view(self.cloud.info()), self.clocks.now());
@@ -80,7 +80,7 @@ impl Controller for Disruption {
     }
 }
 
-/// Whether the pool was changed in more than its status.
+/// Whether more than the status of the NodePool changed.
 fn spec_changed(change: &Change) -> bool {
     let of = |object: &Option<fleetwright_state::Object>| match object {
         Some(fleetwright_state::Object::NodePool(pool)) => {
@@ -91,7 +91,7 @@ fn spec_changed(change: &Change) -> bool {
     of(&change.before) != of(&change.after)
 }
 
-/// What the provider says of drift, where the pool shows none and there is an instance to ask about.
+/// The drift that the provider reports, if the NodePool causes none and the instance exists.
 async fn provider_drift(
     cloud: &dyn CloudProvider,
     node: &ClaimedNode,
@@ -103,7 +103,7 @@ async fn provider_drift(
     }
     match cloud.drift(claim).await {
         Ok(drift) => Ok(drift),
-        // An instance that is gone is for the collection, one that is not ours for nobody.
+        // Garbage collection handles an instance that does not exist; instances of others are ignored.
         Err(CloudError::NotFound(_) | CloudError::NotOwned { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -31,7 +31,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Evicts one pod a key.
+/// Evicts one pod per key.
 pub struct EvictionQueue {
     client: ApiClient,
     cluster: Cluster,
@@ -43,7 +43,7 @@ pub struct EvictionQueue {
 }
 
 impl EvictionQueue {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -59,9 +59,9 @@ impl EvictionQueue {
 
 /// The result of an eviction.
 enum Outcome {
-    /// The pod terminates, or is gone.
+    /// The pod terminates, or does not exist any more.
     Evicted,
-    /// A PodDisruptionBudget refuses it now; with the message of the API server.
+    /// A PodDisruptionBudget refuses it, with the message of the API server.
     Blocked(String),
 }
 
@@ -127,7 +127,7 @@ impl Controller for EvictionQueue {
     }
 }
 
-/// Whether this is the queued pod and it still has to be evicted, by the index as it is now.
+/// Whether this is the queued pod and it still has to be evicted.
 fn is_still_due(clocks: &Clocks, pod: &Model, queued: &QueuedEviction) -> bool {
     let forced = queued.force.is_some();
     pod.uid == queued.uid
@@ -143,7 +143,7 @@ async fn evict(client: &ApiClient, metrics: &Metrics, pod: &Model) -> Result<Out
     let result = client.call("evict pod", call).await;
     let (code, outcome) = match result {
         Ok(_) => (201, Ok(Outcome::Evicted)),
-        // Gone, or another pod under its name by now.
+        // The pod does not exist, or another one has its name by now.
         Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Evicted)),
         Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Evicted)),
         Err(error) => match status_of(&error) {
@@ -159,8 +159,8 @@ async fn evict(client: &ApiClient, metrics: &Metrics, pod: &Model) -> Result<Out
     outcome
 }
 
-/// The body of an eviction: this pod, and no later one of its name. `Api::evict` of kube 5.0 names the options
-/// `delete_options`, which API servers drop without a word, and the precondition with them.
+/// The body of an eviction of this pod, not of a later one with its name. `Api::evict` of kube 5.0 calls the options
+/// `delete_options`, which API servers silently ignore, and the precondition with them.
 fn eviction_of(pod: &Model) -> Eviction {
     let preconditions = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     Eviction {
@@ -183,7 +183,7 @@ async fn force(
     grace: Duration,
 ) -> Result<Outcome, ReconcileError> {
     let api = client.namespaced::<Pod>(&pod.id.namespace);
-    // Zero would take the pod out of the API while it may still run.
+    // Zero would remove the pod from the API while its containers may still run.
     let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX).max(1);
     let params: DeleteParams = only(&pod.uid).grace_period(seconds);
     let result = client.call("delete pod", api.delete(&pod.id.name, &params)).await;
@@ -199,7 +199,7 @@ async fn force(
     }
 }
 
-/// Code and message of the API server's refusal.
+/// Status code and message of the API server's error.
 fn status_of(error: &ReconcileError) -> Option<(u16, String)> {
     let ReconcileError::Kube { source, .. } = error else { return None };
     match &**source {

@@ -1,8 +1,8 @@
 //! Executes the steps that the stages of `core::nodeclaim` return. It makes no decisions: a step succeeds, or it fails and
 //! ends the pass.
 //!
-//! All status changes of a pass go into one patch, written at its end or before the claim is deleted. The patch carries the
-//! resource version, so that it fails if the claim was written to in between.
+//! All status changes of a pass go into one patch, written at its end or before the NodeClaim is deleted. The patch carries the
+//! resource version, so that it fails if another writer changed the NodeClaim.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -51,14 +51,14 @@ use crate::{
 pub(crate) struct PassResult {
     /// When to reconcile again.
     pub(crate) again: Option<Duration>,
-    /// The cloud's answer about the instance, if the pass asked for it.
+    /// The state of the instance, if the pass asked the cloud for it.
     pub(crate) instance: Option<InstanceState>,
 }
 
-/// Stages of one claim, as a function.
+/// Runs stages on the view of a NodeClaim.
 pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
 
-/// What the steps of NodeClaims are executed with.
+/// Makes an [`Executor`] for each pass.
 pub(crate) struct Executors {
     client: ApiClient,
     cluster: Cluster,
@@ -71,7 +71,7 @@ pub(crate) struct Executors {
 }
 
 impl Executors {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -85,7 +85,7 @@ impl Executors {
         }
     }
 
-    /// One pass over `node`.
+    /// Starts a pass over `node`.
     pub(crate) fn on<'a>(&'a self, node: &'a ClaimedNode) -> Executor<'a> {
         let claim = (*node.raw).clone();
         Executor {
@@ -100,11 +100,11 @@ impl Executors {
     }
 }
 
-/// One pass over one claim.
+/// One pass over one NodeClaim.
 pub(crate) struct Executor<'a> {
     executors: &'a Executors,
     node: &'a ClaimedNode,
-    /// The claim as of our last write.
+    /// The NodeClaim as of our last write.
     claim: api::NodeClaim,
     instance: Option<Instance>,
     pending: Vec<StatusChange>,
@@ -112,7 +112,7 @@ pub(crate) struct Executor<'a> {
     look_ahead_stages: Option<Stages>,
 }
 
-/// A change of the status that is not written yet.
+/// A pending change of the status.
 enum StatusChange {
     Set(ConditionChange),
     Clear(&'static str),
@@ -121,7 +121,7 @@ enum StatusChange {
 }
 
 impl<'a> Executor<'a> {
-    /// Asks `stages` what follows from a status before it is written. If that changes the status only, one patch writes both.
+    /// Runs `stages` on the status that is about to be written. If they change the status only, one patch writes both changes.
     pub(crate) fn with_look_ahead(self, stages: Stages) -> Self {
         Self { look_ahead_stages: Some(stages), ..self }
     }
@@ -150,7 +150,7 @@ impl<'a> Executor<'a> {
         if result.is_ok() {
             self.look_ahead();
         }
-        // What was found out before a failure is as true after it.
+        // Status changes from before a failure are valid: write them.
         let written = self.flush().await;
         result.and(written).map(|()| done)
     }
@@ -218,7 +218,7 @@ impl<'a> Executor<'a> {
         let (client, cluster, clocks) = (&executors.client, &executors.cluster, &executors.clocks);
         let launch = LaunchContext { client, cluster, clocks, cloud: &*executors.cloud };
         let outcome = executors.cache.launches.launch(launch, &self.node.claim).await;
-        // The attempt was written on this claim, too.
+        // The attempt was written on this NodeClaim too.
         let written = executors.cluster.index().claim(self.name()).cloned();
         if let Some(written) = written.filter(|written| written.metadata.uid == self.claim.metadata.uid) {
             self.claim = (*written).clone();
@@ -231,7 +231,7 @@ impl<'a> Executor<'a> {
         Ok(next.steps)
     }
 
-    /// Labels first, status after: a claim that is launched has its labels.
+    /// Labels first, then the status: a NodeClaim that is Launched has its labels.
     async fn adopt(&mut self) -> Result<(), ReconcileError> {
         let Some(instance) = self.instance.take() else { return Ok(()) };
         let known = self.claim.metadata.labels.clone().unwrap_or_default();
@@ -249,7 +249,7 @@ impl<'a> Executor<'a> {
             .map(|(key, value)| (&**key, &**value))
             .collect();
         if !missing.is_empty() || !noted.is_empty() {
-            // The UID makes sure that it is this claim.
+            // The UID makes sure that it is this NodeClaim.
             let uid = &self.claim.metadata.uid;
             let metadata = json!({"metadata": {"uid": uid, "labels": missing, "annotations": noted}});
             self.patch("write labels of the instance", metadata).await?;
@@ -306,7 +306,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Removes the deadline that a repair wrote; a deadline of another writer stays.
+    /// Removes the deadline of a repair; a deadline of another writer is not removed.
     async fn cancel_repair(&mut self) -> Result<(), ReconcileError> {
         let all = self.claim.metadata.annotations.clone().unwrap_or_default();
         let Some(written) = all.get(names::REPAIR_DEADLINE) else { return Ok(()) };
@@ -461,7 +461,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// The claim as it is about to be.
+    /// The NodeClaim after the pending changes.
     fn desired(&self, now: Timestamp) -> api::NodeClaim {
         let mut desired = self.claim.clone();
         for change in &self.pending {
@@ -470,7 +470,7 @@ impl<'a> Executor<'a> {
         desired
     }
 
-    /// Writes what the pass changed of the status.
+    /// Writes the status changes of the pass.
     async fn flush(&mut self) -> Result<(), ReconcileError> {
         if self.pending.is_empty() || self.released {
             return Ok(());
@@ -498,7 +498,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Logs that the claim is registered or initialized, where it was not `before`.
+    /// Logs that the NodeClaim became registered or initialized.
     fn log_progress(&self, before: &api::NodeClaim) {
         let Some(status) = &self.claim.status else { return };
         let became_true = |type_: &str| {
@@ -543,7 +543,7 @@ fn apply(claim: &mut api::NodeClaim, change: &StatusChange, now: Timestamp) {
     }
 }
 
-/// Amounts as Kubernetes writes them.
+/// Resources as Kubernetes quantities.
 pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
     let written = |(name, amount): (fleetwright_core::model::ResourceName, i64)| {
         (name.as_str().to_owned(), Quantity(name.quantity(amount).to_string()))
@@ -551,7 +551,7 @@ pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
     resources.iter().map(written).collect()
 }
 
-/// Takes the finalizer off a Node.
+/// Removes the finalizer from a Node.
 pub(crate) async fn release_node(
     client: &ApiClient,
     cluster: &Cluster,
@@ -576,25 +576,25 @@ pub(crate) async fn release_node(
     Ok(())
 }
 
-/// Restricts a deletion to the object with this UID, so that a later object of the same name stays.
+/// Restricts a deletion to the object with this UID, so that a later object with the same name is not deleted.
 pub(crate) fn only(uid: &str) -> DeleteParams {
     let uid = (!uid.is_empty()).then(|| uid.to_owned());
     DeleteParams::default().preconditions(Preconditions { resource_version: None, uid })
 }
 
-/// The reason of the condition that failed: of Launched, else `RegistrationFailed`.
+/// The reason of the failed condition: that of Launched, else `RegistrationFailed`.
 fn failure_of(claim: &NodeClaim) -> Str {
     let launched = claim.conditions.get(&ConditionType::Launched);
     let launch = launched.filter(|known| known.status != ConditionStatus::True && !known.reason.is_empty());
     launch.map_or_else(|| "RegistrationFailed".into(), |known| known.reason.clone())
 }
 
-/// Seconds from `since` to `now`, none where that is negative.
+/// Seconds from `since` to `now`; 0 if negative.
 fn seconds(since: Timestamp, now: Timestamp) -> f64 {
     now.duration_since(since).as_secs_f64().max(0.0)
 }
 
-/// Whether the finalizer may be removed only after a list shows that the launch left no instance.
+/// Whether a list of instances has to show that the launch left none before the finalizer is removed.
 pub(crate) fn must_trace_launch(node: &ClaimedNode) -> bool {
     node.claim.deleting.is_some() && launch::is_outcome_open(&node.claim)
 }

@@ -18,13 +18,13 @@ use crate::{
     settings::Settings,
 };
 
-/// A claim's age is read at least this often, because the wall clock may have been wrong when its deadline was computed.
+/// How often the age of a NodeClaim is checked: the wall clock may have been wrong when its deadline was computed.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// When an expiration that a limit holds is tried again.
+/// How soon an expiration that a limit holds is retried.
 const HELD_RETRY: Duration = Duration::from_secs(60);
 
-/// Deletes NodeClaims at their age, within the limits of [`fleetwright_core::safety`].
+/// Deletes expired NodeClaims, within the limits of [`fleetwright_core::safety`].
 pub struct Expiration {
     cluster: Cluster,
     clocks: Clocks,
@@ -35,7 +35,7 @@ pub struct Expiration {
 }
 
 impl Expiration {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -55,7 +55,7 @@ impl Controller for Expiration {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        // The age of a claim is counted from its creation.
+        // The age of a NodeClaim is counted from its creation.
         let created = change.claim().is_some() && change.is_created();
         created.then(|| change.key.clone()).into_iter().collect()
     }
@@ -71,7 +71,7 @@ impl Controller for Expiration {
     }
 }
 
-/// The same answer, unless a limit holds the expiration.
+/// Returns `next`, unless a limit holds the expiration.
 fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, next: Next) -> Next {
     const EXPIRE: Act = Act::DeleteClaim(Cause::Expired);
     if !next.steps.contains(&Step::Delete(Cause::Expired)) {
@@ -94,7 +94,7 @@ fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, ne
 
 #[cfg(test)]
 mod tests {
-    //! Ages, clocks that jump, and limits.
+    //! Expiration: ages, jumps of the wall clock, limits.
     use serde_json::json;
 
     use super::*;
@@ -128,12 +128,12 @@ mod tests {
                 harness.clock.set_ahead(0);
                 enqueue();
                 harness.pass(500).await;
-                assert!(!expired(), "it is not old enough");
+                assert!(!expired(), "not expired yet");
                 harness.pass(60).await;
             } else {
                 harness.pass(30).await;
             }
-            assert!(expired(), "in the end it is, set right: {set_right}");
+            assert!(expired(), "expired, clock set right: {set_right}");
         }
     }
 

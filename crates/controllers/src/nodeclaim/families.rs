@@ -1,8 +1,8 @@
-//! Figures of NodeClaims and Nodes, under Karpenter's names.
+//! Metrics of NodeClaims and nodes, under Karpenter's names.
 
 use crate::metrics::Family;
 
-/// NodeClaims that we deleted.
+/// NodeClaims that Fleetwright deleted.
 pub(crate) const CLAIMS_DISRUPTED: Family = Family::counter(
     "karpenter_nodeclaims_disrupted_total",
     &["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
@@ -14,13 +14,13 @@ pub(crate) const CLAIMS_UNHEALTHY: Family = Family::counter(
     &["condition", "nodepool", "capacity_type", "image_id"],
     "Number of NodeClaims deleted because a repair policy calls their node unhealthy",
 );
-/// NodeClaims that are gone.
+/// NodeClaims that were terminated.
 pub(crate) const CLAIMS_TERMINATED: Family = Family::counter(
     "karpenter_nodeclaims_terminated_total",
     &["nodepool", "capacity_type", "zone"],
     "Number of NodeClaims terminated, by NodePool, capacity type and zone",
 );
-/// From a claim's deletion to its end.
+/// From the deletion of a NodeClaim until its finalizer is removed.
 pub(crate) const CLAIM_TERMINATION: Family = Family::histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     &["nodepool"],
@@ -40,19 +40,19 @@ pub(crate) const NODES_CREATED: Family = Family::counter(
     &["nodepool", "zone"],
     "Number of nodes created, by NodePool and zone",
 );
-/// Nodes that are gone.
+/// Nodes that were terminated.
 pub(crate) const NODES_TERMINATED: Family = Family::counter(
     "karpenter_nodes_terminated_total",
     &["nodepool", "zone"],
     "Number of nodes terminated, by NodePool and zone",
 );
-/// From a node's deletion to its end.
+/// From the deletion of a node until its finalizer is removed.
 pub(crate) const NODE_TERMINATION: Family = Family::summary(
     "karpenter_nodes_termination_duration_seconds",
     &["nodepool"],
     "Time from the deletion of a node to its end",
 );
-/// How old nodes get.
+/// Age of nodes at their termination.
 pub(crate) const NODE_LIFETIME: Family = Family::histogram(
     "karpenter_nodes_lifetime_duration_seconds",
     &["nodepool"],
@@ -79,7 +79,7 @@ pub(crate) const NODE_LIFETIME: Family = Family::histogram(
 /// Nodes that were drained.
 pub(crate) const NODES_DRAINED: Family =
     Family::counter("karpenter_nodes_drained_total", &["nodepool"], "Number of nodes drained, by NodePool");
-/// Answers to evictions.
+/// Eviction requests by status code.
 pub(crate) const EVICTION_REQUESTS: Family = Family::counter(
     "karpenter_pods_eviction_requests_total",
     &["code"],
@@ -94,7 +94,7 @@ pub(crate) const PODS_RELEASED: Family = Family::counter(
     &["reason", "nodepool"],
     "Number of pods that the NodeClaim created for them could not take, by reason and NodePool",
 );
-/// Observations that nodes gave rise to.
+/// Observations of nodes that differ from the prediction.
 pub(crate) const OBSERVATIONS: Family = Family::counter(
     "fleetwright_nodepools_observations_total",
     &["nodepool", "kind"],

@@ -1,5 +1,5 @@
-//! `nodeclaim.garbagecollection`: deletes NodeClaims whose instance is gone, and terminates instances whose NodeClaim is
-//! gone, with proof and within the limits of [`fleetwright_core::safety`].
+//! `nodeclaim.garbagecollection`: deletes NodeClaims without an instance, and terminates instances without a
+//! NodeClaim, after proof and within the limits of [`fleetwright_core::safety`].
 
 use std::{
     collections::BTreeSet,
@@ -28,10 +28,10 @@ use crate::{
     settings::Settings,
 };
 
-/// What this controller does.
+/// The act of this controller.
 const COLLECT: Act = Act::DeleteClaim(Cause::GarbageCollected);
 
-/// Compares claims with the cloud's list.
+/// Compares NodeClaims with the instances of the cloud.
 pub struct GarbageCollection {
     cluster: Cluster,
     clocks: Clocks,
@@ -44,7 +44,7 @@ pub struct GarbageCollection {
 }
 
 impl GarbageCollection {
-    /// Has seen nothing missing yet.
+    /// Starts without findings.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -59,11 +59,11 @@ impl GarbageCollection {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Collection) -> T) -> T {
-        // No statement leaves the collection half changed.
+        // Every change is one statement: a panic cannot leave half of one behind.
         work(&mut self.collection.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in a list that was begun when the index was at least as it is now.
+    /// Evaluates a list of instances that started after the index had its current state.
     fn survey(&self, listed: &BTreeSet<ProviderId>) -> Findings {
         let nodes: Vec<_> = {
             let index = self.cluster.index();
@@ -75,7 +75,7 @@ impl GarbageCollection {
         self.with(|collection| collection.survey(&views, listed, &mut self.safety.limits(), now, steady))
     }
 
-    /// Counts claims beyond the limit, and publishes why they stay.
+    /// Counts NodeClaims beyond the limit, and publishes why they are not deleted.
     fn report_held(cluster: &Cluster, clocks: &Clocks, safety: &Safety, findings: &Findings) {
         if let Some((missing, all)) = findings.short_list {
             let held = Held::ShortList { missing, all };
@@ -92,7 +92,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Asks for the one instance, and deletes its claim where there is none.
+    /// Looks up the instance, and deletes the NodeClaim if it does not exist.
     async fn verify(&self, name: &ClaimName, all: usize) -> Result<(), ReconcileError> {
         let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, name) else { return Ok(()) };
         let Some(id) = &node.claim.provider_id else { return Ok(()) };
@@ -135,9 +135,9 @@ impl Controller for GarbageCollection {
         let findings = self.survey(&listed);
         Self::report_held(&self.cluster, &self.clocks, &self.safety, &findings);
         for name in &findings.gone {
-            // One that cannot be verified does not hold up the others.
+            // A failed lookup does not delay the others.
             if let Err(error) = self.verify(name, findings.all).await {
-                tracing::warn!(NodeClaim.name = %name, %error, "cannot verify that the instance is gone");
+                tracing::warn!(NodeClaim.name = %name, %error, "failed to verify that the instance does not exist");
             }
         }
         let again = self.orphans.collect(&instances).await?;

@@ -1,4 +1,4 @@
-//! `nodeclaim.hydration` and `node.hydration`: the label of the node class on claims and Nodes of older versions.
+//! `nodeclaim.hydration` and `node.hydration`: set the NodeClass label on NodeClaims and Nodes of older versions.
 
 use async_trait::async_trait;
 use fleetwright_api as api;
@@ -14,14 +14,14 @@ use crate::{
     settings::Settings,
 };
 
-/// Labels claims.
+/// Labels NodeClaims.
 pub struct ClaimHydration {
     client: ApiClient,
     cluster: Cluster,
 }
 
 impl ClaimHydration {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone() }
     }
@@ -34,7 +34,7 @@ pub struct NodeHydration {
 }
 
 impl NodeHydration {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone() }
     }
@@ -110,27 +110,27 @@ impl Controller for NodeHydration {
     }
 }
 
-/// Which labels are looked at: those of the Node, or those of the claim.
+/// Selects the labels to check: those of the Node or those of the NodeClaim.
 type LabelsOf = for<'a> fn(Option<&'a Labels>, Option<&'a Labels>) -> Option<&'a Labels>;
 
-/// The labels of a Node that is registered; before that, the registration brings the label.
+/// The labels of a registered Node. Registration labels other Nodes.
 fn node_labels<'a>(node: Option<&'a Labels>, _: Option<&'a Labels>) -> Option<&'a Labels> {
     node.filter(|labels| labels.contains_key(fleetwright_core::model::labels::REGISTERED))
 }
 
-/// A class label that something lacks.
+/// A NodeClass label to set.
 struct MissingLabel {
-    /// UID of the claim.
+    /// UID of the NodeClaim.
     claim_uid: String,
     /// Name and UID of its Node.
     node: Option<(String, String)>,
     /// Key of the label.
     key: String,
-    /// What it should say.
+    /// Value of the label.
     class: String,
 }
 
-/// The class label, where the labels that `labels_of` picks lack it.
+/// The NodeClass label, if the labels that `labels_of` selects do not have it.
 fn missing_label(index: &Index, claim: &str, labels_of: LabelsOf) -> Option<MissingLabel> {
     let model = index.claim_model(claim)?;
     let node = index.nodes_of_claim(claim).next();

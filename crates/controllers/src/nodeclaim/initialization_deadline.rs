@@ -1,8 +1,8 @@
-//! `nodeclaim.initializationdeadline`: says of nodes that are not initialized in time what is missing and who brings it,
-//! replaces one, then stops launching for the pool. Off where neither setting nor annotation sets a deadline.
+//! `nodeclaim.initializationdeadline`: reports what is missing on nodes that are not initialized in time and who owns it,
+//! replaces one node, then stops launches of the NodePool. Off unless a setting or annotation sets a deadline.
 //!
-//! What was done stands on the NodePool before it is done: the annotation `initialization-failures` before the node is
-//! replaced, the condition InitializationHealthy for people and for what stops launches.
+//! Actions are recorded on the NodePool first: the annotation `initialization-failures` before the node is
+//! replaced, and the condition InitializationHealthy, which stops launches.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How often a node that is late is looked at again, changes aside.
+/// How often an overdue node is checked without a change.
 const REQUEUE_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Enforces the deadline.
@@ -64,7 +64,7 @@ pub struct InitializationDeadline {
 }
 
 impl InitializationDeadline {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -108,7 +108,7 @@ impl Controller for InitializationDeadline {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
-        // Read before what is decided on: a change in between is a conflict when the record is written.
+        // Read before the decision: a change in between makes the write of the record a conflict.
         let pool = {
             let index = self.cluster.index();
             let name = index.claim_model(&key.name).and_then(|claim| claim.pool.clone());
@@ -189,7 +189,7 @@ impl InitializationDeadline {
         }
     }
 
-    /// What is missing, who brings it, since when, and who wrote the node's taints last.
+    /// Explains what is missing, since when, who owns it, and who wrote the node's taints last.
     async fn explanation(&self, node: &ClaimedNode, missing: &Missing) -> Result<String, ReconcileError> {
         let mut text = format!(
             "{} since the node joined at {}; this is for {} to change",
@@ -206,7 +206,7 @@ impl InitializationDeadline {
     }
 }
 
-/// The manager that wrote a node's taints last, and when.
+/// The field manager that wrote a node's taints last, and the time.
 fn writer_of_taints(node: &Node) -> Option<String> {
     let fields = node.metadata.managed_fields.iter().flatten();
     let wrote_taints = fields.filter(|entry| {
@@ -220,7 +220,7 @@ fn writer_of_taints(node: &Node) -> Option<String> {
     })
 }
 
-/// Notes that the node of `claim` is being replaced. Fails where another one was noted meanwhile.
+/// Records that the node of `claim` is being replaced. Fails if another replacement was recorded meanwhile.
 async fn record_failure(
     clocks: &Clocks,
     patches: &Patches,
@@ -245,7 +245,7 @@ async fn record_failure(
     Ok(())
 }
 
-/// Changes conditions of the pool called `name`, as it is now.
+/// Changes conditions of NodePool `name`.
 async fn change_pool_conditions(
     cluster: &Cluster,
     pools: &PoolStatus,
@@ -269,7 +269,7 @@ async fn recover(
     .await
 }
 
-/// Lets the pods of a node that is left as it is go elsewhere.
+/// Releases all pods that are nominated to a node that is not replaced.
 async fn release_all_pods(nominations: &Nominations, node: &ClaimedNode) -> Result<(), ReconcileError> {
     let pods: BTreeSet<_> = node.claim.intended_pods.iter().cloned().collect();
     if pods.is_empty() {

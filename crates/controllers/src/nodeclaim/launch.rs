@@ -1,7 +1,7 @@
-//! Calls to the cloud: the NodeClaims of a batch are launched by one call, in the steps of [`core::nodeclaim::launch`].
+//! Launches: one call to the cloud for all NodeClaims of a batch, in the steps of [`core::nodeclaim::launch`].
 //!
-//! One NodeClaim of a batch takes the steps for all of it, one batch at a time; the others find their answers when they are
-//! woken.
+//! The reconcile of one NodeClaim takes the steps for its batch; the other NodeClaims find their results when they are
+//! enqueued.
 //!
 //! [`core::nodeclaim::launch`]: fleetwright_core::nodeclaim::launch
 
@@ -32,10 +32,10 @@ use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 const DEADLINE: Duration = Duration::from_secs(120);
 /// NodeClaims that an attempt is written on concurrently.
 const CONCURRENCY: usize = 16;
-/// The controller that is woken with an answer.
+/// The controller that is enqueued when a result exists.
 pub(super) const CONTROLLER: &str = "nodeclaim.lifecycle";
 
-/// What a launch reads, writes and calls.
+/// The clients of a launch.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchContext<'a> {
     pub(super) client: &'a ApiClient,
@@ -44,7 +44,7 @@ pub(super) struct LaunchContext<'a> {
     pub(super) cloud: &'a dyn CloudProvider,
 }
 
-/// The outcome of a creation is known ([`Index::end_creation`]). NodeClaims that waited for it are woken.
+/// Records that the outcome of a creation is known ([`Index::end_creation`]), and enqueues the NodeClaims that waited for it.
 ///
 /// [`Index::end_creation`]: fleetwright_state::Index::end_creation
 pub(crate) fn end_creation(cluster: &Cluster, claim: &str) {
@@ -56,7 +56,7 @@ pub(crate) fn end_creation(cluster: &Cluster, claim: &str) {
 
 type LaunchResult = Result<Instance, LaunchError>;
 
-/// Launches under way.
+/// Launches in progress.
 #[derive(Debug, Default)]
 pub(super) struct Launches(Mutex<LaunchState>);
 
@@ -64,25 +64,25 @@ pub(super) struct Launches(Mutex<LaunchState>);
 struct LaunchState {
     /// Names of NodeClaims by batch.
     batches: BTreeMap<BatchId, BTreeSet<Str>>,
-    /// Batches that are being launched, with the names of the NodeClaims that wait for the end of that.
+    /// Batches that are being launched, with the names of the NodeClaims that wait for that.
     launching: BTreeMap<BatchId, BTreeSet<Str>>,
-    /// By UID of the claim, until its own pass takes it.
+    /// Results by UID of the NodeClaim, until its own reconcile takes them.
     results: BTreeMap<Str, LaunchResult>,
-    /// How often in a row the answer was not a clear one.
+    /// Number of consecutive unknown results, by UID.
     unknown_results: BTreeMap<Str, u32>,
     /// In steady time.
     not_before: BTreeMap<Str, Timestamp>,
-    /// When this process saw a claim first, by UID, where the cloud was not asked for it by then; until it is launched.
+    /// By UID: when this process first saw a NodeClaim for which the cloud had not been called; until it is launched.
     unasked: BTreeMap<Str, Timestamp>,
-    /// Claims whose last call left no instance behind, by UID: the next attempt launches them.
+    /// UIDs of NodeClaims whose last call created no instance: the next attempt launches them.
     failed: BTreeSet<Str>,
 }
 
-/// What comes next for a claim, with its instance if there is one.
+/// The next steps of a NodeClaim, and its instance if it has one.
 type LaunchOutcome = (Next, Option<Instance>);
 
-/// The mark of a batch that is being launched. It goes with the launch, however that ends; those who waited for that are
-/// woken then.
+/// Marks a batch as being launched. Dropping it removes the mark and enqueues the NodeClaims that
+/// waited.
 struct LaunchingBatch<'a> {
     launches: &'a Launches,
     cluster: &'a Cluster,
@@ -90,7 +90,7 @@ struct LaunchingBatch<'a> {
 }
 
 impl<'a> LaunchingBatch<'a> {
-    /// Marks the batch of `claim`; `None` where it is marked already, and `claim` waits for the end of that.
+    /// Marks the batch of `claim`. `None` if it is marked already: `claim` then waits.
     fn begin(launches: &'a Launches, cluster: &'a Cluster, claim: &'a NodeClaim) -> Option<Self> {
         let batch = &claim.batch;
         match launches.state().launching.entry(batch.clone()) {
@@ -117,11 +117,11 @@ impl Drop for LaunchingBatch<'_> {
 
 impl Launches {
     fn state(&self) -> MutexGuard<'_, LaunchState> {
-        // No statement leaves the state half changed.
+        // Every change is one statement: a panic cannot leave half of one behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of which claims belong to which batch.
+    /// Records the batch of a NodeClaim that changed.
     pub(super) fn note(&self, change: &Change) {
         let Some(claim) = change.claim() else { return };
         let launched = claim.status.as_ref().is_some_and(|status| !status.provider_id.is_empty());
@@ -141,7 +141,7 @@ impl Launches {
         }
     }
 
-    /// When this process saw a claim first, where the cloud was not asked for it by then; begins now where that is new.
+    /// When this process first saw a NodeClaim for which the cloud had not been called; `now` if that is new.
     pub(super) fn unasked(&self, claim: &NodeClaim, now: Timestamp) -> Option<Timestamp> {
         let mut state = self.state();
         if claim.attempt == 0 && !launch::is_launched(claim) {
@@ -150,7 +150,7 @@ impl Launches {
         state.unasked.get(&claim.uid).copied()
     }
 
-    /// The claims of a batch, by name, `claim` among them.
+    /// The NodeClaims of the batch of `claim`, by name.
     fn batch(&self, cluster: &Cluster, claim: &NodeClaim) -> Vec<Arc<NodeClaim>> {
         let mut names = self.state().batches.get(&claim.batch).cloned().unwrap_or_default();
         names.insert(claim.name.as_str().into());
@@ -159,19 +159,19 @@ impl Launches {
         models.filter(|other| other.batch == claim.batch).cloned().collect()
     }
 
-    /// Whether the last call for a claim left no instance behind.
+    /// Whether the last call for a NodeClaim created no instance.
     pub(super) fn is_failed(&self, claim: &Str) -> bool {
         self.state().failed.contains(claim)
     }
 
-    /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not tell that the cloud was not
+    /// Whether a deleted NodeClaim keeps its finalizer: without it, the others of its batch could not know that the cloud was not
     /// called.
     pub(super) fn holds(&self, cluster: &Cluster, claim: &NodeClaim) -> bool {
         let is_launching = self.state().launching.contains_key(&claim.batch);
         claim.provider_id.is_none() && (is_launching || launch::is_named(claim, &self.batch(cluster, claim)))
     }
 
-    /// Forgets a claim.
+    /// Drops the entries of a NodeClaim.
     pub(super) fn forget(&self, claim: &Str) {
         let mut state = self.state();
         state.results.remove(claim);
@@ -181,7 +181,7 @@ impl Launches {
         state.failed.remove(claim);
     }
 
-    /// Launches a claim together with its batch.
+    /// Launches a NodeClaim together with its batch.
     pub(super) async fn launch(
         &self,
         ctx: LaunchContext<'_>,
@@ -228,7 +228,7 @@ impl Launches {
         Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
     }
 
-    /// Step 1: the attempt on each member, with the finalizer.
+    /// Step 1: writes the attempt and the finalizer on each member.
     async fn write(
         &self,
         ctx: LaunchContext<'_>,
@@ -247,7 +247,7 @@ impl Launches {
         Ok(())
     }
 
-    /// Step 2: the call. One answer per member; what is missing is not known.
+    /// Step 2: calls the cloud. A member without a result has an unknown one.
     async fn call(&self, ctx: LaunchContext<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
         let request = |member: &Arc<NodeClaim>| LaunchRequest {
             claim: member.clone(),
@@ -271,7 +271,7 @@ impl Launches {
         }
     }
 
-    /// What follows from the answer for a claim, if there is one.
+    /// Step 3: takes the result of a NodeClaim, if there is one.
     fn take_outcome(&self, claim: &NodeClaim, now: Timestamp) -> Option<LaunchOutcome> {
         let mut state = self.state();
         let result = state.results.remove(&claim.uid)?;
@@ -299,7 +299,7 @@ fn is_unknown(result: &LaunchResult) -> bool {
     matches!(result, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }))
 }
 
-/// Writes an attempt on a member, which must be as it was when the attempt was decided.
+/// Writes an attempt on a member, if it did not change since the attempt was decided.
 async fn write(
     ctx: LaunchContext<'_>,
     attempt: &Attempt,

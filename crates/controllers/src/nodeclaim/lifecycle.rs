@@ -1,4 +1,4 @@
-//! `nodeclaim.lifecycle`: launch, registration, initialization, liveness, and the end.
+//! `nodeclaim.lifecycle`: launch, registration, initialization, liveness and finalization.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,13 +36,13 @@ use crate::{
     settings::Settings,
 };
 
-/// When a deletion that a limit holds is tried again.
+/// How soon a deletion that a limit holds is retried.
 const HELD_RETRY: Duration = Duration::from_secs(60);
 
-/// When the end of a claim is tried again whose batch is being launched.
+/// How soon finalization is retried while the batch of the NodeClaim is being launched.
 const BATCH_RETRY: Duration = Duration::from_secs(1);
 
-/// Brings claims to life and to their end.
+/// Launches, follows and finalizes NodeClaims.
 pub struct Lifecycle {
     cluster: Cluster,
     clocks: Clocks,
@@ -56,7 +56,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -114,13 +114,13 @@ impl Controller for Lifecycle {
     }
 }
 
-/// What a launched node waits for until it is initialized.
+/// The stages of a launched NodeClaim until it is initialized.
 fn registration_stages(view: &View<'_>, now: Timestamp) -> Next {
     Next::first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {
-    /// The same answer, unless a limit holds the deletion of a claim whose node did not register.
+    /// Returns `next`, unless a limit holds the deletion of a NodeClaim whose node did not register.
     fn admitted(cluster: &Cluster, safety: &Safety, node: &ClaimedNode, next: Next) -> Next {
         if !next.steps.contains(&Step::Delete(Cause::RegistrationTimeout)) {
             return next;
@@ -136,7 +136,7 @@ impl Lifecycle {
         }
     }
 
-    /// A deleted claim: its nodes, its instance, its finalizer.
+    /// Finalizes a deleted NodeClaim: nodes, instance, finalizer.
     async fn finalize(&self, node: &ClaimedNode) -> Result<Requeue, ReconcileError> {
         if self.cache.launches.holds(&self.cluster, &node.claim) {
             return Ok(Requeue::After(BATCH_RETRY));
@@ -149,7 +149,7 @@ impl Lifecycle {
             let next = Finalization { instance: &instance, trace: &trace }.next(&view, self.clocks.now());
             let done = executor.execute(next).await?;
             match done.instance {
-                // The answer of the cloud decides what comes next, once.
+                // The state of the instance decides the next step, once.
                 Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
                     instance = answer;
                 }
@@ -158,7 +158,7 @@ impl Lifecycle {
         }
     }
 
-    /// What a complete list of instances shows of a launch whose outcome was not written down.
+    /// What a complete list of instances shows of a launch whose outcome was not recorded.
     async fn trace(&self, node: &ClaimedNode) -> Result<Trace, ReconcileError> {
         let claim = &node.claim;
         if self.cache.launches.is_failed(&claim.uid) {
@@ -177,7 +177,7 @@ impl Lifecycle {
         .await??;
         let sighting = {
             let index = self.cluster.index();
-            // Also what a claim has that means nothing to us otherwise is taken.
+            // The instance of an invalid NodeClaim is taken too.
             let is_taken = |id: &ProviderId| index.claim_of_provider_id(id).is_some();
             trace::sight(claim, &instances, index.claim_models().map(|other| &**other), is_taken)
         };

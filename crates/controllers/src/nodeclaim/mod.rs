@@ -1,16 +1,16 @@
-//! The life of a NodeClaim, from launch to the removal of its finalizer.
+//! The lifecycle of a NodeClaim, from launch to the removal of its finalizer.
 //!
 //! Reading order: [`claimed_node`] reads a NodeClaim with its Node and pods from the index; a stage of
-//! `fleetwright_core::nodeclaim` returns what to do next; [`executor`] does it. One controller a file:
+//! `fleetwright_core::nodeclaim` returns the next steps; [`executor`] executes them. One controller per file:
 //!
-//! | life | files |
+//! | phase | files |
 //! |---|---|
 //! | launch, registration, initialization, liveness | `lifecycle`, `launch`, `initialization_deadline` |
-//! | while it lives | `consistency`, `disruption`, `hydration`, `nominations`, `pod_events`, `validation` |
-//! | deletion for a reason of its own | `expiration`, `repair`, `garbage_collection` |
+//! | while it runs | `consistency`, `disruption`, `hydration`, `nominations`, `pod_events`, `validation` |
+//! | deletion | `expiration`, `repair`, `garbage_collection` |
 //! | drain, termination | `node_termination`, `eviction`, `orphans`, `cloud_refusals` |
 //!
-//! [`LifecycleCache`] keeps what spares calls between passes. A restart loses it, and nothing depends on it for safety.
+//! [`LifecycleCache`] saves calls between passes. A restart loses it; safety does not depend on it.
 
 mod cache;
 pub(crate) mod claimed_node;

@@ -1,4 +1,4 @@
-//! Changes of Nodes, entry by entry, in one patch that fails if anybody else wrote meanwhile.
+//! Changes of Nodes, entry by entry, in one patch that fails on a conflict with another writer.
 
 use fleetwright_api::labels::TERMINATION_FINALIZER;
 use fleetwright_core::{
@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The merge patch that brings `change` to `node`; `None` where it is there already.
+/// The merge patch that applies `change` to `node`; `None` if nothing changes.
 pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<Value> {
     let mut metadata = Map::new();
     let current = node.metadata.finalizers.clone().unwrap_or_default();
@@ -74,7 +74,7 @@ fn with_owner(node: &Node, claim: &NodeClaim) -> Option<Vec<OwnerReference>> {
     Some(owners)
 }
 
-/// The taints of the node after the change; `None` where that is what they are.
+/// The taints of the node after the change; `None` if they do not change.
 fn taints(node: &Node, change: &NodeChange) -> Option<Vec<Taint>> {
     let current = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |taint: &Taint, other: &fleetwright_core::model::Taint| {

@@ -23,13 +23,13 @@ use crate::{
     settings::Settings,
 };
 
-/// How often a Node without a claim is looked at.
+/// How often a Node without a NodeClaim is checked.
 const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// For how long it is not said again that an instance cannot be looked up.
+/// How long an equal event about a failed lookup is suppressed.
 const LOOKUP_DEDUPE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Ends Nodes that are deleted.
+/// Finalizes deleted Nodes.
 pub struct NodeTermination {
     client: ApiClient,
     cluster: Cluster,
@@ -44,7 +44,7 @@ pub struct NodeTermination {
 }
 
 impl NodeTermination {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -82,7 +82,7 @@ impl Controller for NodeTermination {
             (_, Some(pod)) => pod.node.as_deref(),
             _ => None,
         };
-        // The status of a claim that was deleted while its node registered never names that node.
+        // The status of a NodeClaim that was deleted while its node registered never names that node.
         let of_claim = change.claim().into_iter().flat_map(|_| index.nodes_of_claim(&change.key.name));
         let of_claim = of_claim.map(|node| &*node.name);
         named.into_iter().chain(of_claim).filter(is_deleting).map(Key::cluster).collect()
@@ -125,7 +125,7 @@ impl NodeTermination {
             _ => InstanceState::Unknown,
         };
         if cloud_refusals::clear_lookup_failure(&self.patches, node).await? {
-            // The claim is another one now.
+            // The NodeClaim has changed.
             return Ok(Requeue::Now);
         }
         let mut executor = self.executors.on(node);
@@ -142,7 +142,7 @@ impl NodeTermination {
             }
             let done = executor.execute(next).await?;
             match done.instance {
-                // The answer of the cloud decides what comes next, once.
+                // The state of the instance decides the next step, once.
                 Some(answer @ (InstanceState::Gone | InstanceState::NotOwned(_))) if answer != instance => {
                     instance = answer;
                 }
@@ -152,7 +152,7 @@ impl NodeTermination {
     }
 }
 
-/// A Node whose claim is gone (somebody took its finalizer off): it ends when its instance has.
+/// Finalizes a Node without a NodeClaim (whose finalizer was removed by hand) once its instance is terminated.
 async fn orphan(
     client: &ApiClient,
     cluster: &Cluster,
@@ -195,7 +195,7 @@ async fn orphan(
     Ok(Requeue::No)
 }
 
-/// What the cloud says of an instance, asked now.
+/// Looks up the state of an instance.
 async fn state_of(cloud: &dyn CloudProvider, id: &ProviderId) -> Result<InstanceState, CloudError> {
     match cloud.get(id).await {
         Ok(_) => Ok(InstanceState::Exists),
@@ -205,7 +205,7 @@ async fn state_of(cloud: &dyn CloudProvider, id: &ProviderId) -> Result<Instance
     }
 }
 
-/// Names of the volumes that are to be detached before the instance goes: those of pods that stay are not.
+/// Names of the volumes to detach before the instance is terminated, without those of pods that are not drained.
 fn attachments(cluster: &Cluster, clocks: &Clocks, node: &Node, pods: &[Arc<Pod>]) -> Vec<Str> {
     let (index, now) = (cluster.index(), clocks.now());
     let staying = pods.iter().filter(|pod| !drain::is_drainable(pod, now));

@@ -1,9 +1,9 @@
-//! Before a pod gets a second NodeClaim, the first one is judged: it keeps the pod, or it releases the pod with a reason.
+//! Before a second NodeClaim is created for a pod, the first one is judged: it keeps the pod, or releases it with a reason.
 //!
 //! Order of writes:
-//! 1. the observation about the node, on the NodePool, so that the next plan does not repeat the misfit;
-//! 2. the reason, a condition of the NodeClaim;
-//! 3. the release: the annotation of the NodeClaim that names its pods.
+//! 1. the observation of the node, on the NodePool, so that the next plan does not repeat the misfit;
+//! 2. the reason, as a condition of the NodeClaim;
+//! 3. the release: the annotation of the NodeClaim that lists its pods.
 //!
 //! A crash between two of them leaves a pod without a second NodeClaim, never a release without a reason.
 
@@ -30,24 +30,24 @@ use crate::{
     settings::Settings,
 };
 
-/// How long the same reason is not published again.
+/// How long an equal event is suppressed.
 const DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The verdicts about the pods of a plan.
+/// The verdicts on the pods of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct NominationVerdicts {
     /// Pods that get no other NodeClaim in this pass.
     excluded: BTreeSet<PodUid>,
-    /// Pods that stay nominated to their node, with its name.
+    /// Pods whose nomination is kept, with the name of their node.
     nominated: Vec<(PodUid, Str)>,
     /// Pods that their node cannot run now, with the reason.
     blocked: Vec<(Arc<Pod>, String)>,
-    /// By NodeClaim: the pods that it releases, by reason.
+    /// The released pods, by NodeClaim and reason.
     released: BTreeMap<ClaimName, BTreeMap<Misfit, Vec<Arc<Pod>>>>,
 }
 
 impl NominationVerdicts {
-    /// Keeps a pod nominated to its node.
+    /// Keeps the nomination of a pod to its node.
     fn keep_nomination(&mut self, pod: &Pod, node: &StateNode) {
         self.excluded.insert(pod.uid.clone());
         self.nominated.push((pod.uid.clone(), node.name().into()));
@@ -66,7 +66,7 @@ pub(crate) struct Nominations {
 }
 
 impl Nominations {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -78,11 +78,11 @@ impl Nominations {
         }
     }
 
-    /// Judges the NodeClaims that the pods of new NodeClaims have already: releases the pods that cannot run there, and takes
-    /// the others out of `plan`. Returns whether anything was observed that the plan did not know: another should follow soon.
+    /// Judges the existing NodeClaims of the pods of new NodeClaims: releases the pods that cannot run there, and removes
+    /// the others from `plan`. Returns whether there is a new observation, so that another pass should follow soon.
     ///
     /// # Errors
-    /// Where a reason cannot be written: then no NodeClaim may be created.
+    /// If a reason cannot be written: then no NodeClaim may be created.
     pub(crate) async fn resolve(&self, snapshot: &Snapshot, plan: &mut Plan) -> Result<bool, ReconcileError> {
         let mut verdicts = self.judge(snapshot, plan);
         let mut observed = false;
@@ -109,7 +109,7 @@ impl Nominations {
         Ok(observed)
     }
 
-    /// A node with nominated pods is not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
+    /// Renews nominations, so that the nodes are not disrupted as empty. [`answer::PATIENCE`] bounds the renewals.
     fn renew_nominations(&self, nominated: Vec<(PodUid, Str)>) {
         let until = later(self.clocks.now(), self.settings.nomination_window());
         let mut index = self.cluster.index();
@@ -164,7 +164,7 @@ fn planned_requests(plan: &Plan) -> BTreeMap<&str, Resources> {
 }
 
 impl Nominations {
-    /// Records what a misfit shows about the nodes of the NodePool; returns whether it is new.
+    /// Records what a misfit shows about nodes of the NodePool; returns whether that is new.
     async fn record_observation(&self, node: &StateNode, misfit: &Misfit) -> Result<bool, ReconcileError> {
         let now = self.clocks.now();
         let Some(name) = node.claim.as_ref().and_then(|claim| claim.pool.clone()) else { return Ok(false) };
@@ -229,7 +229,7 @@ impl Nominations {
         let uids: BTreeSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
         let text = answer::explanation(&ids, misfit);
         let pool = node.pool().map(|pool| pool.to_string()).unwrap_or_default();
-        // That other pods took the room is no defect of the node: one event, no condition.
+        // Capacity that other pods use is no defect of the node: one event, no condition.
         let lasting = !matches!(misfit, Misfit::CapacityTaken);
         if lasting {
             self.release_pods(claim, misfit.reason(), &text, &uids).await?;
@@ -276,7 +276,7 @@ impl Nominations {
     }
 }
 
-/// Publishes why a pod is not bound to the node that it is nominated to, beside any verdict of a plan.
+/// Publishes why a pod is not bound to the node that it is nominated to.
 fn publish_not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
@@ -287,7 +287,7 @@ fn publish_not_bound(recorder: &Recorder, pod: &Pod, why: &str) {
 
 #[cfg(test)]
 mod tests {
-    //! One observation beside others.
+    //! Concurrent observations.
     use fleetwright_api as api;
     use fleetwright_core::{
         model::{Observed, ObservedTaint, Taint, TaintEffect},

@@ -24,7 +24,7 @@ use crate::{
     safety::Safety,
 };
 
-/// Orphans that were seen so far.
+/// Terminates orphaned instances.
 pub(super) struct OrphanCollector {
     client: ApiClient,
     cluster: Cluster,
@@ -36,7 +36,7 @@ pub(super) struct OrphanCollector {
     orphans: Mutex<Orphans>,
 }
 
-/// What became of an instance that lists showed as an orphan.
+/// The outcome for an instance that lists showed as an orphan.
 enum Outcome {
     Terminated,
     NotOrphaned,
@@ -44,7 +44,7 @@ enum Outcome {
 }
 
 impl OrphanCollector {
-    /// Has seen no orphans yet.
+    /// Starts without orphans.
     pub(super) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -62,7 +62,7 @@ impl OrphanCollector {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a complete list of instances; ends those that have been orphans for long enough, after a last look. Returns
+    /// Evaluates a complete list of instances, and terminates those that have been orphans for long enough, after a last check. Returns
     /// when the next one may be due.
     pub(super) async fn collect(
         &self,
@@ -88,7 +88,7 @@ impl OrphanCollector {
         }
         let claimed = from_api_server(&self.client).await?;
         for id in &due {
-            // One that cannot be read or ended does not hold up the others.
+            // A failure for one instance does not delay the others.
             match self.terminate(id, all, &claimed).await {
                 Ok(Outcome::Terminated) => {
                     tracing::warn!(%id, "terminated an instance that no nodeclaim accounts for");
@@ -103,7 +103,7 @@ impl OrphanCollector {
         Ok(again)
     }
 
-    /// Reads an instance again and terminates it if it still is an orphan.
+    /// Reads an instance again and terminates it if it is still an orphan.
     async fn terminate(
         &self,
         id: &ProviderId,
@@ -118,7 +118,7 @@ impl OrphanCollector {
         if !is_orphan(&instance, claimed, &self.cluster_uid) {
             return Ok(Outcome::NotOrphaned);
         }
-        // Counted before the call: a call without an answer may have had its effect.
+        // Counted before the call: a call without a response may have had its effect.
         let facts = Facts { subject: id, all, ..Facts::default() };
         if let Err(held) = self.safety.admit(Act::TerminateOrphan, &facts) {
             tracing::info!(%id, %held, "termination is held");
@@ -132,7 +132,7 @@ impl OrphanCollector {
     }
 }
 
-/// What the claims of the index say.
+/// The instances and batches of the NodeClaims in the index.
 fn from_index(cluster: &Cluster) -> Claimed {
     let mut claimed = Claimed::default();
     for claim in cluster.index().claims() {
@@ -144,7 +144,7 @@ fn from_index(cluster: &Cluster) -> Claimed {
     claimed
 }
 
-/// What claims say at this moment: of the API server, and untyped, so that a claim that cannot be read counts too.
+/// The instances and batches of the NodeClaims on the API server; untyped, so that an invalid NodeClaim counts too.
 async fn from_api_server(client: &ApiClient) -> Result<Claimed, ReconcileError> {
     let resource = ApiResource::erase::<api::NodeClaim>(&());
     let all = Api::<DynamicObject>::all_with(client.client(), &resource);
@@ -158,7 +158,7 @@ async fn from_api_server(client: &ApiClient) -> Result<Claimed, ReconcileError> 
     Ok(claimed)
 }
 
-/// Adds a claim with its batches: that of the annotation, and its UID where it is launched alone.
+/// Adds a NodeClaim with its batches: that of the annotation, and its UID if it is launched alone.
 fn add(claimed: &mut Claimed, name: Option<&str>, batches: [Option<&String>; 2], instance: Option<&str>) {
     let instance = instance.filter(|id| !id.is_empty()).map(ProviderId::from);
     for batch in batches.into_iter().flatten() {
@@ -167,7 +167,7 @@ fn add(claimed: &mut Claimed, name: Option<&str>, batches: [Option<&String>; 2],
     }
 }
 
-/// Deletes the Nodes of an instance that is ending: nobody drains what no claim accounts for.
+/// Deletes the Nodes of a terminating instance: without a NodeClaim they are not drained.
 async fn delete_nodes(client: &ApiClient, cluster: &Cluster, id: &ProviderId) -> Result<(), ReconcileError> {
     let named: Vec<(String, Option<String>)> = {
         let index = cluster.index();

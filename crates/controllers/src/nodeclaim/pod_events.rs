@@ -1,4 +1,4 @@
-//! `nodeclaim.podevents`: notes on claims when pods come and go, which consolidateAfter counts from.
+//! `nodeclaim.podevents`: records on NodeClaims when pods are bound and removed; consolidateAfter counts from it.
 
 use async_trait::async_trait;
 use fleetwright_api as api;
@@ -19,7 +19,7 @@ pub struct PodEvents {
 }
 
 impl PodEvents {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
     }
@@ -55,7 +55,7 @@ impl Controller for PodEvents {
             return Ok(Requeue::No);
         }
         let api = self.client.cluster::<api::NodeClaim>();
-        // Only this field of this claim, so that there is nothing to conflict with.
+        // Patches only this field, so that no conflict is possible.
         let stamp = now.round(jiff::Unit::Second).unwrap_or(now);
         let body = Patch::Merge(json!({
             "metadata": { "uid": uid },

@@ -8,7 +8,7 @@ use crate::{
     runtime::{Cluster, Recorder},
 };
 
-/// Publishes an event about the pod that the notice names, else about the NodeClaim and, where it concerns them, its Nodes.
+/// Publishes an event about the pod of the notice, otherwise about the NodeClaim and, if it concerns them, its Nodes.
 pub(super) fn publish_notice(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, notice: &Notice) {
     let (reason, message) = (notice.reason(), notice.message());
     let event = |object| {

@@ -1,4 +1,4 @@
-//! `node.health`: replaces nodes that a repair policy of the provider calls unhealthy. No disruption budget, no
+//! `node.health`: replaces nodes that are unhealthy by a repair policy of the provider. No disruption budget, no
 //! PodDisruptionBudget and no do-not-disrupt holds the deletion; the limits of [`fleetwright_core::safety`] do.
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +29,7 @@ use crate::{
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
 
-/// What a repair does.
+/// The act of a repair.
 const REPAIR: Act = Act::DeleteClaim(Cause::Unhealthy);
 
 /// Replaces unhealthy nodes.
@@ -45,7 +45,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -122,8 +122,8 @@ impl Controller for Repair {
 }
 
 impl Repair {
-    /// Removes the deadline of a repair that did not delete the claim. A later deletion for another reason then leaves the
-    /// pods their protection.
+    /// Removes the deadline of a repair that did not delete the NodeClaim, so that pods are protected during a later
+    /// deletion for another reason.
     async fn cancel_repair(&self, node: &ClaimedNode) -> Result<(), ReconcileError> {
         if has_repair_deadline(&node.raw) {
             let cancel = Next::steps([Step::CancelRepair]);
@@ -133,7 +133,7 @@ impl Repair {
     }
 }
 
-/// Admits the repair of a node, by the health of its NodePool. A claim without a NodePool is judged by the whole cluster.
+/// Admits the repair of a node by the health of its NodePool, or by that of the cluster if it has no NodePool.
 fn admit(
     cluster: &Cluster,
     safety: &Safety,
@@ -157,12 +157,12 @@ fn admit(
     safety.admit(REPAIR, &Facts { subject, all, health, ..Facts::default() })
 }
 
-/// Whether a repair has written its termination deadline on the claim.
+/// Whether a repair has written its termination deadline on the NodeClaim.
 fn has_repair_deadline(claim: &api::NodeClaim) -> bool {
     claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::REPAIR_DEADLINE))
 }
 
-/// The conditions of a Node that say since when.
+/// The conditions of a Node with a transition time.
 fn conditions(node: &Node) -> Vec<NodeCondition> {
     let all = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let read = |condition: &k8s_openapi::api::core::v1::NodeCondition| {
@@ -182,7 +182,7 @@ fn publish_blocked(recorder: &Recorder, node: &ClaimedNode, object: &Node, why: 
     }
 }
 
-/// Ends the claim now: its deadline is over before its drain begins.
+/// Deletes the NodeClaim with a deadline that has already passed, so that the drain is forced.
 async fn replace(
     executors: &Executors,
     metrics: &Metrics,

@@ -1,4 +1,4 @@
-//! Lives of NodeClaims against the in-memory API server, in virtual time.
+//! The lifecycle of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
 mod harness;
@@ -42,7 +42,7 @@ async fn a_claim_is_launched_registered_initialized_and_terminated() {
     assert_eq!(harness.condition("a", "Drained"), "Unknown/Draining");
     let node = harness.get("v1", "Node", "node-a").expect("a node that drains");
     assert_eq!(node["spec"]["taints"][0]["key"], "karpenter.sh/disrupted");
-    assert_eq!(harness.cloud.state().terminations, 0, "no instance ends under a pod");
+    assert_eq!(harness.cloud.state().terminations, 0, "no instance is terminated while a pod runs on it");
     harness.end_pod("p").await;
     harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!(harness.get("v1", "Node", "node-a").is_none());
@@ -86,7 +86,7 @@ async fn a_process_whose_clock_is_fast_launches_claims() {
     assert_eq!(harness.cloud.state().launched, 1);
 }
 
-/// The place of a claim in the batch `plan-0`.
+/// Annotations for a position in batch `plan-0`.
 fn batch_position(position: u32) -> Value {
     let position = position.to_string();
     let annotations =
@@ -129,11 +129,11 @@ async fn claims_wait_while_their_batch_is_being_launched() {
     harness.sleep(50).await;
     let requeued = ["nodeclaim.lifecycle", "requeue_after"];
     let reconciles = harness.ctx.metrics.value(&crate::metrics::runtime::RECONCILES, &requeued);
-    assert!(reconciles < 10.0, "{reconciles} reconciles while the cloud is silent");
+    assert!(reconciles < 10.0, "{reconciles} reconciles while the cloud does not respond");
     harness.cloud.state().slow = Duration::ZERO;
     let launched = |name: &str| harness.condition(name, "Launched") == "True";
     let took = harness.until("launched", || ["a", "b", "late"].into_iter().all(launched)).await;
-    assert!(took < 12, "{took} s: also the one that was not in the call is launched after it");
+    assert!(took < 12, "{took} s: the NodeClaim that was not part of the call is launched after it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn without_capacity_a_claim_is_deleted_at_once(#[case] refusal: LaunchErro
     assert!(harness.events().iter().any(|event| event == reason), "{:?}", harness.events());
 }
 
-/// A claim as a crash between the call and the status write leaves it behind.
+/// Creates a NodeClaim as after a crash between the call and the status write.
 fn crashed(harness: &Harness) {
     harness.claim(
         "a",
@@ -233,7 +233,7 @@ async fn after_a_crash_the_same_launch_call_is_repeated() {
     assert_eq!(state.instances.len(), 2);
     let first: Vec<_> = state.calls.iter().filter(|(_, attempt, _)| *attempt == 1).collect();
     assert_eq!(first.len(), 1);
-    assert_eq!(first[0].2, ["a".into()], "a call that may have been made is repeated as it was");
+    assert_eq!(first[0].2, ["a".into()], "a call that may have been made is repeated unchanged");
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn an_unrecorded_launch_is_terminated_before_the_claim_is_removed() {
     let harness = harness.run();
     harness.until("gone", || harness.get_claim("a").is_none()).await;
     assert!(harness.cloud.state().instances.is_empty());
-    assert!(harness.cloud.state().calls.is_empty(), "nothing is launched for a claim that goes");
+    assert!(harness.cloud.state().calls.is_empty(), "nothing is launched for a deleted NodeClaim");
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,7 +371,7 @@ async fn an_instance_without_a_claim_is_terminated() {
     harness.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-left"},
         "spec": {"providerID": "test:///left-over"}}));
     harness.sleep(240).await;
-    assert_eq!(harness.cloud.state().instances.len(), 4, "not before it has been without for long enough");
+    assert_eq!(harness.cloud.state().instances.len(), 4, "not before the grace period of orphans");
     harness.sleep(400).await;
     let left = |harness: &Harness| {
         let state = harness.cloud.state();
@@ -476,7 +476,7 @@ async fn evictions_are_rate_limited() {
         harness.sleep(1).await;
         assert!(evicted() <= 2 + second, "{} within {second} s", evicted());
     }
-    assert_eq!(evicted(), 10, "in the end all do");
+    assert_eq!(evicted(), 10, "all are evicted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -507,7 +507,7 @@ async fn pods_blocked_by_a_budget_use_no_tokens_of_other_evictions() {
         (0..4).filter(is_evicted).count()
     };
     let took = harness.until("evicted", || evicted() == 4).await;
-    assert!((1..=5).contains(&took), "{took} s: the rate holds, and nothing else");
+    assert!((1..=5).contains(&took), "{took} s: only the rate limit delays them");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! `nodeclaim.validation`: says on a NodeClaim that means nothing to us why it does not.
+//! `nodeclaim.validation`: reports why a NodeClaim is invalid.
 
 use async_trait::async_trait;
 use fleetwright_api::{
@@ -21,7 +21,7 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), patches: Patches::new(ctx), recorder: ctx.recorder.clone() }
     }
@@ -53,7 +53,7 @@ impl Controller for Validation {
         };
         let Some(claim) = claim else { return Ok(Requeue::No) };
         if let Some(problem) = &problem {
-            tracing::error!(NodeClaim.name = %key, problem, "nodeclaim means nothing and is ignored");
+            tracing::error!(NodeClaim.name = %key, problem, "ignoring invalid nodeclaim");
             self.recorder.publish(Event::warning(
                 regarding(&*claim),
                 "FailedConsistencyCheck",
@@ -65,7 +65,7 @@ impl Controller for Validation {
                 Some(problem) => {
                     conditions.set_false(CONSISTENT_STATE_FOUND, UNREADABLE, problem);
                 }
-                // Whether its node is what was promised is the business of another check.
+                // `nodeclaim.consistency` checks the node.
                 None => {
                     conditions.set_unknown(CONSISTENT_STATE_FOUND);
                 }
@@ -78,7 +78,7 @@ impl Controller for Validation {
 
 #[cfg(test)]
 mod tests {
-    //! A claim whose quantity is none, and what becomes of it.
+    //! A NodeClaim with an invalid quantity.
     use std::sync::Arc;
 
     use serde_json::{Value, json};
@@ -114,6 +114,6 @@ mod tests {
         );
         let events = harness.events();
         assert_eq!(events, [format!("NodeClaim/odd FailedConsistencyCheck: {message}")]);
-        assert!(harness.ctx.cluster.index().claim_model("fine").is_some(), "the others go on");
+        assert!(harness.ctx.cluster.index().claim_model("fine").is_some(), "other NodeClaims are unaffected");
     }
 }

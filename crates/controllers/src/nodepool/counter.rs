@@ -1,4 +1,4 @@
-//! `nodepool.counter`: what the nodes of a NodePool are in sum.
+//! `nodepool.counter`: the total resources of the nodes of a NodePool.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     settings::Settings,
 };
 
-/// How often is counted.
+/// Interval between counts.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Resources that are shown even where there is nothing.
+/// Resources that are listed even if zero.
 const ALWAYS_LISTED: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
-/// Keeps `status.resources` and `status.nodes`.
+/// Updates `status.resources` and `status.nodes`.
 pub struct Counter {
     cluster: Cluster,
     clocks: Clocks,
@@ -26,7 +26,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), pools: PoolStatus::new(ctx) }
     }
@@ -43,7 +43,7 @@ impl Controller for Counter {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        // From then on it comes back by itself: a write for each node that comes would be one too many.
+        // Requeued afterwards: one write per new node would be too many.
         let created = change.kind == Kind::NodePool && change.is_created();
         created.then(|| change.key.clone()).into_iter().collect()
     }
@@ -60,7 +60,7 @@ impl Controller for Counter {
         self.pools
             .change(&pool, |status| {
                 status.nodes = Some(nodes);
-                // A merge keeps what is not named: what the pool has no more of is zero.
+                // A merge patch does not remove keys: resources that the NodePool does not have any more are zero.
                 for name in
                     status.resources.iter().flat_map(|known| known.keys().cloned()).collect::<Vec<_>>()
                 {

@@ -17,7 +17,7 @@ pub struct FeatureStatus {
 }
 
 impl FeatureStatus {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { features: ctx.features.clone(), pools: PoolStatus::new(ctx) }
     }
@@ -42,7 +42,7 @@ impl Controller for FeatureStatus {
                 Some((reason, message)) => {
                     conditions.set_false(CONDITION, reason, message);
                 }
-                // A NodePool that never lacked a feature does not show the condition.
+                // A NodePool that never lacked a feature has no such condition.
                 None if is_set => {
                     conditions.set_true(CONDITION);
                 }

@@ -23,7 +23,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx) }
     }
@@ -72,7 +72,7 @@ impl Controller for Hash {
         if update.pool {
             let api = self.client.cluster::<api::NodePool>();
             let annotations = json!({ names::NODEPOOL_HASH: hash, names::NODEPOOL_HASH_VERSION: version });
-            // What was hashed is what may carry the hash.
+            // Only the version that was hashed gets the hash.
             let version = &pool.metadata.resource_version;
             let body =
                 Patch::Merge(json!({"metadata": { "resourceVersion": version, "annotations": annotations }}));

@@ -1,4 +1,4 @@
-//! What is kept on NodePools: hash, counts, validation, readiness, registration health.
+//! Status and annotations of NodePools: hash, counts, validation, readiness, registration health.
 
 mod counter;
 mod features;

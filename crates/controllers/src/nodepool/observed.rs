@@ -1,5 +1,5 @@
-//! `nodepool.observations`: what nodes taught about their NodePool is shown while it counts, and forgotten when it is out of
-//! date: after its time, when the pool's spec changes, or when a node of the same type has another image.
+//! `nodepool.observations`: reports the observations of a NodePool in a condition, and removes those that are out of
+//! date: expired, of an earlier spec, or of an instance type whose nodes have another image by now.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Entries that a message names.
+/// Maximum number of entries in a message.
 const MAX_NAMED: usize = 5;
 
-/// Keeps the observations of NodePools.
+/// Removes outdated observations of NodePools.
 pub struct ObservedReaper {
     cluster: Cluster,
     clocks: Clocks,
@@ -35,7 +35,7 @@ pub struct ObservedReaper {
 }
 
 impl ObservedReaper {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -61,7 +61,7 @@ impl Controller for ObservedReaper {
         if change.kind == Kind::NodePool {
             return vec![change.key.clone()];
         }
-        // A claim that is launched may show another image.
+        // A launched NodeClaim may have another image.
         let Some(claim) = change.claim() else { return Vec::new() };
         let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
         let has_observations =
@@ -104,7 +104,7 @@ impl Controller for ObservedReaper {
                     let (reason, message) = condition_of(&current);
                     conditions.set_false(CONDITION, reason, &message);
                 } else if is_set {
-                    // A pool of which nothing was ever observed says nothing.
+                    // A NodePool without observations has no such condition.
                     conditions.set_true(CONDITION);
                 }
             })
@@ -115,14 +115,14 @@ impl Controller for ObservedReaper {
     }
 }
 
-/// Whether the observations were shown for an earlier spec of the pool.
+/// Whether the observations were reported for an earlier spec of the NodePool.
 fn is_of_another_spec(pool: &api::NodePool) -> bool {
     find(pool.conditions(), CONDITION).is_some_and(|condition| {
         condition.is_false() && condition.observed_generation != pool.metadata.generation.unwrap_or(0)
     })
 }
 
-/// What is not out of date: neither by time, nor because a later node of the type runs another image.
+/// The observations that are neither expired nor contradicted by a later node of the type with another image.
 fn current(known: &Observed, claims: &[Arc<NodeClaim>], now: Timestamp) -> Observed {
     let mut current = known.current(now);
     current.shapes.retain(|shape| {
@@ -136,7 +136,7 @@ fn current(known: &Observed, claims: &[Arc<NodeClaim>], now: Timestamp) -> Obser
     current
 }
 
-/// The newest observations without those of `known` that are not `current`. What was observed since then stays.
+/// The newest observations without those of `known` that are not `current`. Later ones are kept.
 fn without(mut newest: Observed, known: &Observed, current: &Observed) -> Observed {
     newest.shapes.retain(|shape| !known.shapes.contains(shape) || current.shapes.contains(shape));
     newest.taints.retain(|taint| !known.taints.contains(taint) || current.taints.contains(taint));
@@ -170,7 +170,7 @@ fn condition_of(observed: &Observed) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
-    //! What ends an observation, and what it says.
+    //! Removal and message of observations.
     use fleetwright_core::{
         model::{ObservedCapacity, ObservedTaint, Resources, StateNode, Taint, TaintEffect},
         testing::{node, now},
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(shapes(claim(1, Some("image-2"))), 0);
         assert_eq!(shapes(claim(1, Some("image-1"))), 1);
         assert_eq!(shapes(claim(1, None)), 1, "not launched yet");
-        assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "it was there before");
+        assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "the node is older than the observation");
         assert_eq!(current(&observed(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
     }
 
@@ -242,7 +242,7 @@ mod tests {
         annotate(&[("old", 1), ("lasts", 9)]);
         harness.ctx.cluster.observe(observed().await.0);
         harness.pass(2 * 3600).await;
-        // The provisioner writes what this controller has not seen.
+        // The provisioner adds an observation that this controller has not read.
         annotate(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
         ObservedReaper::new(&harness.ctx).reconcile(&Key::cluster("default")).await.unwrap();
         assert_eq!(observed().await.1, ["fresh", "lasts"]);

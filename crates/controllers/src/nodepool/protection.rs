@@ -1,8 +1,8 @@
-//! `nodepool.protection`: a NodePool that is deleted takes its NodeClaims, and with them its nodes, along: owner references
-//! see to that once the NodePool is gone. Where its annotation asks for it, a finalizer keeps it there while it has any.
+//! `nodepool.protection`: Kubernetes deletes the NodeClaims of a deleted NodePool by their owner references,
+//! and their nodes with them. If the NodePool is annotated, a finalizer delays its deletion while it has NodeClaims.
 //!
-//! A deletion in the foreground is out of reach: for it the garbage collector deletes what is owned first, whatever
-//! finalizers the owner has.
+//! A foreground deletion cannot be held: the garbage collector deletes the NodeClaims first, whatever
+//! finalizers the NodePool has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::{
     runtime::{ApiClient, Cluster, Controller, Ctx, ReconcileError, Recorder, Requeue, ignore_not_found},
 };
 
-/// How often a deletion that is held is published again.
+/// How often the event about a held deletion is repeated.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Keeps NodePools that are protected while they have NodeClaims.
+/// Holds the deletion of protected NodePools while they have NodeClaims.
 pub struct Protection {
     client: ApiClient,
     cluster: Cluster,
@@ -34,7 +34,7 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -45,17 +45,17 @@ impl Protection {
     }
 }
 
-/// What is to be done about a NodePool.
+/// The next step for a NodePool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Nothing,
     AddFinalizer,
     RemoveFinalizer,
-    /// Its deletion is held up by so many NodeClaims.
+    /// Report that this number of NodeClaims holds its deletion.
     PublishHeld(usize),
 }
 
-/// Decides for a NodePool that has so many NodeClaims.
+/// Decides for a NodePool with this number of NodeClaims.
 fn decide(pool: &api::NodePool, claims: usize) -> Action {
     let meta = &pool.metadata;
     let written = meta.annotations.as_ref().and_then(|all| all.get(DELETE_PROTECTION));
@@ -64,7 +64,7 @@ fn decide(pool: &api::NodePool, claims: usize) -> Action {
     match (is_protected, has_finalizer, meta.deletion_timestamp.is_some()) {
         (true, true, true) if claims > 0 => Action::PublishHeld(claims),
         (true, true, true) | (false, true, _) => Action::RemoveFinalizer,
-        // The API server takes no finalizer once the deletion has begun.
+        // The API server accepts no new finalizer once the deletion has begun.
         (true, false, false) => Action::AddFinalizer,
         (true, true, false) | (true, false, true) | (false, false, _) => Action::Nothing,
     }
@@ -79,7 +79,7 @@ impl Controller for Protection {
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let key = match change.kind {
             Kind::NodePool => Some(change.key.clone()),
-            // The last one that goes lets its NodePool go.
+            // The deletion of the last NodeClaim ends the hold.
             Kind::NodeClaim if change.is_deleted() => {
                 let labels = change.claim().and_then(|claim| claim.metadata.labels.as_ref());
                 let pool = labels.and_then(|labels| labels.get(NODEPOOL));
@@ -128,7 +128,7 @@ impl Controller for Protection {
     }
 }
 
-/// Adds our finalizer, or takes it off.
+/// Adds or removes our finalizer.
 async fn write(
     client: &ApiClient,
     cluster: &Cluster,
@@ -141,7 +141,7 @@ async fn write(
         finalizers.push(DELETE_PROTECTION.to_owned());
     }
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    // What others wrote meanwhile must not be lost.
+    // Fails on a conflict, so that no write of another is lost.
     let body = json!({"metadata": {
         "resourceVersion": pool.metadata.resource_version, "uid": pool.metadata.uid, "finalizers": finalizers,
     }});
@@ -162,7 +162,7 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
-    //! What is decided, and what the garbage collector of an API server makes of it.
+    //! The decisions, and their effect with the garbage collector of the API server.
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -236,7 +236,7 @@ mod tests {
         harness.server.delete("karpenter.sh/v1", "NodePool", "", "default").unwrap();
         harness.pass(60).await;
         let claim = || harness.server.get("karpenter.sh/v1", "NodeClaim", "", "a");
-        assert!(claim().is_some(), "it is kept");
+        assert!(claim().is_some(), "the NodeClaim is not deleted");
         let held = stored(&harness).unwrap();
         let reported = held["status"]["conditions"].as_array().unwrap();
         let reported =
@@ -251,7 +251,7 @@ mod tests {
         harness.pass(5).await;
         assert!(
             stored(&harness).is_none() && claim().is_none(),
-            "it goes as ever, and takes its claims along"
+            "the NodePool is deleted, with its NodeClaims"
         );
     }
 }

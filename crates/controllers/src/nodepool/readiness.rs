@@ -1,4 +1,4 @@
-//! `nodepool.readiness`: whether a NodePool's class is there and ready.
+//! `nodepool.readiness`: whether the NodeClass of a NodePool exists and is ready.
 
 use async_trait::async_trait;
 use fleetwright_api::labels::condition::NODE_CLASS_READY;
@@ -10,14 +10,14 @@ use crate::{
     settings::Settings,
 };
 
-/// Keeps the condition NodeClassReady.
+/// Updates the condition NodeClassReady.
 pub struct Readiness {
     cluster: Cluster,
     pools: PoolStatus,
 }
 
 impl Readiness {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx) }
     }

@@ -1,4 +1,4 @@
-//! `nodepool.registrationhealth`: whether nodes of a NodePool join, by the last few that were asked for.
+//! `nodepool.registrationhealth`: whether nodes of a NodePool register, by its last NodeClaims.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     settings::Settings,
 };
 
-/// The reason where it is not the launch that fails.
+/// The reason if launches succeed but nodes do not register.
 const REGISTRATION_FAILED: &str = "RegistrationFailed";
 
-/// Keeps the condition NodeRegistrationHealthy.
+/// Updates the condition NodeRegistrationHealthy.
 pub struct RegistrationHealth {
     cluster: Cluster,
     clocks: Clocks,
@@ -29,7 +29,7 @@ pub struct RegistrationHealth {
 }
 
 impl RegistrationHealth {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, cache: &Arc<LifecycleCache>) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -65,12 +65,12 @@ impl Controller for RegistrationHealth {
         let stored = find(pool.conditions(), HEALTHY);
         let changed = stored.is_none_or(|stored| stored.observed_generation != generation)
             || seen != Some(class.generation);
-        // What was observed is about another pool or class than there is now.
+        // The registrations are of an earlier spec of the NodePool or its NodeClass.
         if changed && stored.is_some() {
             self.cache.reset_health(&uid);
         }
         let health = self.cache.registration_health(&uid, registration_condition(&pool));
-        // What another process saw fail stands in the condition.
+        // The condition has the reason of an earlier process.
         let recorded = stored.filter(|stored| stored.is_false()).map(|stored| stored.reason.as_str().into());
         let reason = self.cache.failure_of(&uid).or(recorded).unwrap_or_else(|| REGISTRATION_FAILED.into());
         let now = self.clocks.now();

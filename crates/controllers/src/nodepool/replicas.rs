@@ -1,4 +1,4 @@
-//! `static.provisioning` and `static.deprovisioning`: NodePools with `spec.replicas` are kept at that number.
+//! `static.provisioning` and `static.deprovisioning`: scale NodePools with `spec.replicas` to that number of nodes.
 
 use std::{
     collections::BTreeMap,
@@ -29,18 +29,18 @@ use crate::{
 
 /// How often a NodePool is reconciled while nothing changes.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How soon a NodePool below its replicas is reconciled again when its limit holds it there.
+/// How soon a NodePool below its replicas is reconciled again if its limit is the cause.
 const LIMIT_RETRY: Duration = Duration::from_secs(30);
 /// Failed rounds before an event is published: one or two are common.
 const PUBLISHED_FROM: u32 = 3;
-/// The event is not repeated for this long.
+/// How long an equal event is suppressed.
 const BACKOFF_DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest wait for the creation rate limit.
 const MIN_RETRY: Duration = Duration::from_secs(1);
-/// The most NodeClaims that one pass writes or deletes; the next pass continues.
+/// Maximum number of NodeClaims that one pass creates or deletes; the next pass continues.
 const MAX_PER_PASS: usize = 100;
 
-/// Creates missing NodeClaims, with a backoff where they keep failing before registration.
+/// Creates missing NodeClaims, with a backoff if they fail before registration.
 pub struct StaticProvisioning {
     cluster: Cluster,
     clocks: Clocks,
@@ -48,12 +48,12 @@ pub struct StaticProvisioning {
     safety: Safety,
     names: Arc<Names>,
     recorder: Recorder,
-    /// By name of the NodePool. A restart loses it: the first pause is short again.
+    /// By name of the NodePool. A restart loses it: the backoff starts again.
     backoffs: Mutex<BTreeMap<Str, PoolBackoff>>,
 }
 
 impl StaticProvisioning {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -70,10 +70,10 @@ impl StaticProvisioning {
 /// The backoff of a NodePool.
 #[derive(Debug, Default)]
 struct PoolBackoff {
-    /// UID and generation of the NodePool: another spec begins without backoff.
+    /// UID and generation of the NodePool: another spec starts without backoff.
     spec: (String, i64),
     backoff: ReplicaBackoff,
-    /// The NodeClaim that failed last, if that was not counted yet.
+    /// The last NodeClaim that failed, if it is not counted yet.
     failed: Option<Str>,
 }
 
@@ -85,13 +85,13 @@ pub struct StaticDeprovisioning {
 }
 
 impl StaticDeprovisioning {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
     }
 }
 
-/// The pool that a change of a pool or of a claim is about, where it has replicas.
+/// The static NodePool that a change of a NodePool or NodeClaim concerns.
 fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
     let name = match change.kind {
         Kind::NodePool => Some(change.key.name.clone()),
@@ -105,7 +105,7 @@ fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
     fixed.map(Key::cluster).into_iter().collect()
 }
 
-/// The NodePool, a snapshot, and what brings the NodePool to its replicas.
+/// The NodePool, a snapshot, and how to scale the NodePool to its replicas.
 fn read(cluster: &Cluster, clocks: &Clocks, key: &Key) -> Option<(Arc<NodePool>, Arc<Snapshot>, Scaling)> {
     let now = clocks.now();
     let snapshot = cluster.index().snapshot(now);
@@ -193,11 +193,11 @@ impl Controller for StaticProvisioning {
 
 impl StaticProvisioning {
     fn backoffs(&self) -> MutexGuard<'_, BTreeMap<Str, PoolBackoff>> {
-        // No statement leaves the backoffs half changed.
+        // Every change is one statement: a panic cannot leave half of one behind.
         self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes nodes that register, and NodeClaims that end before that.
+    /// Records nodes that register, and NodeClaims that are deleted before that.
     fn note(&self, pool: &Str, change: &Change) {
         let Some(Object::NodeClaim(before)) = &change.before else { return };
         let registered = |claim: &api::NodeClaim| {
@@ -218,7 +218,7 @@ impl StaticProvisioning {
         }
     }
 
-    /// The pause of the NodePool, if there is one.
+    /// The current backoff of the NodePool, if any.
     fn current_backoff(&self, name: &Str) -> Option<Pause> {
         let spec = {
             let index = self.cluster.index();
@@ -276,7 +276,7 @@ impl Controller for StaticDeprovisioning {
     }
 }
 
-/// Deletes this claim and no later one of the same name.
+/// Deletes this NodeClaim, not a later one with the same name.
 async fn delete(client: &ApiClient, cluster: &Cluster, name: &ClaimName) -> Result<(), ReconcileError> {
     let Some(uid) = cluster.index().claim_model(name).map(|claim| claim.uid.to_string()) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `nodepool.validation`: whether a NodePool makes sense, beyond what its schema says.
+//! `nodepool.validation`: validates a NodePool beyond its schema.
 
 use async_trait::async_trait;
 use fleetwright_api::labels::condition::VALIDATION_SUCCEEDED;
@@ -19,7 +19,7 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), pools: PoolStatus::new(ctx), recorder: ctx.recorder.clone() }
     }

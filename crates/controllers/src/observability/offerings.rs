@@ -28,7 +28,7 @@ pub(super) struct OfferingMetrics {
 }
 
 impl OfferingMetrics {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), metrics: ctx.metrics.clone(), exposed: Mutex::default() }
     }
@@ -65,7 +65,7 @@ impl Controller for OfferingMetrics {
 }
 
 fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
-    // Pools of one class share their catalogue.
+    // NodePools with one NodeClass share their catalogue.
     let mut seen = BTreeSet::new();
     let mut types: BTreeMap<&str, &InstanceType> = BTreeMap::new();
     for catalog in catalogs.iter().filter(|catalog| seen.insert(Arc::as_ptr(catalog))) {

@@ -42,7 +42,7 @@ pub(super) struct PodMetrics {
 }
 
 impl PodMetrics {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx) -> Self {
         Self {
             cluster: ctx.cluster.clone(),

@@ -133,14 +133,14 @@ fn node_classes(kind: NodeClassKind) -> StatusKind {
     })
 }
 
-/// The state of an object that series and events show.
+/// The state of an object for series and events.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ObjectState {
     conditions: BTreeMap<String, ConditionState>,
     deleting: Option<Timestamp>,
     labels: BTreeMap<String, String>,
     finalizers: BTreeSet<String>,
-    /// Where its transitions are published.
+    /// The object on which its transitions are published.
     reference: Option<ObjectReference>,
 }
 
@@ -187,7 +187,7 @@ struct StatusKind {
     further: Vec<String>,
     families: Families,
     legacy: Families,
-    /// Whether the older set has its series too.
+    /// Whether the legacy set has its series too.
     has_legacy: bool,
     read: Box<ReadState>,
 }
@@ -301,7 +301,7 @@ impl StatusMetrics {
             }
         }
         for (type_, is) in after.iter().flat_map(|after| &after.conditions) {
-            // A condition that was not there yet was not known.
+            // A condition that did not exist was Unknown.
             let was = before.conditions.get(type_).map_or("Unknown", |was| &was.status);
             if was != is.status {
                 let text = transition(type_, was, &is.status, &is.reason, &is.message);
@@ -376,7 +376,7 @@ impl StatusKind {
     }
 }
 
-/// The name for the life of the process: controllers are as many as the provider has kinds.
+/// Returns a name that lives as long as the process. Bounded: there is one controller per kind of the provider.
 fn interned(name: String) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What a provider's loop changes of objects, and tells about them.
+//! Changes of objects and events that a provider's loop requests.
 
 use fleetwright_api::{NodeClaim, NodePool};
 use fleetwright_core::cloud::{Notice, Object, Write};
@@ -14,7 +14,7 @@ use crate::{
     runtime::{ApiClient, Cluster, ReconcileError, Recorder},
 };
 
-/// Makes a change: metadata first, for a status may say what stands there.
+/// Makes a change: metadata first, because a status may refer to it.
 pub(super) async fn change(
     client: &ApiClient,
     cluster: &Cluster,
@@ -24,7 +24,7 @@ pub(super) async fn change(
     let metadata = metadata(write, uid.as_deref());
     let status = write.status.as_deref().map(serde_json::from_str::<Value>);
     let status = status.and_then(Result::ok).map(|status| {
-        // The object has another version once its metadata are written.
+        // Writing the metadata changes the version of the object.
         let version = metadata.is_none().then(|| write.version.clone()).flatten();
         let mut meant = json!({"resourceVersion": version.as_deref()});
         if let Some(uid) = &uid {
@@ -57,7 +57,7 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// The patch of labels, annotations and finalizers; `None` where none changes.
+/// The patch of labels, annotations and finalizers; `None` if none changes.
 fn metadata(write: &Write, uid: Option<&str>) -> Option<Value> {
     if write.annotations.is_empty() && write.labels.is_empty() && write.finalizers.is_none() {
         return None;
@@ -76,7 +76,7 @@ fn metadata(write: &Write, uid: Option<&str>) -> Option<Value> {
     Some(json!({"metadata": metadata}))
 }
 
-/// Which object is meant, and no later one of its name, where the index has it.
+/// UID of the object in the index, so that a later one with its name is not changed.
 fn uid_of(cluster: &Cluster, object: &Object) -> Option<String> {
     let index = cluster.index();
     match object {
@@ -118,7 +118,7 @@ where
     Ok(patched)
 }
 
-/// Tells people about an object, where it is still there.
+/// Publishes an event about an object, if it still exists.
 pub(super) fn publish(cluster: &Cluster, recorder: &Recorder, notice: &Notice) {
     let reference = match &notice.object {
         Object::NodeClaim(name) => cluster.index().claim(name).map(|claim| regarding(&**claim)),

@@ -1,7 +1,7 @@
-//! The batch window: pods that come together are answered together.
+//! The batch window: pods that become pending together are scheduled together.
 //!
-//! A pure state machine: the window opens with the first pod, and closes after a while of silence, or at the latest after
-//! a longer while. A pod that is in it already does not keep it open.
+//! A pure state machine: the window opens with the first pod, and closes after the idle duration without a new pod, or after
+//! the maximum duration. A pod that is in the window already does not extend it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,13 +23,13 @@ struct Window {
 }
 
 impl Batch {
-    /// A closed window that closes after `idle` without news, and after `max` at the latest.
+    /// An empty batch whose window closes after `idle` without a new pod, and after `max` at the latest.
     #[must_use]
     pub fn new(idle: Duration, max: Duration) -> Self {
         Self { idle, max, window: None }
     }
 
-    /// Takes in something, by its UID.
+    /// Adds a pod or node by its UID.
     pub fn push(&mut self, uid: &str, now: Timestamp) {
         let window =
             self.window.get_or_insert_with(|| Window { opened: now, last: now, uids: BTreeSet::new() });
@@ -38,7 +38,7 @@ impl Batch {
         }
     }
 
-    /// When the window closes; `None` while it is not open.
+    /// When the window closes; `None` if it is not open.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         let window = self.window.as_ref()?;
@@ -46,7 +46,7 @@ impl Batch {
         Some(after(window.last, self.idle).min(after(window.opened, self.max)))
     }
 
-    /// Closes the window and says how many different things it took in.
+    /// Closes the window. Returns the number of distinct UIDs in it.
     pub fn take(&mut self) -> usize {
         self.window.take().map_or(0, |window| window.uids.len())
     }
@@ -54,7 +54,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    //! When a window closes.
+    //! When the window closes.
     use super::*;
 
     fn at(milliseconds: i64) -> Timestamp {

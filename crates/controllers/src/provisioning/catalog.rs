@@ -14,12 +14,12 @@ use crate::{
     settings::Settings,
 };
 
-/// How often the catalogue is asked for without a cause. Providers answer from memory.
+/// How often the catalogue is read without a change. Providers answer from their caches.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a provider may take to answer.
+/// Deadline of the provider's response.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Asks the provider for the instance types of each pool.
+/// Reads the instance types of each NodePool from the provider.
 pub struct CatalogController {
     cluster: Cluster,
     clocks: Clocks,
@@ -27,7 +27,7 @@ pub struct CatalogController {
 }
 
 impl CatalogController {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), cloud: ctx.cloud.clone() }
     }
@@ -50,7 +50,7 @@ impl Controller for CatalogController {
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         match change.kind {
             Kind::NodePool => vec![change.key.clone()],
-            // The class decides about images, zones and types; there are few pools.
+            // The NodeClass decides about images, zones and types; there are few NodePools.
             Kind::NodeClass => {
                 index.pools().filter_map(|pool| pool.metadata.name.as_deref()).map(Key::cluster).collect()
             }
@@ -62,7 +62,7 @@ impl Controller for CatalogController {
         match refresh(&self.cluster, &self.clocks, &*self.cloud, &key.name.clone().into()).await {
             Ok(true) => Ok(Requeue::After(REFRESH_INTERVAL)),
             Ok(false) => Ok(Requeue::No),
-            // The pool's readiness tells; the class will change.
+            // The readiness condition of the NodePool reports it; a change of the NodeClass follows.
             Err(ReconcileError::Cloud(CloudError::NodeClassNotReady(_))) => {
                 Ok(Requeue::After(REFRESH_INTERVAL))
             }
@@ -71,7 +71,7 @@ impl Controller for CatalogController {
     }
 }
 
-/// Asks for the instance types of one pool; false where there is no such pool of ours. On errors the last answer stays.
+/// Reads the instance types of one NodePool; false if it is not managed. After an error the last catalogue stays in use.
 pub(super) async fn refresh(
     cluster: &Cluster,
     clocks: &Clocks,
@@ -90,14 +90,14 @@ pub(super) async fn refresh(
     Ok(true)
 }
 
-/// Asks for the instance types of all pools, so that the next decision knows what just ran out. Errors are logged: a
+/// Reads the instance types of all NodePools, so that the next decision knows about recent capacity errors. Errors are logged: a
 /// decision on an older catalogue is better than none.
 pub(super) async fn refresh_all(cluster: &Cluster, clocks: &Clocks, cloud: &dyn CloudProvider) {
     let names: Vec<PoolName> =
         cluster.index().pools().filter_map(|pool| pool.metadata.name.clone()).map(Into::into).collect();
     for name in names {
         if let Err(error) = refresh(cluster, clocks, cloud, &name).await {
-            tracing::warn!(nodepool = %name, %error, "cannot refresh instance types");
+            tracing::warn!(nodepool = %name, %error, "failed to refresh instance types");
         }
     }
 }

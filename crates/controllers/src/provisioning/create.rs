@@ -1,7 +1,7 @@
 //! Creates the NodeClaims of a plan, each exactly once.
 //!
 //! The name is chosen before the call, and a call whose outcome is unknown is repeated under the same name. An outcome that
-//! stays unknown is resolved before the next plan is made.
+//! stays unknown is resolved before the next plan is computed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 
 /// NodeClaims that are created concurrently.
 const CONCURRENCY: usize = 16;
-/// Attempts to create one.
+/// Maximum number of attempts to create one.
 const ATTEMPTS: u32 = 4;
 /// Delays between attempts.
 const RETRY: RateLimit = RateLimit::new(Duration::from_millis(200), Duration::from_secs(2), 1, 1);
@@ -40,10 +40,10 @@ pub(super) enum Created {
     Claim {
         /// Its name.
         name: Str,
-        /// The pods that it is for.
+        /// Its pods.
         pods: Vec<Arc<Pod>>,
     },
-    /// It was not created: its pods have another NodeClaim, are bound or deleted.
+    /// It was not created: its pods have another NodeClaim, or were bound or deleted.
     NotNeeded,
     /// It was not created, for a reason that is published on its pods.
     Refused {
@@ -52,18 +52,18 @@ pub(super) enum Created {
         /// The pods that are still without a NodeClaim.
         pods: Vec<Arc<Pod>>,
     },
-    /// It was not created: the rate limit is reached, and its pods are left to the next pass.
+    /// It was not created because of the rate limit; the next pass schedules its pods.
     RateLimited,
-    /// It may have been created under this name; no plan is made before that is known.
+    /// It may have been created under this name; no plan is computed before that is known.
     Unknown {
         /// The name.
         name: String,
-        /// What went wrong.
+        /// The last error.
         error: ReconcileError,
     },
 }
 
-/// Why NodeClaims are created, for metrics.
+/// The reason of creations, for metrics.
 pub(super) const REASON: &str = "provisioned";
 
 /// Creates NodeClaims.
@@ -80,7 +80,7 @@ pub(crate) struct ClaimCreator {
 }
 
 impl ClaimCreator {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         Self {
             client: ctx.client.clone(),
@@ -171,7 +171,7 @@ impl ClaimCreator {
             match self.client.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
                 Ok(claim) => return self.created(claim, pods, new_claim, reason),
                 Err(error) if error.is_conflict() => match self.existing_claim(&name).await {
-                    // An earlier attempt had its effect after all.
+                    // An earlier attempt had its effect.
                     Ok(Some(other)) if raise::is_same(&other, &claim) => {
                         return self.created(other, pods, new_claim, reason);
                     }
@@ -211,7 +211,7 @@ impl ClaimCreator {
         self.client.call("get nodeclaim", self.client.cluster::<api::NodeClaim>().get_opt(name)).await
     }
 
-    /// The NodeClaim was created: it is in the index at once.
+    /// Adds a created NodeClaim to the index.
     fn created(
         &self,
         claim: api::NodeClaim,
@@ -238,7 +238,7 @@ impl ClaimCreator {
         HeldBatch { cluster: &self.cluster, batch }
     }
 
-    /// The NodeClaim of a replacement, not created yet; `None` where its NodePool is gone.
+    /// Builds the NodeClaim of a replacement; `None` if its NodePool does not exist.
     pub(crate) fn replacement(
         &self,
         new_claim: &NewClaim,
@@ -252,11 +252,11 @@ impl ClaimCreator {
         Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
     }
 
-    /// Creates a replacement that has room reserved ([`limits::reserve`]), and returns its final name. It is created for those pods
+    /// Creates a replacement whose resources are reserved ([`limits::reserve`]), and returns its final name. It is created for those pods
     /// that have no NodeClaim in flight: a pod that was pending when the command was decided may have one by now.
     ///
     /// # Errors
-    /// Where it was refused, or the outcome is unknown.
+    /// If it was refused, or the outcome is unknown.
     pub(crate) async fn write_replacement(
         &self,
         mut claim: api::NodeClaim,
@@ -278,14 +278,14 @@ impl ClaimCreator {
             Created::Claim { name, .. } => Ok(name),
             Created::Unknown { error, .. } => Err(error),
             Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
-            // The caller has its rate-limit token, and knows that it is needed.
+            // The caller holds the rate-limit token and needs the replacement.
             Created::NotNeeded | Created::RateLimited => {
                 Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
             }
         }
     }
 
-    /// Finds out whether a NodeClaim exists whose creation had an unknown outcome.
+    /// Checks whether a NodeClaim whose creation had an unknown outcome exists.
     pub(super) async fn resolve_unknown(&self, name: &str) -> Result<(), ReconcileError> {
         if let Some(found) = self.existing_claim(name).await? {
             self.cluster.observe(found);

@@ -1,11 +1,11 @@
-//! Which pods a scheduling pass is about: those that wait, and those whose nodes are going away.
+//! The pods of a scheduling pass: pending pods, and pods of deleting nodes.
 
 use std::sync::Arc;
 
 use fleetwright_core::model::{Operator, Pod, Snapshot, labels};
 use jiff::Timestamp;
 
-/// Pods that need a place at `now`, those that wait first, each group by namespace and name.
+/// The pods to schedule at `now`: pending pods, then pods of deleting nodes, each by namespace and name.
 #[must_use]
 pub fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     let pending = snapshot.pending.iter().filter(|pod| !opted_out(pod));
@@ -15,7 +15,7 @@ pub fn pods(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     pending.chain(displaced).cloned().collect()
 }
 
-/// Pods that ask for nodes of no pool are none of our business.
+/// Whether the node affinity of a pod excludes nodes of all NodePools.
 fn opted_out(pod: &Pod) -> bool {
     let refuses = |term: &Vec<fleetwright_core::model::Requirement>| {
         term.iter()
@@ -27,7 +27,7 @@ fn opted_out(pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Who is in, who is out.
+    //! Which pods are scheduled.
     use fleetwright_core::{
         model::{PodDisruptionBudget, pod::DoNotDisrupt},
         testing::{ClusterBuilder, node, now, pod},

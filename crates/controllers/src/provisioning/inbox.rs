@@ -1,4 +1,4 @@
-//! What the next scheduling pass is for: the batch, and the pods without a decision.
+//! Input of the next scheduling pass: the batch, and the pods without a decision.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::batch::Batch;
 use crate::settings::Settings;
 
-/// What the next scheduling pass is for. All times are of the monotonic clock.
+/// Input of the next scheduling pass. All times are of the monotonic clock.
 #[derive(Clone, Debug)]
 pub struct Inbox(Arc<Mutex<Pending>>);
 
@@ -53,7 +53,7 @@ impl Inbox {
         self.lock().batch.due()
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     pub(super) fn take(&self) -> usize {
         self.lock().batch.take()
     }

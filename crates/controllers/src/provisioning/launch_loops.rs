@@ -1,4 +1,4 @@
-//! Holds back the NodeClaims of a plan for demands that missed the nodes that were launched for them.
+//! Holds the NodeClaims of a plan for demands whose pods did not run on the nodes that were launched for them.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     safety::Safety,
 };
 
-/// How soon a pass looks at a demand again that is held: a pod of it may run by then.
+/// How soon a held demand is checked again: one of its pods may run by then.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// The launch-loop breaker ([`fleetwright_core::safety::launch_loop`]).
@@ -30,7 +30,7 @@ pub(super) struct LaunchLoops {
 }
 
 impl LaunchLoops {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx) -> Self {
         Self {
             cluster: ctx.cluster.clone(),
@@ -40,8 +40,8 @@ impl LaunchLoops {
         }
     }
 
-    /// Takes the pods of held demands out of the new NodeClaims of `plan`, with an event on each. Returns how soon another pass
-    /// should follow, if any is held.
+    /// Removes the pods of held demands from the new NodeClaims of `plan`, with an event on each. Returns how soon another pass
+    /// should follow, if any demand is held.
     pub(super) fn hold(&self, plan: &mut Plan) -> Option<Duration> {
         let mut again: Option<Duration> = None;
         let mut held: BTreeSet<PodUid> = BTreeSet::new();
@@ -65,7 +65,7 @@ impl LaunchLoops {
         again
     }
 
-    /// The demands of the plan's new NodeClaims that are to wait.
+    /// The held demands among the new NodeClaims of the plan.
     fn paused(&self, plan: &Plan) -> Vec<(Demand, LoopPause)> {
         let now = self.clocks.now();
         let mut index = self.cluster.index();

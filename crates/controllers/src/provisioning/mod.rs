@@ -1,9 +1,9 @@
 //! From pending pods to NodeClaims.
 //!
 //! 1. [`trigger`] adds pending pods to the [`batch`].
-//! 2. When the batch is due, [`provisioner`] takes a snapshot and asks the core for a plan.
+//! 2. When the batch is due, [`provisioner`] takes a snapshot and calls `core` for a plan.
 //! 3. [`crate::nodeclaim::nominations`] releases pods from NodeClaims that cannot run them.
-//! 4. [`launch_loops`] holds back demands that missed the nodes that were launched for them.
+//! 4. [`launch_loops`] holds demands whose pods did not run on the nodes that were launched for them.
 //! 5. [`create`] creates the NodeClaims of the plan, within the limits of the NodePools.
 //! 6. [`pod_events`] publishes an event for each pod; [`buffers`] records the outcome for each CapacityBuffer.
 //!

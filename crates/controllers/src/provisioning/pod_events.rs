@@ -1,4 +1,4 @@
-//! Events on pods: where they are nominated to, or why they are unschedulable.
+//! Events on pods: their nomination, or why they are unschedulable.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
     runtime::{Cluster, Recorder},
 };
 
-/// How long the same failure is not published again.
+/// How long an equal failure is suppressed.
 const FAILED_DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long it is not published again that a NodePool has no instance types.
+/// How long an equal event about a NodePool without instance types is suppressed.
 const POOL_DEDUPE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`).
@@ -42,7 +42,7 @@ pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
     recorder.publish(event);
 }
 
-/// Publishes why no NodeClaim is created for a pod that has a place in the plan.
+/// Publishes why no NodeClaim is created for a pod that the plan places.
 pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
@@ -52,7 +52,7 @@ pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
 }
 
 /// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
-/// name does not exist yet), and how many fit no NodePool.
+/// reference does not exist yet), and how many fit no NodePool.
 pub(super) fn unschedulable(
     cluster: &Cluster,
     recorder: &Recorder,
@@ -64,7 +64,7 @@ pub(super) fn unschedulable(
     for (pod, why) in pods.iter().filter(|(pod, _)| !pod.is_virtual) {
         match why {
             Unplaced::Invalid(_) | Unplaced::Waiting(_) | Unplaced::Claims(_) => ignored += 1,
-            // Not a verdict: the next pass takes them.
+            // No result yet: the next pass schedules them.
             Unplaced::ReservedCapacityTaken | Unplaced::NotReached => continue,
             Unplaced::NoPools | Unplaced::NoPoolFits(_) => unschedulable += 1,
         }
@@ -98,7 +98,7 @@ fn has_no_instance_types(snapshot: &Snapshot, name: &PoolName) -> bool {
     pool.is_some_and(|pool| static_new_claim(snapshot, pool).is_none())
 }
 
-/// Publishes why unbound pods are invalid; they are in no snapshot. Returns their number. An invalid pod that is bound blocks
+/// Publishes why unbound pods are invalid; snapshots do not include them. Returns their number. An invalid pod that is bound blocks
 /// the disruption of its node instead.
 pub(super) fn invalid_pods(cluster: &Cluster, recorder: &Recorder) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {

@@ -36,7 +36,7 @@ use crate::{
     settings::{Packing, Settings, SolveEffort},
 };
 
-/// How soon another pass follows one that was cut short, or that failed to create a NodeClaim.
+/// How soon another pass follows one that was incomplete or failed to create a NodeClaim.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Schedules pending pods, a batch at a time.
@@ -54,7 +54,7 @@ pub struct Provisioner {
     recorder: Recorder,
     metrics: Arc<Metrics>,
     inbox: Inbox,
-    /// NodeClaims whose creation had an unknown outcome: no plan before it is known.
+    /// NodeClaims whose creation has an unknown outcome: no plan is computed before it is known.
     unknown: Mutex<BTreeSet<String>>,
 }
 
@@ -94,7 +94,7 @@ impl Controller for Provisioner {
         RateLimit::new(Duration::from_millis(500), Duration::from_secs(30), 10, 100)
     }
 
-    /// A NodePool that becomes ready may fit pods that were unschedulable before.
+    /// Pods that were unschedulable may fit a NodePool that becomes ready.
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let ready = |object: &Option<fleetwright_state::Object>| match object {
             Some(fleetwright_state::Object::NodePool(pool)) => pool.status.as_ref().is_some_and(|status| {
@@ -138,7 +138,7 @@ impl Controller for Provisioner {
 }
 
 impl Provisioner {
-    /// Finds out whether NodeClaims exist whose creation had an unknown outcome.
+    /// Checks whether NodeClaims whose creation had an unknown outcome exist.
     async fn resolve_unknown(&self) -> Result<(), ReconcileError> {
         let names: Vec<String> = self.unknown().iter().cloned().collect();
         for name in names {
@@ -250,7 +250,7 @@ impl Provisioner {
     }
 }
 
-/// Pods that the bound on the work excluded.
+/// Pods that the solver did not reach within its bounds.
 fn not_reached(plan: &Plan) -> BTreeSet<PodUid> {
     let left = plan.unplaced.iter().filter(|(_, why)| *why == Unplaced::NotReached);
     left.map(|(pod, _)| pod.uid.clone()).collect()
@@ -268,7 +268,7 @@ fn nominate(
     let mut index = cluster.index();
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         pod_times.placed(&pod.uid, now);
-        // It may have been bound or deleted while the plan was made.
+        // It may have been bound or deleted while the plan was computed.
         let unchanged = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
         if unchanged {
             index.nominate(pod.uid.clone(), target, until);
@@ -307,7 +307,7 @@ async fn measured<T>(
     result
 }
 
-/// Asks the core for a plan, on a thread that does not block the controllers.
+/// Computes a plan on a thread that does not block the controllers.
 async fn solve(
     clocks: &Clocks,
     settings: &Settings,
@@ -317,7 +317,7 @@ async fn solve(
 ) -> Result<Plan, ReconcileError> {
     let rules = settings.rules();
     let (effort, packing) = (settings.solve_effort, settings.packing);
-    // Time passes during the work only where it has its own thread.
+    // Time passes during the computation only if it has its own thread.
     let deadline = match effort {
         SolveEffort::Time(time) if solvers.is_threaded() => Some(later(clocks.now(), time)),
         SolveEffort::Time(_) | SolveEffort::Iterations(_) => None,

@@ -13,7 +13,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How often a pod that is still pending is added again.
+/// How often a pod that is still pending is added to the batch again.
 const REQUEUE_AFTER: Duration = Duration::from_secs(10);
 
 /// Adds pending pods to the batch.
@@ -25,7 +25,7 @@ pub struct PodTrigger {
 }
 
 impl PodTrigger {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, inbox: Inbox) -> Self {
         let (cluster, clocks) = (ctx.cluster.clone(), ctx.clocks.clone());
         Self { cluster, clocks, pod_times: ctx.pod_times.clone(), inbox }
@@ -67,7 +67,7 @@ pub struct NodeTrigger {
 }
 
 impl NodeTrigger {
-    /// With the parts of `ctx` that it uses.
+    /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx, inbox: Inbox) -> Self {
         Self { cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone(), inbox }
     }

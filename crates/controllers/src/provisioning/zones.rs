@@ -1,7 +1,7 @@
-//! Which zone pods are bound to, for the gauge that shows where an outage of a zone would hurt.
+//! The zones in which pods can run, for the gauge that shows the impact of a zone outage.
 //!
-//! What counts is what the pod itself says (node selector, required node affinity) and where its volumes are. What
-//! spreading leaves open is decided by the plan, not before it.
+//! Counts node selector, required node affinity and the zones of volumes. Topology spread
+//! constraints do not count: the plan decides them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use fleetwright_core::model::{
 
 /// Several zones are possible.
 const FLEXIBLE: &str = "flexible";
-/// No zone is.
+/// No zone is possible.
 const NONE: &str = "none";
 
 /// The series of the gauge for `pods`.
@@ -27,7 +27,7 @@ pub(super) fn series(snapshot: &Snapshot, pods: &[Arc<Pod>], controller: &str) -
     counts.into_iter().map(|(zone, count)| (vec![controller.to_owned(), zone], f64::from(count))).collect()
 }
 
-/// The zones in which anything is sold to any pool.
+/// The zones with an offering for any NodePool.
 fn offered_zones(snapshot: &Snapshot) -> BTreeSet<Str> {
     let types = snapshot.catalogs.values().flat_map(|catalog| &catalog.instance_types);
     types.flat_map(|kind| &kind.offerings).filter_map(|offering| offering.zone().cloned()).collect()
@@ -62,7 +62,7 @@ fn allowed(snapshot: &Snapshot, pod: &Pod, zone: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! By name, several, none.
+    //! One zone, several, none.
     use fleetwright_core::testing::{ClusterBuilder, pod};
 
     use super::*;

@@ -1,5 +1,5 @@
-//! The API server as controllers call it: each call has a deadline, and a process that is not the leader, or is about to give up the
-//! lease, makes none.
+//! Client of the API server: each call has a deadline, and a process that is not the leader, or is about to release the
+//! lease, makes no call.
 
 use std::{
     future::Future,
@@ -20,14 +20,14 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// Interval at which [`ApiClient::idle`] looks for calls.
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
-/// The calls that wait for their answer, and whether new ones are refused.
+/// The number of calls in flight, and whether new ones are refused.
 #[derive(Debug, Default)]
 struct Calls {
     closed: AtomicBool,
     in_flight: AtomicUsize,
 }
 
-/// A call that waits for its answer.
+/// A call in flight.
 struct CallInFlight<'a>(&'a Calls);
 
 impl Drop for CallInFlight<'_> {
@@ -37,7 +37,7 @@ impl Drop for CallInFlight<'_> {
 }
 
 impl Calls {
-    /// Begins a call, unless new ones are refused. It counts before it is checked, so that none begins unseen.
+    /// Starts a call, unless new ones are refused. Counts it before the check, so that [`ApiClient::idle`] misses none.
     fn begin(&self) -> Option<CallInFlight<'_>> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let in_flight = CallInFlight(self);
@@ -70,7 +70,7 @@ impl ApiClient {
         self.calls.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Completes once no call waits for its answer.
+    /// Completes once no call is in flight.
     pub(super) async fn idle(&self) {
         while self.calls.in_flight.load(Ordering::SeqCst) > 0 {
             self.clocks.sleep(IDLE_POLL).await;

@@ -1,4 +1,4 @@
-//! The clocks as controllers read them: each read of the wall clock is compared with the steady clock.
+//! The clocks of the controllers: each read of the wall clock is compared with the steady clock.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Clocks {
     /// The current time of the wall clock. Each call also checks whether the wall clock jumped.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        // Read under the lock: reads that overtake each other would look like jumps there and back.
+        // Read under the lock: concurrent reads out of order would look like two jumps.
         let mut jumps = self.jumps.lock();
         let before = self.clock.steady();
         let wall = self.clock.now();

@@ -1,4 +1,4 @@
-//! The cluster as this process knows it: the index, and the queues that its changes reach.
+//! The index, and the queues that its changes reach.
 
 use std::sync::{Arc, MutexGuard};
 

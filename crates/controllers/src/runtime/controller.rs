@@ -136,7 +136,7 @@ impl ReconcileError {
     }
 }
 
-/// Maps "not found" to `None`: the object is gone.
+/// Maps "not found" to `None`, as `client.IgnoreNotFound` of controller-runtime.
 ///
 /// # Errors
 /// Any other error.

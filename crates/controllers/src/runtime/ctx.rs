@@ -1,4 +1,4 @@
-//! What controllers are constructed from. A controller keeps the parts that it uses; none keeps the whole.
+//! What controllers are constructed from. A controller keeps the parts that it uses, not the [`Ctx`].
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
     settings::Settings,
 };
 
-/// What a [`Ctx`] is made of.
+/// What a [`Ctx`] is constructed from.
 pub struct CtxParts {
     /// Host and port of the API server, for metrics.
     pub api_server: String,
@@ -43,7 +43,7 @@ pub struct CtxParts {
     pub offload: Offload,
     /// UID of the `kube-system` namespace.
     pub cluster_uid: String,
-    /// While this is held, the process acts.
+    /// The process acts while it holds the leadership.
     pub leadership: Leadership,
 }
 
@@ -72,7 +72,7 @@ pub struct Ctx {
     pub cluster_uid: Arc<str>,
     /// Where decisions are computed.
     pub solvers: Solvers,
-    /// What the limits on acts count.
+    /// The state of the safety limits.
     pub limits: Shared<Limits>,
     /// Pods that consolidation evicted a short time ago.
     pub displaced: Shared<DisplacedPods>,
@@ -124,7 +124,7 @@ impl Ctx {
     }
 }
 
-/// An empty index, which follows the kinds that the settings need.
+/// An empty index of the kinds that the settings need.
 fn index(cloud: &dyn CloudProvider, settings: &Settings) -> Index {
     let info = cloud.info();
     let classes = info.node_classes.iter().map(|class| class.named("")).collect();

@@ -1,7 +1,7 @@
 //! Features that are off because the API server refuses what they need: forbidden by RBAC, or not served.
 //!
-//! A feature is on again with the first answer of the API server. Metric, log line, and the condition `FeaturesAvailable` of
-//! NodePools say what is off, and what to do.
+//! A feature is on again after the first successful call. A metric, a log line and the condition `FeaturesAvailable` of
+//! NodePools report what is off, and what to do.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,7 +41,7 @@ impl Features {
         self.enqueue_pools();
     }
 
-    /// Switches a feature on, as far as it was off for this resource.
+    /// Switches a feature on that was off because of this resource.
     pub(crate) fn restore(&self, feature: Feature, group: &str, name: &str) {
         let resource = qualified(group, name);
         let Some(before) = self.off.lock().remove(&(feature, resource.clone())) else { return };
@@ -50,7 +50,7 @@ impl Features {
         self.enqueue_pools();
     }
 
-    /// The result of a call that the controller can do without: `None` where it is forbidden, which switches the feature off.
+    /// The result of an optional call: `None` if it is forbidden, which switches the feature off.
     ///
     /// # Errors
     /// Any other error of the call.

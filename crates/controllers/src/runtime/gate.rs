@@ -1,7 +1,7 @@
 //! Controllers act only while their view of the cluster is fresh.
 //!
-//! Every kind must have been listed once, and its watch must have shown a sign of life within [`MAX_SILENCE`], but for kinds
-//! that the API server refuses and that the controllers can do without. A standby is passive too.
+//! Every kind must have been listed once, and its watch must have been alive within [`MAX_SILENCE`], except kinds
+//! that the API server refuses and that are optional. A standby is passive too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub enum Passive {
     /// Another process is the leader.
     #[error("another replica holds the lease")]
     NotLeading,
-    /// This process is shutting down: what has begun ends, and nothing new begins.
+    /// This process is shutting down: running reconciles end, and no new one starts.
     #[error("this replica is shutting down")]
     Stopping,
     /// This process is the leader and has not listed the NodeClaims since its election.

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_loop_that_iterates_and_finishes_its_work_is_alive() {
         let heartbeats = Heartbeats::default();
-        assert_eq!(heartbeats.check(at(10_000)), Ok(()), "nothing has begun");
+        assert_eq!(heartbeats.check(at(10_000)), Ok(()), "no loop has started");
         heartbeats.beat(("controller", "disruption".into()), at(0), None);
         heartbeats.beat(("controller", "provisioner".into()), at(0), Some(at(0)));
         heartbeats.beat(("watch", "Pod".into()), at(200), None);
@@ -108,7 +108,7 @@ mod tests {
             Err(format!("stuck: {silent}, controller provisioner has not iterated for 301 s"))
         );
         heartbeats.beat(("controller", "provisioner".into()), at(301), Some(at(0)));
-        assert_eq!(report(301), Err(format!("stuck: {silent}")), "its reconcile may take longer");
+        assert_eq!(report(301), Err(format!("stuck: {silent}")), "a reconcile may take longer");
         heartbeats.end(&("controller", "disruption".into()));
         assert_eq!(report(301), Ok(()), "it ended");
         for now in [900, 901] {

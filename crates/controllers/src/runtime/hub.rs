@@ -6,8 +6,8 @@ use fleetwright_state::{Change, Index, Key};
 
 use super::{controller::Controller, queue::Queue};
 
-/// One controller and its queue. The controller holds the hub, by way of its [`super::Cluster`]; it is kept by the loop that
-/// runs it.
+/// One controller and its queue. The reference is weak because the controller holds the hub through its [`super::Cluster`]; the loop that
+/// runs the controller keeps it alive.
 pub(super) struct Route {
     name: &'static str,
     controller: Weak<dyn Controller>,

@@ -45,7 +45,7 @@ enum LeadershipState {
     /// The end of the leadership; `None` if it was never held or is lost.
     Until {
         until: Mutex<Option<Instant>>,
-        /// Name of the lease, once the election has begun.
+        /// Name of the lease, once the election has started.
         lease: OnceLock<String>,
         /// Wakes the task that waits for the election, also if it starts to wait later.
         elected: Notify,

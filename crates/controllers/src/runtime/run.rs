@@ -150,7 +150,7 @@ fn architecture() -> &'static str {
 /// Updates the gauges of the cluster state, also while controllers are passive because it is not fresh.
 async fn update_state_gauges(ctx: Ctx, mut stop: Shutdown) {
     const INTERVAL: Duration = Duration::from_secs(5);
-    /// After how long, and how often, an unsynced state is logged.
+    /// Delay and interval of log lines about unsynced state.
     const LOG_INTERVAL: Duration = Duration::from_secs(30);
     let (mut since, mut complained) = (ctx.clocks.steady(), ctx.clocks.steady());
     loop {

@@ -1,4 +1,4 @@
-//! Where decisions are computed, and the prepared snapshots that are kept between passes, so that the next pass only applies the changes
+//! Where decisions are computed, and the prepared snapshots of earlier passes, so that the next pass only applies the changes
 //! of the snapshot.
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Solvers {
         self.offload == Offload::Thread
     }
 
-    /// Returns `snapshot` made ready: an idle one that is brought up to date, or a new one.
+    /// Prepares `snapshot`: updates an idle prepared snapshot, or builds a new one.
     pub fn on(&self, snapshot: &Arc<Snapshot>, rules: &Rules) -> PreparedSnapshot {
         let kept = self.idle.lock().pop();
         match kept.filter(|prepared| prepared.rules() == rules) {
@@ -69,7 +69,7 @@ impl Solvers {
         }
     }
 
-    /// Keeps one for the next pass.
+    /// Keeps a prepared snapshot for the next pass.
     pub fn keep(&self, prepared: PreparedSnapshot) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {

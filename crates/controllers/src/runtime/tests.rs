@@ -44,14 +44,14 @@ impl Controller for Probe {
         let there = self.cluster.index().pod(&key.into()).is_some();
         self.seen.lock().unwrap().push(format!("{}{}", if there { "" } else { "-" }, key.name));
         match &*key.name {
-            "panics" => panic!("as the test wants it"),
-            "fails" => Err(ReconcileError::Other("as the test wants it".to_owned())),
+            "panics" => panic!("injected by the test"),
+            "fails" => Err(ReconcileError::Other("injected by the test".to_owned())),
             _ => Ok(Requeue::No),
         }
     }
 }
 
-/// Misbehaves depending on the request and on how often it was made.
+/// Faults that depend on the request and on its count.
 struct Script<F>(F, Mutex<u32>);
 
 impl<F: Fn(&Request, u32) -> Fault + Send + Sync> Faults for Script<F> {
@@ -69,7 +69,7 @@ fn harness(script: impl Fn(&Request, u32) -> Fault + Send + Sync + 'static) -> H
     Harness::with(Some(Arc::new(Script(script, Mutex::new(0)))))
 }
 
-/// Pods are created and deleted every few seconds; however the watch misbehaves, every change is applied.
+/// Creates and deletes pods every few seconds, and checks that every change is applied in spite of the faults.
 async fn observes_every_change(harness: Harness) {
     let probe = Probe::new(&harness);
     let _running = harness.run(vec![Arc::new(probe.clone())]);
@@ -91,7 +91,7 @@ async fn a_healthy_watch() {
     observes_every_change(Harness::new()).await;
 }
 
-/// Watches end after two events, as `watch` says, and one that is not begun right after a list is refused with `refusal`.
+/// Watches end after two events, as `watch` defines; a watch that does not follow a list is refused with `refusal`.
 fn watches_only_after_a_list(watch: WatchFault, refusal: ApiError) -> Harness {
     let listed = Mutex::new(false);
     harness(move |request, _| {
@@ -135,7 +135,7 @@ async fn lists_that_fail_are_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_reconciled_before_every_list_nor_on_a_silent_watch() {
-    // Lists of pods never end before 30 s; after 100 s the server does not answer for five minutes.
+    // Lists of pods never end before 30 s; after 100 s the server does not respond for five minutes.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
         let passed = start.elapsed().as_secs();
@@ -154,7 +154,7 @@ async fn nothing_is_reconciled_before_every_list_nor_on_a_silent_watch() {
     harness.pass(260).await;
     harness.ctx.cluster.enqueue("probe", Key::new("default", "early"));
     harness.pass(30).await;
-    assert_eq!(probe.seen(), ["early"], "the last sign of life of the pod watch is too old");
+    assert_eq!(probe.seen(), ["early"], "the pod watch has been silent for too long");
     assert!(may_act(&harness.ctx.cluster.index(), harness.ctx.clocks.steady()).is_err());
     harness.pass(150).await;
     assert_eq!(probe.seen(), ["early", "early"]);
@@ -250,7 +250,7 @@ async fn loops_are_independent_of_the_wall_clock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_is_set_back_does_not_hide_a_silent_watch() {
-    // After 100 s the server does not answer for pods any more.
+    // After 100 s the server does not respond to requests for pods.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
         let before = if start.elapsed().as_secs() < 100 { 0 } else { 1000 };
@@ -290,7 +290,7 @@ async fn only_a_stuck_loop_is_unhealthy() {
     let harness = Harness::new();
     let _running =
         harness.run(vec![Arc::new(Slow(harness.ctx.clocks.clone())), Arc::new(Probe::new(&harness))]);
-    // Nothing to do for an hour; then much that takes long, but ends.
+    // Idle for an hour, then long reconciles that end.
     harness.pass(3600).await;
     assert_eq!(harness.ctx.alive(), Ok(()));
     for name in ["a", "b", "c"] {
@@ -311,7 +311,7 @@ async fn only_a_stuck_loop_is_unhealthy() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_api_server_is_healthy() {
-    // It refuses, then it does not answer at all.
+    // The API server refuses, then it does not respond.
     let start = tokio::time::Instant::now();
     let harness = harness(move |_, _| {
         let refuses = start.elapsed().as_secs() < 2000;
@@ -339,7 +339,7 @@ async fn a_standby_is_healthy() {
     assert!(running.iter().all(|(what, name)| loops.contains(&(what, (*name).into()))), "{loops:?}");
 }
 
-/// Waits for the cloud for an hour; the pod "writes" first waits three seconds for the API server, and calls it again then.
+/// Waits for the cloud for an hour. For pod "writes" it first makes two calls to the API server of three seconds each.
 #[derive(Clone)]
 struct Busy {
     client: ApiClient,

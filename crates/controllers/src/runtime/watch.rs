@@ -28,7 +28,7 @@ const WATCH_SECONDS: u32 = 60;
 const WATCH_SILENCE: Duration = Duration::from_secs(75);
 /// Deadline of one page of a list.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// Number of consecutive failures to resume after which the list is restarted.
+/// Number of consecutive failed resumes after which the kind is listed again.
 const RESUMES: u32 = 5;
 /// Number of consecutive refusals after which a kind that was never listed is off: roles may be created after the controller.
 const REFUSALS: u32 = 3;
@@ -49,9 +49,9 @@ impl<K> Watchable for K where K: Tracked + kube::Resource + Clone + Debug + Dese
 pub(super) struct Source<K> {
     api: Api<K>,
     resource: ApiResource,
-    /// The kind of NodeClass, where it is one.
+    /// The kind of NodeClass, if it is one.
     class: Option<NodeClassRef>,
-    /// The watch among the loops of the process: two kinds of NodeClass are two watches.
+    /// The loop for heartbeats: two kinds of NodeClass are two watches.
     heartbeat: Loop,
 }
 
@@ -75,7 +75,7 @@ impl Source<NodeClassView> {
 }
 
 impl<K: Watchable> Source<K> {
-    /// The object, with the kind that it was read as: in a list, objects need not say it.
+    /// Sets the kind on an object: objects in a list may lack it.
     fn of_kind(&self, object: K) -> K {
         object.of_kind(&self.resource.api_version, &self.resource.kind)
     }
@@ -110,7 +110,7 @@ pub(super) async fn follow<K: Watchable>(ctx: Ctx, source: Source<K>, mut stop: 
     ctx.heartbeats.end(&source.heartbeat);
 }
 
-/// Records an iteration: before each wait, every one of which has a deadline.
+/// Records an iteration. Called before each wait; every wait has a deadline.
 fn beat<K>(ctx: &Ctx, source: &Source<K>) {
     ctx.heartbeats.beat(source.heartbeat.clone(), ctx.clocks.steady(), None);
 }
@@ -235,7 +235,7 @@ fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, String> {
     let text = serde_json::to_string(object).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| {
         let why = error.to_string();
-        // The place in the generated text means nothing to users.
+        // The position in the generated text is of no use to users.
         let why = why.split_once(" at line ").map_or(&*why, |(why, _)| why);
         format!("failed to parse this DynamicObject into a Resource: {why}")
     })

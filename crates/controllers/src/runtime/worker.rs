@@ -28,7 +28,7 @@ const CALL_GRACE: Duration = Duration::from_secs(10);
 /// Interval at which a passive controller checks whether it may act.
 const PASSIVE_POLL: Duration = Duration::from_millis(500);
 
-/// The queues have no priorities: all keys are of the one that controller-runtime gives to changes.
+/// The priority label: queues have no priorities, and controller-runtime gives changes priority 0.
 const PRIORITY: &str = "0";
 /// Interval at which the gauges of running reconciles are updated.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(super) struct Worker {
     running: JoinSet<ReconcileOutcome>,
     /// The keys in `running` and their start, in steady time.
     started: BTreeMap<Key, Timestamp>,
-    /// Number of reconciles that began.
+    /// Number of reconciles that started.
     count: u64,
     /// The last values of the gauges.
     gauges: Option<WorkerGauges>,
@@ -154,7 +154,7 @@ impl Worker {
         set(&families::QUEUE_LONGEST, &[name, name], |gauges| gauges.longest);
     }
 
-    /// Begins the counters at zero, so that the first error is an increase.
+    /// Initializes the counters at zero, so that the first error is an increase.
     fn initialize_series(&self) {
         let (metrics, name) = (&self.ctx.metrics, self.controller.name());
         for result in ["success", "requeue", "requeue_after", "error"] {
@@ -183,7 +183,7 @@ impl Worker {
         let span = log::reconcile_span(controller.name(), &key, self.count, ctx.clocks.steady());
         let reconcile = async move {
             let started = ctx.clocks.steady();
-            // A panic leaves no more behind than a crash would: every reconcile is repeatable.
+            // A panic equals a crash: every reconcile is repeatable.
             let result = AssertUnwindSafe(controller.reconcile(&key)).catch_unwind();
             let result = CURRENT_CONTROLLER.scope(controller.name(), result).await;
             let took = Duration::try_from(ctx.clocks.steady().duration_since(started)).unwrap_or_default();
@@ -245,10 +245,10 @@ impl Worker {
         }
     }
 
-    /// Waits for running reconciles and cuts them off after [`RECONCILE_GRACE`], between two calls to the API server.
+    /// Waits for running reconciles and aborts them after [`RECONCILE_GRACE`], between two calls to the API server.
     ///
-    /// A call to the cloud that is cut off may have its effect. The next leader finds it as after a crash: launches by batch and
-    /// attempt, terminations because they are repeated until the instance is gone.
+    /// An aborted call to the cloud may have its effect. The next leader finds it as after a crash: launches by batch and
+    /// attempt, terminations because they are repeated until the instance is terminated.
     async fn shut_down(mut self) {
         let grace = self.ctx.clocks.sleep(RECONCILE_GRACE);
         tokio::pin!(grace);
@@ -268,7 +268,7 @@ impl Worker {
         tracing::warn!(
             controller = self.controller.name(),
             left = self.running.len(),
-            "reconciles were cut off"
+            "reconciles were aborted"
         );
     }
 }

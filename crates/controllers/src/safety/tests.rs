@@ -1,4 +1,4 @@
-//! The table of docs/safety.md is the one of the code.
+//! docs/safety.md has the table of the code.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -62,7 +62,7 @@ fn the_documented_table_is_current() {
     const END: &str = "<!-- end of the table -->\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safety.md");
     let text = fs::read_to_string(&path).expect("docs/safety.md");
-    let (head, rest) = text.split_once(BEGIN).expect("the begin of the table");
+    let (head, rest) = text.split_once(BEGIN).expect("the start of the table");
     let (shown, tail) = rest.split_once(END).expect("the end of the table");
     if shown != table() && std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, format!("{head}{BEGIN}{}{END}{tail}", table())).expect("docs/safety.md is written");

@@ -1,4 +1,4 @@
-//! Which blockers are written, and when they are written again.
+//! Which blockers are written, and when they are rewritten.
 
 use fleetwright_core::{
     disruption::Unconsolidatable,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A node that consolidation would look at, were it not for its pods.
+/// A node that only its pods keep from consolidation.
 fn harness(pods: &[&str]) -> Harness {
     let harness = Harness::new();
     harness.pool("default", json!({}));
@@ -14,7 +14,7 @@ fn harness(pods: &[&str]) -> Harness {
     harness
 }
 
-/// A pod on the node that says do-not-disrupt.
+/// Adds a pod with do-not-disrupt to the node.
 fn protected(harness: &Harness, name: &str) {
     harness
         .server
@@ -59,10 +59,10 @@ async fn the_condition_follows_the_blockers_and_is_not_rewritten() {
     assert_eq!(claim(&harness, "old")["metadata"]["resourceVersion"], version, "nothing changed");
     protected(&harness, "b");
     harness.pass(90).await;
-    assert_eq!(blocking_pods(&harness), ["a", "b"], "another one blocks too");
+    assert_eq!(blocking_pods(&harness), ["a", "b"], "the second pod blocks too");
     delete_pod(&harness, "a");
     harness.pass(90).await;
-    assert_eq!(blocking_pods(&harness), ["b"], "the first does not block any more");
+    assert_eq!(blocking_pods(&harness), ["b"], "the first pod does not block any more");
     trigger.fire();
     task.await.unwrap().unwrap();
 }
@@ -74,12 +74,12 @@ async fn a_pass_with_commands_updates_the_condition_too() {
     controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
     let (trigger, task) = harness.run(controllers);
     harness.pass(55).await;
-    assert_eq!(blocked(&harness, "old"), Value::Null, "a minute after the start it is due");
+    assert_eq!(blocked(&harness, "old"), Value::Null, "the first update is due a minute after the start");
     node(&harness, "empty", "Consolidatable");
     delete_pod(&harness, "p-empty");
     harness.pass(40).await;
     let empty = claim(&harness, "empty");
-    assert!(empty["metadata"]["deletionTimestamp"].is_string(), "that pass had a command: {empty:#}");
+    assert!(empty["metadata"]["deletionTimestamp"].is_string(), "the pass had a command: {empty:#}");
     assert_eq!(blocking_pods(&harness), ["a"], "{}", claim(&harness, "old"));
     trigger.fire();
     task.await.unwrap().unwrap();

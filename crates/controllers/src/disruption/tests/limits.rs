@@ -22,12 +22,12 @@ use crate::{
     safety::Safety,
 };
 
-/// A pool of small nodes, and what drift decides for a node with two pods, each of which fills one.
+/// A NodePool of small nodes, and the drift command for a node with two pods, each of which fills a small node.
 pub(super) async fn decided(spec: Value) -> (Harness, Command) {
     decided_in(Harness::new(), spec).await
 }
 
-/// Starts commands, and knows of none.
+/// An execution without commands.
 pub(super) fn execution(harness: &Harness) -> Execution {
     Execution::new(&harness.ctx, Arc::new(Commands::default()))
 }
@@ -60,7 +60,7 @@ fn small_only(harness: &Harness) {
     harness.server.apply(pool).unwrap();
 }
 
-/// Somebody else's NodeClaim, which came after the decision.
+/// Creates another NodeClaim after the decision.
 fn create_other_claim(harness: &Harness, name: &str) {
     drifted(harness, name);
     let claim = serde_json::from_value::<fleetwright_api::NodeClaim>(claim(harness, name)).unwrap();
@@ -89,8 +89,8 @@ async fn a_command_needs_room_in_the_limits_for_all_replacements(
     assert_eq!(replacements(&harness).len(), if starts { 2 } else { 0 });
     assert_eq!((has_record(&claim(&harness, "old")), tainted(&harness, "old")), (starts, starts));
     let after = harness.ctx.cluster.index().usage_at_most("default").1;
-    // Of the two that come one stands for the node that goes.
-    assert_eq!(after, before.1 + i64::from(starts), "no room is kept for what is not written any more");
+    // One of the two replacements takes the reservation of the removed node.
+    assert_eq!(after, before.1 + i64::from(starts), "the reservation is released");
     assert_eq!(commands.lock().len(), usize::from(starts));
 }
 
@@ -98,7 +98,7 @@ async fn a_command_needs_room_in_the_limits_for_all_replacements(
 async fn one_for_one_replacement_may_exceed_the_limit_for_a_while() {
     let (harness, mut command) = decided(json!({"limits": {"nodes": "2"}})).await;
     create_other_claim(&harness, "late");
-    // There are as many as there may be, and what goes makes room before it is gone.
+    // The NodePool is at its limit, and the node that is removed does not count.
     command.replacements.truncate(1);
     execution(&harness).start(command).await.unwrap();
     assert_eq!(replacements(&harness).len(), 1);
@@ -117,7 +117,7 @@ async fn a_static_pool_does_not_exceed_its_node_limit(#[case] others: usize, #[c
     assert_eq!(replacements(&harness).len(), usize::from(starts));
 }
 
-/// Every creation of a NodeClaim but the first is refused.
+/// Refuses every creation of a NodeClaim but the first.
 struct RefuseFurtherCreations(AtomicU64);
 
 impl Faults for RefuseFurtherCreations {
@@ -139,9 +139,9 @@ async fn reservations_of_failed_creations_are_released() {
     assert_eq!(
         harness.ctx.cluster.index().usage_at_most("default").1,
         2,
-        "the old one, and the one that was written"
+        "the old NodeClaim, and the replacement that was created"
     );
-    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "it is rolled back");
+    assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "the command is rolled back");
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn a_command_waits_for_the_creation_rate_limit() {
     Safety::new(&harness.ctx).admit(Act::CreateClaim, &two).unwrap();
     let started = execution(&harness).start(command.clone()).await;
     assert!(matches!(started, Err(execute::NotStarted::Held(_))), "{started:?}");
-    assert!(replacements(&harness).is_empty() && !has_record(&claim(&harness, "old")), "nothing is touched");
+    assert!(replacements(&harness).is_empty() && !has_record(&claim(&harness, "old")), "nothing is written");
     harness.pass(1).await;
     execution(&harness).start(command).await.unwrap();
     assert_eq!(replacements(&harness).len(), 2);

@@ -8,7 +8,7 @@ use super::{
 #[tokio::test(start_paused = true)]
 async fn a_former_leader_does_not_overwrite_a_record() {
     let (harness, command) = decided(json!({})).await;
-    // Its successor has named the node, which it has not seen.
+    // The new leader has recorded its command on the node; the former leader has not observed that.
     let record = json!({"id": "theirs", "method": "drift", "started": harness.ctx.clocks.now().to_string(),
         "replacements": 1, "nodes": 1});
     let mut old = claim(&harness, "old");
@@ -17,6 +17,10 @@ async fn a_former_leader_does_not_overwrite_a_record() {
     let started = execution(&harness).start(command).await;
     assert!(started.is_err(), "{started:?}");
     let record_now = &claim(&harness, "old")["metadata"]["annotations"]["fleetwright.dev/disruption-command"];
-    assert_eq!(record_now.as_str(), Some(&*record.to_string()), "the successor's command stays");
+    assert_eq!(
+        record_now.as_str(),
+        Some(&*record.to_string()),
+        "the record of the new leader is not overwritten"
+    );
     assert_eq!(replacements(&harness).len(), 0);
 }

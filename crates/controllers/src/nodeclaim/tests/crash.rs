@@ -1,5 +1,5 @@
-//! The process is cut off after every effect of a launch and of a termination in turn: the effect stands, its answer is
-//! lost, nothing follows. However that was, the next process ends with one instance, or with none.
+//! Crash tests: the process is interrupted after each effect of a launch and of a termination. The effect persists, its response is
+//! lost, and nothing follows. The next process must end with one instance, or with none.
 
 use std::sync::{
     Arc,
@@ -11,15 +11,15 @@ use serde_json::json;
 
 use super::harness::Harness;
 
-/// Lets this number of effects through.
+/// The number of effects that still happen.
 pub(super) struct RemainingEffects(AtomicI64);
 
-/// What becomes of an effect.
+/// What happens to an effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EffectOutcome {
-    /// It happens, and is answered.
+    /// It happens, and its response arrives.
     Acknowledged,
-    /// It happens, and nobody hears of it.
+    /// It happens, and its response is lost.
     Unacknowledged,
     /// It does not happen.
     Dropped,
@@ -79,7 +79,7 @@ async fn a_launch_interrupted_after_any_effect_ends_with_one_instance() {
         harness.until("registered", || harness.condition("a", "Registered") == "True").await;
         harness.untaint("node-a", "cni");
         harness.until("initialized", || harness.condition("a", "Initialized") == "True").await;
-        // Long enough for whatever was left over to be taken for an orphan.
+        // Long enough for any leftover instance to be collected as an orphan.
         harness.sleep(900).await;
         let claim = harness.get_claim("a").expect("a claim");
         {
@@ -92,7 +92,7 @@ async fn a_launch_interrupted_after_any_effect_ends_with_one_instance() {
         harness.until("gone", || harness.get_claim("a").is_none()).await;
         assert!(harness.cloud.state().instances.is_empty());
     }
-    assert!(cut_off >= 4, "only {cut_off} of the runs were cut off");
+    assert!(cut_off >= 4, "only {cut_off} runs were interrupted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,5 +128,5 @@ async fn a_termination_interrupted_after_any_effect_continues() {
         assert!(harness.get("v1", "Node", "node-a").is_none(), "after {effects} effects");
         assert!(harness.cloud.state().instances.is_empty(), "after {effects} effects");
     }
-    assert!(cut_off >= 6, "only {cut_off} of the runs were cut off");
+    assert!(cut_off >= 6, "only {cut_off} runs were interrupted");
 }

@@ -1,4 +1,4 @@
-//! A small harness: the in-memory API server, a cloud that does what the test says, and hands that play the kubelet.
+//! A test harness: the in-memory API server, a scripted cloud, and functions that act as the kubelet.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -48,7 +48,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// The same, minutes ahead.
+/// A clock that is ahead of the API server's.
 struct AheadClock(VirtualClock, SignedDuration);
 
 impl Clock for AheadClock {
@@ -61,7 +61,7 @@ impl Clock for AheadClock {
     }
 }
 
-/// The same, with a wall clock that can be set, by so many seconds.
+/// A clock whose wall time can be set ahead by a number of seconds.
 struct SettableClock(VirtualClock, Arc<AtomicI64>);
 
 impl Clock for SettableClock {
@@ -78,9 +78,9 @@ impl Clock for SettableClock {
     }
 }
 
-/// What the cloud is reported to do at the next launches.
+/// What the cloud does at the next launches.
 pub(super) enum LaunchFault {
-    /// Launch, and lose the answer.
+    /// Launch, and lose the response.
     LoseResponse,
     /// Refuse.
     Refuse(LaunchError),
@@ -92,15 +92,15 @@ pub(super) struct CloudState {
     /// Every call for a launch: batch, attempt, claims.
     pub(super) calls: Vec<(BatchId, u32, Vec<ClaimName>)>,
     pub(super) launch_faults: VecDeque<LaunchFault>,
-    /// Instances that belong to somebody else.
+    /// Whether the instances belong to another cluster.
     pub(super) foreign: bool,
-    /// What it answers to whoever asks for an instance or for its end.
+    /// The error of lookups and terminations.
     pub(super) refusal: Option<CloudError>,
-    /// How often an instance was asked to end.
+    /// Number of termination requests.
     pub(super) terminations: usize,
     /// How many instances were ever launched.
     pub(super) launched: u32,
-    /// How much longer a launch takes.
+    /// Additional duration of a launch.
     pub(super) slow: Duration,
 }
 
@@ -171,7 +171,7 @@ impl CloudProvider for TestCloud {
             return std::future::pending().await;
         }
         match fault {
-            // Who does not hear of them cannot name them.
+            // Without the response, the instances cannot be tagged.
             Some(LaunchFault::LoseResponse) => {
                 requests.iter().map(|_| Err(LaunchError::Unknown("connection reset".into()))).collect()
             }
@@ -214,7 +214,7 @@ impl CloudProvider for TestCloud {
 }
 
 impl TestCloud {
-    /// The instances of a call: those that are there, and new ones.
+    /// The instances of a call: existing ones of the same launch, and new ones.
     fn instances_for(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         let mut state = self.state();
         let (mut answers, mut dealt) = (Vec::new(), BTreeSet::new());
@@ -240,7 +240,7 @@ impl TestCloud {
         answers
     }
 
-    /// Writes on instances whose they are.
+    /// Tags instances with their NodeClaims.
     fn tag_instances(
         &self,
         requests: &[LaunchRequest],
@@ -280,20 +280,20 @@ impl TestCloud {
     }
 }
 
-/// Everything together.
+/// The test environment.
 pub(super) struct Harness {
     pub(super) server: Server,
     pub(super) ctx: Ctx,
     pub(super) cloud: Arc<TestCloud>,
     /// Requests that change something.
     pub(super) writes: Arc<Mutex<Vec<String>>>,
-    /// What the process may still do.
+    /// The effects that the process may still have.
     pub(super) remaining_effects: Arc<RemainingEffects>,
     running: Option<(Trigger, tokio::task::JoinHandle<Result<(), RunError>>)>,
 }
 
 impl Harness {
-    /// A server with CRDs, class and pool; nothing runs yet.
+    /// A server with CRDs, NodeClass and NodePool; no controller runs yet.
     pub(super) fn new() -> Self {
         let clock = VirtualClock(tokio::time::Instant::now());
         let mut config = Config::new(Arc::new(move || clock.now()), 7);
@@ -344,7 +344,7 @@ impl Harness {
         harness
     }
 
-    /// A process that knows nothing yet.
+    /// A new process without state.
     fn process(
         server: &Server,
         cloud: &Arc<TestCloud>,
@@ -365,14 +365,14 @@ impl Harness {
         })
     }
 
-    /// The process is reported the time by a clock that is so much ahead of the API server's.
+    /// Gives the process a clock that is ahead of the API server's.
     pub(super) fn ahead(mut self, by: SignedDuration) -> Self {
         let clock = Arc::new(AheadClock(self.cloud.clock, by));
         self.ctx = Self::process(&self.server, &self.cloud, clock, Settings::default(), 7);
         self
     }
 
-    /// The wall clock of the process can be set, so many seconds ahead.
+    /// Gives the process a wall clock that can be set ahead by a number of seconds.
     pub(super) fn settable(mut self) -> (Self, Arc<AtomicI64>) {
         let ahead = Arc::new(AtomicI64::new(0));
         let clock = Arc::new(SettableClock(self.cloud.clock, ahead.clone()));
@@ -380,7 +380,7 @@ impl Harness {
         (self, ahead)
     }
 
-    /// Nodes are repaired.
+    /// Enables node repair.
     pub(super) fn repairing(mut self) -> Self {
         let mut settings = (*self.ctx.settings).clone();
         settings.gates.node_repair = true;
@@ -388,7 +388,7 @@ impl Harness {
         self
     }
 
-    /// The controllers run from now on.
+    /// Starts the controllers.
     pub(super) fn run(mut self) -> Self {
         let (trigger, stop) = runtime::shutdown();
         let all = claim_controllers(&self.ctx, self.ctx.cloud.steps());
@@ -397,7 +397,7 @@ impl Harness {
         self
     }
 
-    /// The process ends where it stands; another one may run.
+    /// Kills the process; another one may be started.
     pub(super) fn crash(mut self) -> Self {
         if let Some((_, task)) = self.running.take() {
             task.abort();
@@ -412,7 +412,7 @@ impl Harness {
         self.server.apply(value).expect("applies");
     }
 
-    /// A claim of pool `default`, changed by `more`.
+    /// Creates a NodeClaim of NodePool `default`, merged with `more`.
     pub(super) fn claim(&self, name: &str, more: Value) {
         let mut claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
@@ -426,7 +426,7 @@ impl Harness {
         self.apply(claim);
     }
 
-    /// The node of a claim joins as node `name`, ready.
+    /// Joins the node of a NodeClaim as Node `name`, ready.
     pub(super) fn join(&self, name: &str, claim: &str) {
         let id = self.get_claim(claim).expect("a claim")["status"]["providerID"].clone();
         self.apply(json!({
@@ -443,7 +443,7 @@ impl Harness {
         }));
     }
 
-    /// Somebody takes a taint off a node.
+    /// Removes a taint from a node.
     pub(super) fn untaint(&self, node: &str, key: &str) {
         let known = self.get("v1", "Node", node).expect("a node");
         let taints: Vec<Value> = known["spec"]["taints"]
@@ -458,7 +458,7 @@ impl Harness {
         }));
     }
 
-    /// A claim that has become a node that is initialized.
+    /// Creates a NodeClaim and waits until its node is initialized.
     pub(super) async fn initialized_node(&self, name: &str, node: &str, more: Value) {
         self.claim(name, more);
         self.until("launched", || self.condition(name, "Launched") == "True").await;
@@ -479,7 +479,7 @@ impl Harness {
         self.apply(pod);
     }
 
-    /// The kubelet ends a pod.
+    /// Deletes a pod, as the kubelet does at its end.
     pub(super) async fn end_pod(&self, name: &str) {
         let api = self.ctx.client.namespaced::<k8s_openapi::api::core::v1::Pod>("default");
         let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await;
@@ -493,7 +493,7 @@ impl Harness {
         self.get("karpenter.sh/v1", "NodeClaim", name)
     }
 
-    /// Status and reason of a claim's condition, `/` between them where the status is not True.
+    /// The status of a NodeClaim's condition, followed by `/` and its reason if the status is not True.
     pub(super) fn condition(&self, claim: &str, condition: &str) -> String {
         self.get_claim(claim).map_or_else(|| "gone".to_owned(), |claim| condition_of(&claim, condition))
     }
@@ -508,7 +508,7 @@ impl Harness {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Waits until something holds, an hour at most; returns how many seconds that took.
+    /// Waits until a predicate holds, at most an hour; returns the seconds that it took.
     pub(super) async fn until(&self, what: &str, holds: impl Fn() -> bool) -> u64 {
         let start = tokio::time::Instant::now();
         while start.elapsed() < Duration::from_secs(3600) {

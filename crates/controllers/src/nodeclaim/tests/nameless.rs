@@ -1,5 +1,5 @@
-//! Launches for several claims whose instances say of which launch they are, and not for which claim, cut off before anybody
-//! could write that on them.
+//! Launches of several NodeClaims whose instances are tagged with the launch but not with a NodeClaim, interrupted before the
+//! NodeClaims are tagged.
 
 use fleetwright_core::cloud::Instance;
 use rstest::rstest;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::harness::{Harness, instance};
 
-/// NodeClaims `a` and `b` of one call whose outcome was not recorded, and this number of instances of it.
+/// NodeClaims `a` and `b` of one call whose outcome was not recorded, and a number of its instances.
 fn cut_off(instances: u32) -> Harness {
     let harness = Harness::new();
     for (name, position) in [("a", "0"), ("b", "1")] {

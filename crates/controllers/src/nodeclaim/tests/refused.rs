@@ -1,4 +1,4 @@
-//! A cloud that does not do what it is asked while nodes end.
+//! A cloud that refuses calls while nodes terminate.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn a_refused_termination_is_reported_once(
         harness.cloud.state().refusal = Some(CloudError::Unavailable("down (request 2)".into()));
     }
     harness.sleep(600).await;
-    assert_eq!(harness.writes.lock().unwrap().len(), before, "the same refusal is no news");
+    assert_eq!(harness.writes.lock().unwrap().len(), before, "an equal refusal is not written again");
     harness.cloud.state().refusal = None;
     harness.until("gone", || harness.get_claim("a").is_none()).await;
 }
@@ -96,8 +96,8 @@ async fn a_failed_lookup_is_reported_until_one_succeeds() {
     assert_eq!(reported(&harness, "InstanceLookupFailed"), 1, "{:?}", harness.events());
     harness.cloud.state().refusal = None;
     harness.sleep(30).await;
-    assert_eq!(harness.condition("a", "InstanceTerminating"), "", "it is known now that it exists");
-    assert_eq!(harness.condition("a", "Drained"), "Unknown/Draining", "and the end goes on");
+    assert_eq!(harness.condition("a", "InstanceTerminating"), "", "the lookup succeeded");
+    assert_eq!(harness.condition("a", "Drained"), "Unknown/Draining", "the drain continues");
 }
 
 #[rstest]

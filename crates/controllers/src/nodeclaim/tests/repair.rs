@@ -1,4 +1,4 @@
-//! A repair that is cut off before it has deleted the claim leaves nothing behind on a node that goes on living.
+//! A repair that is interrupted before it deletes the NodeClaim leaves nothing behind on a node that recovers.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn annotation(harness: &Harness, key: &str) -> Value {
     harness.get_claim("a").map(|claim| claim["metadata"]["annotations"][key].clone()).unwrap_or_default()
 }
 
-/// A node whose repair wrote its deadline, and nothing else: then the process ended.
+/// A node whose repair wrote its deadline before the process was killed.
 async fn cut_off() -> Harness {
     let harness = Harness::new().repairing().run();
     harness.initialized_node("a", "node-a", json!({})).await;
@@ -65,7 +65,11 @@ async fn a_node_that_is_still_unhealthy_is_repaired_by_the_next_process() {
     let deleting = || !harness.get_claim("a").expect("a claim")["metadata"]["deletionTimestamp"].is_null();
     harness.until("deleted", deleting).await;
     assert!(annotation(&harness, DEADLINE).is_string());
-    assert_eq!(annotation(&harness, DEADLINE), annotation(&harness, MARK), "it says whose deadline it is");
+    assert_eq!(
+        annotation(&harness, DEADLINE),
+        annotation(&harness, MARK),
+        "the annotation marks the deadline of a repair"
+    );
     harness.until("gone", || harness.get_claim("a").is_none()).await;
 }
 

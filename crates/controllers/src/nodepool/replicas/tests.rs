@@ -1,4 +1,4 @@
-//! Static pools in a small harness whose cloud has nothing to give.
+//! Static NodePools with a cloud that launches nothing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn controllers(harness: &Harness) -> Vec<Arc<dyn Controller>> {
     all
 }
 
-/// How many claims were made so far.
+/// Number of NodeClaims created so far.
 fn created_count(harness: &Harness) -> f64 {
     harness.ctx.metrics.value(&NODECLAIMS_CREATED, &["provisioned", "fixed", "false"])
 }
@@ -26,15 +26,15 @@ async fn failing_claims_are_created_with_a_backoff() {
     harness.pool("fixed", json!({"replicas": 2}));
     let (stop, running) = harness.run(controllers(&harness));
     harness.pass(2).await;
-    assert!(created_count(&harness) >= 4.0, "the first pause is short: {}", created_count(&harness));
+    assert!(created_count(&harness) >= 4.0, "the first backoff is short: {}", created_count(&harness));
     // After 1, 2, 4, 8, 16, 32 seconds, and each minute from then on.
     harness.pass(598).await;
     let slowly = created_count(&harness);
     assert!((20.0..=34.0).contains(&slowly), "{slowly}");
     let reported = harness.events().into_iter().find(|event| event.contains("ReplicaCreationBackoff"));
-    let reported = reported.expect("people hear of it");
+    let reported = reported.expect("an event");
     assert!(reported.starts_with("NodePool/fixed ReplicaCreationBackoff: 2 node(s) missing"), "{reported}");
-    // Another spec may be one that can be had.
+    // Another spec may be satisfiable.
     harness.pool("fixed", json!({"replicas": 3}));
     harness.pass(1).await;
     assert!(created_count(&harness) >= slowly + 3.0, "{}", created_count(&harness));
@@ -58,5 +58,5 @@ async fn claim_creation_is_rate_limited() {
             created_count(&harness)
         );
     }
-    assert_eq!(created_count(&harness), 9.0, "no room was kept for what had to wait");
+    assert_eq!(created_count(&harness), 9.0, "no reservation was kept for NodeClaims that had to wait");
 }

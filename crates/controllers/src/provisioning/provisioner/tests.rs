@@ -1,11 +1,11 @@
-//! From pending pods to NodeClaims, over a real client: each pod is answered once, whatever goes wrong.
+//! From pending pods to NodeClaims, over a real client: one NodeClaim per pod, whatever fails.
 
 use fleetwright_fake_kube::{Answer, Fault, Faults, Request as ApiRequest, WatchFault};
 use serde_json::json;
 
 use crate::testing::Harness;
 
-/// All pods that claims were created for, sorted: twice answered, twice named.
+/// All pods for which NodeClaims were created, sorted; a pod with two NodeClaims is listed twice.
 fn claimed_pods(harness: &Harness) -> Vec<String> {
     let mut pods: Vec<String> = harness.claims().into_iter().flat_map(|(_, pods)| pods).collect();
     pods.sort();
@@ -53,7 +53,7 @@ async fn a_restart_creates_no_second_claim() {
     assert_eq!(claimed_pods(&harness), names(5));
 }
 
-/// Every creation of a NodeClaim has its effect, and every other one does not say so.
+/// Every creation of a NodeClaim has its effect; every other response is lost.
 struct LoseResponses(std::sync::atomic::AtomicU64);
 
 impl Faults for LoseResponses {
@@ -76,7 +76,7 @@ async fn a_lost_response_does_not_create_two_claims() {
     assert_eq!(claimed_pods(&harness), names(5));
 }
 
-/// The API server takes claims but its answers, and every look at them, fail for a while; watches are late.
+/// Creations of NodeClaims have their effect, but their responses and all reads fail for a while; watches are delayed.
 struct LoseResponsesAndReads(std::sync::Mutex<u32>);
 
 impl Faults for LoseResponsesAndReads {
@@ -170,7 +170,7 @@ async fn claims_that_are_not_needed_any_more_are_not_created() {
             .await
             .unwrap();
     assert_eq!(plan.new_claims.len(), 2);
-    // While it was made, one of the pods was bound after all.
+    // One of the pods is bound while the plan is computed.
     harness
         .server
         .apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "default"},
@@ -179,7 +179,7 @@ async fn claims_that_are_not_needed_any_more_are_not_created() {
     harness.pass(1).await;
     let not_needed = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::NotNeeded)).count();
     assert_eq!(not_needed(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
-    assert_eq!(not_needed(&creator.claims(plan.new_claims).await), 2, "the other is answered");
+    assert_eq!(not_needed(&creator.claims(plan.new_claims).await), 2, "the other pod has a NodeClaim");
     assert_eq!(claimed_pods(&harness), names(1));
 }
 
@@ -189,7 +189,7 @@ async fn claim_creation_is_rate_limited() {
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     harness.pool("default", json!({}));
     for n in 0..12 {
-        // No node takes two.
+        // No node fits two.
         harness.pending_pod(&format!("p{n}"), "12");
     }
     let _running = harness.run(super::super::controllers(&harness.ctx));
@@ -198,7 +198,7 @@ async fn claim_creation_is_rate_limited() {
         let made = harness.claims().len();
         assert!(made <= 3 + second, "{made} within {second} s");
     }
-    assert_eq!(claimed_pods(&harness), names(12), "in the end all are, once");
+    assert_eq!(claimed_pods(&harness), names(12), "all pods have one NodeClaim");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Each kind that the API server refuses: the controllers do without it, or say what they need.
+//! Kinds that the API server refuses: the controllers run without an optional one, and report the rule for a required one.
 
 use fleetwright_core::model::TopologySpread;
 use fleetwright_state::Kind;
@@ -14,7 +14,7 @@ use crate::{
     testing::{Harness, Refusals},
 };
 
-/// All optional kinds are watched.
+/// Enables all optional kinds.
 fn everything(settings: &mut Settings) {
     settings.gates.node_overlay = true;
     settings.gates.capacity_buffer = true;
@@ -51,7 +51,7 @@ fn condition(harness: &Harness) -> Option<String> {
     Some(format!("{} {}: {}", text("status"), text("reason"), text("message")))
 }
 
-/// Lets time pass, in which controllers are never passive.
+/// Lets time pass and checks that controllers are never passive.
 async fn pass_acting(harness: &Harness, seconds: u64) {
     for second in 0..seconds {
         harness.pass(1).await;
@@ -104,12 +104,12 @@ async fn without_an_optional_kind_only_its_feature_is_off(
         }
     };
     check_off("from the start");
-    // The permission comes: on again without a restart.
+    // The permission is granted: on again without a restart.
     refusals.set(&[], 0);
     pass_acting(&harness, 40).await;
     assert_eq!(metric(), 0.0);
     assert_eq!(condition(&harness).as_deref(), Some("True FeaturesAvailable: "));
-    // A short refusal, as while a role is replaced, switches nothing off; a lasting one does.
+    // A short refusal (while a role is replaced) switches nothing off; a lasting one does.
     refusals.set(&[plural], code);
     pass_acting(&harness, 59).await;
     assert_eq!(metric(), 0.0);

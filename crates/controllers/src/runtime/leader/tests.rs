@@ -1,4 +1,4 @@
-//! Candidates against the in-memory API server: one leads, the next one takes over, and who lost it acts no more.
+//! Leader election against the in-memory API server: one replica leads, another replaces it, a former leader stops acting.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     testing::Harness,
 };
 
-/// A candidate with all of a controller's parts, on the API server of `harness`.
+/// A replica with its own context, on the API server of `harness`.
 struct Replica {
     ctx: Ctx,
     leadership: Leadership,
@@ -62,13 +62,13 @@ async fn a_standby_replaces_a_leader_that_died() {
         (holder(&harness).as_str(), one.leadership.holds(), two.leadership.holds()),
         ("one", true, false)
     );
-    assert_eq!(harness.claims().len(), 1, "one leader, one answer");
+    assert_eq!(harness.claims().len(), 1, "one leader, one NodeClaim");
     one.campaign.abort();
     one.controllers.abort();
-    // Too large for what is on its way to the first one.
+    // Too large for the in-flight node of the first pod.
     harness.pending_pod("b", "3");
     harness.pass(9).await;
-    assert!(!two.leadership.holds(), "the lease has not run out yet");
+    assert!(!two.leadership.holds(), "the lease has not expired yet");
     harness.pass(16).await;
     assert_eq!(
         (holder(&harness).as_str(), one.leadership.holds(), two.leadership.holds()),
@@ -95,7 +95,7 @@ async fn a_released_lease_is_acquired_at_once() {
     assert_eq!((holder(&harness).as_str(), two.leadership.holds()), ("two", true));
 }
 
-/// New watches of NodeClaims tell everything a minute late, while this is set.
+/// Delays new watches of NodeClaims by a minute while this is set.
 struct DelayedWatch(Arc<AtomicBool>);
 
 impl Faults for DelayedWatch {
@@ -125,10 +125,10 @@ async fn a_new_leader_knows_the_writes_of_its_predecessor() {
     harness.pass(30).await;
     assert!(two.leadership.holds() && two.leadership.has_caught_up());
     assert!(two.ctx.gate.may_act().is_ok());
-    assert_eq!(harness.claims().len(), 1, "the pod is answered already");
+    assert_eq!(harness.claims().len(), 1, "the pod has a NodeClaim already");
 }
 
-/// Leases cannot be written from a moment on.
+/// Refuses writes of leases while this is set.
 struct NoRenewals(Arc<AtomicBool>);
 
 impl Faults for NoRenewals {

@@ -30,7 +30,7 @@ fn a_key_that_changes_while_it_runs_is_enqueued_once() {
     let running = queue.next(at(0)).unwrap();
     queue.add(key("a"));
     queue.add(key("a"));
-    assert_eq!(queue.next(at(0)), None, "never twice at once");
+    assert_eq!(queue.next(at(0)), None, "a key never runs twice at once");
     queue.done(&running);
     assert_eq!(drain(&queue, at(0)), ["a"]);
 }

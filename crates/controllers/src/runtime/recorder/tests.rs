@@ -68,7 +68,7 @@ fn a_wall_clock_that_is_set_back_does_not_suppress_events() {
     let mut backlog = Backlog::default();
     let event = || Event::normal(about("a"), "Nominated", "text");
     assert!(backlog.publish(event(), at(7200), at(0)));
-    assert!(!backlog.publish(event(), at(9000), at(100)), "nor does one that is set forward make it noisy");
+    assert!(!backlog.publish(event(), at(9000), at(100)), "a clock that is set forward does not repeat it");
     assert!(backlog.publish(event(), at(0), at(120)));
-    assert_eq!(backlog.queued.back().unwrap().last, at(0), "people are shown the wall clock");
+    assert_eq!(backlog.queued.back().unwrap().last, at(0), "the event has the time of the wall clock");
 }
