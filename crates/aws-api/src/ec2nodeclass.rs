@@ -20,7 +20,6 @@ use serde_json::json;
 
 pub use alias::{Alias, AliasError, Family};
 pub use devices::{BlockDevice, BlockDeviceMapping};
-pub use hash::{Stamp, restamp};
 pub use network::{ConnectionTracking, CpuOptions, EnclaveOptions, MetadataOptions, NetworkInterface};
 pub use selectors::{
     AmiSelectorTerm, CapacityReservationSelectorTerm, PlacementGroupSelector, SecurityGroupSelectorTerm,

@@ -1,10 +1,8 @@
-//! The drift hash of an EC2NodeClass, version `v6`, and how NodeClaims with hashes of older versions are updated.
+//! The drift hash of an EC2NodeClass, version `v6`.
 //!
 //! It combines four hashes: the spec's static fields, the resolved image family, the cluster's certificate authority as written to user
 //! data, and the kubelet block as JSON. The names below are those of Karpenter's Go types and fields in declaration order: they are part
 //! of the hash and must not change.
-
-use std::collections::BTreeMap;
 
 use fleetwright_api::hash::{StructHash, boolean, int32, int64, map, set, text};
 
@@ -13,10 +11,10 @@ use super::{
     NetworkInterface, PlacementGroupSelector, Tags,
 };
 use crate::kubelet::KubeletConfig;
-use crate::labels::{CURRENT_HASH_VERSION, HASH, HASH_VERSION};
 
 impl Ec2NodeClass {
-    /// The value of the annotation [`HASH`], of version [`CURRENT_HASH_VERSION`]. `ca_bundle` is the certificate authority of the cluster
+    /// The value of the annotation [`HASH`](crate::labels::HASH), of version
+    /// [`CURRENT_HASH_VERSION`](crate::labels::CURRENT_HASH_VERSION). `ca_bundle` is the certificate authority of the cluster
     /// as in user data (base64); empty if none is configured.
     #[must_use]
     pub fn drift_hash(&self, ca_bundle: &str) -> String {
@@ -31,29 +29,6 @@ impl Ec2NodeClassSpec {
         let kubelet = self.kubelet.as_ref().map_or_else(|| "null".to_owned(), KubeletConfig::go_json);
         set([spec(self), text(self.family().as_str()), text(ca_bundle), text(&kubelet)]).to_string()
     }
-}
-
-/// The hash annotations that a NodeClaim or EC2NodeClass should have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// The new value of [`HASH`]; `None` keeps the current value.
-    pub hash: Option<String>,
-    /// The new value of [`HASH_VERSION`].
-    pub version: &'static str,
-}
-
-/// Returns the annotations to write on a NodeClaim whose own hash is of another version than the EC2NodeClass's hash `class_hash`: hashes
-/// of different versions are never compared. The hash is copied from the EC2NodeClass, unless the NodeClaim is already Drifted, which it
-/// then stays. `None` if there is nothing to write.
-#[must_use]
-pub fn restamp(annotations: &BTreeMap<String, String>, drifted: bool, class_hash: &str) -> Option<Stamp> {
-    let version = annotations.get(HASH_VERSION).map(String::as_str);
-    if version == Some(CURRENT_HASH_VERSION) {
-        return None;
-    }
-    let unchanged = drifted || annotations.get(HASH).is_some_and(|hash| hash == class_hash);
-    let hash = (!unchanged).then(|| class_hash.to_owned());
-    Some(Stamp { hash, version: CURRENT_HASH_VERSION })
 }
 
 fn optional(value: Option<&String>) -> Option<u64> {

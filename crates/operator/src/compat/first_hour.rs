@@ -48,16 +48,17 @@ impl DriftHash<'_> {
         }
         let mut found = Vec::new();
         if version != self.current {
-            // Karpenter keeps a claim that is drifted already as it is, and so does Fleetwright.
-            let kept = |claim: &&&Value| annotation(claim, self.hash) != hash;
-            let drifted = claims.iter().filter(kept).count();
+            let is_drifted = |claim: &&&Value| {
+                annotation(claim, self.version) == version && annotation(claim, self.hash) != hash
+            };
+            let drifted = claims.iter().filter(is_drifted).count();
             let what = format!(
-                "its hash is of version {version}, Fleetwright's of {}: the new hash is written to {}, and drift that is not marked yet \
-                 is forgotten ({drifted} with another hash), in both directions of the switch",
+                "its hash is of version {version}, Fleetwright's of {}: its {} get the new version, those that have not drifted with the \
+                 new hash ({drifted} drifted)",
                 self.current,
                 count(claims.len(), "NodeClaim"),
             );
-            let fix = "wait until these NodeClaims are marked as drifted, or replace them by hand afterwards";
+            let fix = "drifted NodeClaims are replaced within the budgets, as by Karpenter";
             found.push(if drifted > 0 {
                 Finding::warning("C903", object, what).fix(fix)
             } else {

@@ -157,30 +157,6 @@ fn sizes_are_canonical(#[case] size: &str, #[case] expected: &str) {
     assert_eq!(canonical(size), expected);
 }
 
-fn annotations(hash: Option<&str>, version: Option<&str>) -> BTreeMap<String, String> {
-    let both = [(HASH, hash), (HASH_VERSION, version)];
-    both.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))).collect()
-}
-
-#[rstest]
-#[case::current(Some("1"), Some("v6"), false, None)]
-#[case::current_and_different(Some("2"), Some("v6"), false, None)]
-#[case::older(Some("2"), Some("v5"), false, Some(Some("1")))]
-#[case::older_and_drifted(Some("2"), Some("v5"), true, Some(None))]
-#[case::older_and_equal(Some("1"), Some("v5"), false, Some(None))]
-#[case::newer(Some("2"), Some("v7"), false, Some(Some("1")))]
-#[case::never_stamped(None, None, false, Some(Some("1")))]
-fn stamps(
-    #[case] hash: Option<&str>,
-    #[case] version: Option<&str>,
-    #[case] drifted: bool,
-    #[case] expected: Option<Option<&str>>,
-) {
-    let expected =
-        expected.map(|hash| Stamp { hash: hash.map(str::to_owned), version: CURRENT_HASH_VERSION });
-    assert_eq!(restamp(&annotations(hash, version), drifted, "1"), expected);
-}
-
 proptest! {
     /// A serialization round trip changes no hash: objects that pass through another client do not drift.
     #[test]

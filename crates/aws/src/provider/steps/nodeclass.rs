@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition, restamp};
+use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition};
 use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
 use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
-use fleetwright_core::model::{Labels, NodeClaim, Str, nodeclaim::ConditionType};
+use fleetwright_core::model::{Labels, NodeClaim, Str};
+use fleetwright_core::nodeclaim::pool_hash::keeps_hash;
 use futures::{StreamExt as _, lock::Mutex};
 use jiff::{SignedDuration, Timestamp};
 
@@ -95,8 +96,9 @@ impl NodeClasses {
             return round;
         }
         let hash = class.drift_hash(&self.provider.settings.ca_bundle);
-        let mut write = stamp(class, &hash);
-        restamp_claims(class, outlook, &hash, &mut round);
+        // A class keeps its older hash until it was compared with those of all its NodeClaims.
+        let migrated = migrate_claims(class, outlook, &hash, &mut round);
+        let mut write = stamp(class, migrated.then_some(&*hash));
         let generation = class.metadata.generation.unwrap_or(0);
         let mut next = class.clone();
         if let Some((_, status)) = memory.desired.as_ref().filter(|(of, _)| *of == generation) {
@@ -488,8 +490,8 @@ fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
     conditions::changed(before, after).into_iter().map(transition).collect()
 }
 
-/// Writes the finalizer and hash of an EC2NodeClass.
-fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
+/// Writes the finalizer and hash of an EC2NodeClass; `None` keeps its hash.
+fn stamp(class: &Ec2NodeClass, hash: Option<&str>) -> Write {
     let mut write = Write::to(object(class));
     let finalizers = class.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|name| name == labels::TERMINATION_FINALIZER) {
@@ -498,7 +500,8 @@ fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
         write.version = class.metadata.resource_version.as_deref().map(Str::from);
     }
     let known = class.metadata.annotations.clone().unwrap_or_default();
-    for (key, value) in [(labels::HASH, hash), (labels::HASH_VERSION, labels::CURRENT_HASH_VERSION)] {
+    let both = |hash| [(labels::HASH, hash), (labels::HASH_VERSION, labels::CURRENT_HASH_VERSION)];
+    for (key, value) in hash.into_iter().flat_map(both) {
         if known.get(key).map(String::as_str) != Some(value) {
             write.annotations.insert(key.into(), Some(value.into()));
         }
@@ -506,23 +509,37 @@ fn stamp(class: &Ec2NodeClass, hash: &str) -> Write {
     write
 }
 
-/// Updates NodeClaims whose hash has another version, unless they are known to have drifted.
-fn restamp_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &mut Round) {
+/// Migrates NodeClaims whose hash has another version. Returns whether none of them has a hash that can be compared with the class's.
+fn migrate_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &mut Round) -> bool {
     let name = class.metadata.name.as_deref().unwrap_or_default();
+    let of_class = class.metadata.annotations.as_ref();
+    let of_class =
+        of_class.and_then(|all| Some((&**all.get(labels::HASH)?, &**all.get(labels::HASH_VERSION)?)));
+    let of_claim = |claim: &NodeClaim| -> Option<(Str, Str)> {
+        Some((
+            claim.annotations.get(labels::HASH)?.clone(),
+            claim.annotations.get(labels::HASH_VERSION)?.clone(),
+        ))
+    };
     // A NodeClaim without an instance gets its hash at launch.
     let launched = claims_of(outlook, name).filter(|claim| claim.provider_id.is_some());
-    for claim in launched.take(STAMPED_MAX) {
-        let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
-        let own = claim.annotations.iter().filter(|(key, _)| key.starts_with(labels::GROUP));
-        let annotations: BTreeMap<String, String> = own.map(text).collect();
-        let Some(stamp) = restamp(&annotations, claim.is(ConditionType::Drifted), hash) else { continue };
-        let mut all = Labels::new();
-        all.insert(labels::HASH_VERSION.into(), stamp.version.into());
-        if let Some(hash) = stamp.hash {
-            all.insert(labels::HASH.into(), hash.into());
+    let older: Vec<_> = launched
+        .map(|claim| (claim, of_claim(claim)))
+        .filter(|(_, stored)| stored.as_ref().is_none_or(|(_, of)| **of != *labels::CURRENT_HASH_VERSION))
+        .collect();
+    for (claim, stored) in older.iter().take(STAMPED_MAX) {
+        let stored = stored.as_ref().map(|(hash, version)| (&**hash, &**version));
+        let mut annotations = Labels::new();
+        annotations.insert(labels::HASH_VERSION.into(), labels::CURRENT_HASH_VERSION.into());
+        if !keeps_hash(claim, stored, of_class) {
+            annotations.insert(labels::HASH.into(), hash.into());
         }
-        round.writes.push(Write::to(Object::NodeClaim(claim.name.clone())).annotate(&all));
+        round.writes.push(Write::to(Object::NodeClaim(claim.name.clone())).annotate(&annotations));
     }
+    let comparable = |(_, stored): &(_, Option<(Str, Str)>)| {
+        stored.as_ref().zip(of_class).is_some_and(|(claim, class)| *claim.1 == *class.1)
+    };
+    !older.iter().any(comparable)
 }
 
 /// The merge patch from one status to another; `None` if they are equal.

@@ -59,13 +59,18 @@ fn which_pods_reset_consolidate_after() {
 }
 
 #[test]
-fn hashes_migrate_without_drift() {
+fn hashes_migrate_and_known_drift_stays() {
     let stored = |pair: Option<(&str, &str)>| pair.map(|(hash, version)| (hash.into(), version.into()));
     for (of_pool, of_claim, drifted, claims, writes_pool) in [
         (Some(("9", "v3")), Some(("9", "v3")), false, None, false),
         (Some(("8", "v3")), Some(("8", "v3")), false, None, true),
         (Some(("8", "v2")), Some(("8", "v2")), false, Some(Some("9")), true),
         (Some(("8", "v2")), Some(("7", "v2")), true, Some(None), true),
+        (Some(("8", "v2")), Some(("8", "v2")), true, Some(None), true),
+        // Not marked yet, but known.
+        (Some(("8", "v2")), Some(("7", "v2")), false, Some(None), true),
+        // Versions that nobody can compare.
+        (Some(("8", "v2")), Some(("7", "v1")), false, Some(Some("9")), true),
         (Some(("9", "v3")), Some(("7", "v2")), false, Some(Some("9")), false),
         (Some(("9", "v3")), None, false, None, false),
         (None, None, false, Some(Some("9")), true),
