@@ -1,9 +1,10 @@
 //! `cargo xtask ci charts`: both charts render to the objects of Karpenter's charts, for every values file of `tests/charts/`.
 //!
-//! What Karpenter's chart renders is stored beside each values file, as one object a line; `tests/charts/README.md` says
-//! from which sources. The image differs, and so does the chart's version in two labels; nothing else may.
+//! Karpenter's charts are those of its tag ([`upstream`]). The image differs, and so does the chart's version in two labels; nothing
+//! else may. A case with our own key is compared with stored objects, one a line.
 
 mod compare;
+mod definitions;
 mod refusals;
 mod schema;
 
@@ -15,8 +16,9 @@ use serde_json::Value;
 
 use crate::helm::{self, Helm};
 use crate::shell;
+use crate::upstream;
 
-/// Where the cases are: a folder each, with `values.yaml` and `objects.jsonl`.
+/// Where the cases are: a folder each, with `values.yaml`, and `objects.jsonl` if they use our own key.
 const CASES: &str = "tests/charts";
 /// The cases whose objects are our own chart's, because they use its own key; all others are Karpenter's.
 const OWN: [&str; 1] = ["own-key"];
@@ -31,6 +33,7 @@ const IMAGE: &str = concat!("ghcr.io/fleetwright/fleetwright:", env!("CARGO_PKG_
 pub(crate) fn check() -> anyhow::Result<()> {
     let root = shell::root();
     let helm = Helm::find()?;
+    let karpenter = upstream::aws()?.join("charts");
     let mut cases: Vec<String> = fs::read_dir(root.join(CASES))
         .with_context(|| format!("cannot list {CASES}"))?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -40,7 +43,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     ensure!(cases.len() >= CASES_MIN + OWN.len(), "{CASES} has {} cases", cases.len());
     let mut found = Vec::new();
     for case in &cases {
-        let differences = differences(&helm, &root, case).with_context(|| format!("{CASES}/{case}"))?;
+        let differences =
+            differences(&helm, &root, &karpenter, case).with_context(|| format!("{CASES}/{case}"))?;
         found.extend(differences.into_iter().map(|difference| format!("{case}: {difference}")));
     }
     found.extend(refusals::check(&helm, &root.join("charts/karpenter")));
@@ -68,30 +72,29 @@ pub(crate) fn check() -> anyhow::Result<()> {
 }
 
 /// What differs between the objects of one case and those that our charts render.
-fn differences(helm: &Helm, root: &Path, case: &str) -> anyhow::Result<Vec<String>> {
+fn differences(helm: &Helm, root: &Path, karpenter: &Path, case: &str) -> anyhow::Result<Vec<String>> {
     let folder = root.join(CASES).join(case);
     let values = folder.join("values.yaml").to_string_lossy().into_owned();
     let args = ["--values", values.as_str()];
-    let rendered = helm.template(&root.join("charts/karpenter"), NAMESPACE, &args)?;
-    let objects = helm::objects(&rendered)?;
+    let rendered = |chart: &Path| helm::objects(&helm.template(chart, NAMESPACE, &args)?);
+    let objects = rendered(&root.join("charts/karpenter"))?;
     let mut found = schema::faults(&objects);
     let ours = compare::table(objects)?;
-    let file = folder.join("objects.jsonl");
-    let stored = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let theirs = stored.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let theirs = if OWN.contains(&case) {
+        let file = folder.join("objects.jsonl");
+        let stored = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        stored.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?
+    } else {
+        rendered(&karpenter.join("karpenter"))?
+    };
     found.extend(compare::differences(&compare::table(theirs)?, &ours));
     if !OWN.contains(&case) {
         found.extend(compare::images(&ours).into_iter().filter(|image| image != IMAGE).map(|image| {
             format!("the controller's image is {image}, not {IMAGE}: values of Karpenter's image reached it")
         }));
     }
-    let rendered = helm.template(&root.join("charts/karpenter-crd"), NAMESPACE, &args)?;
-    found.extend(compare::definitions(helm::objects(&rendered)?, &annotations(&values)?)?);
+    let definitions = [karpenter.join("karpenter-crd"), root.join("charts/karpenter-crd")];
+    let [theirs, ours] = definitions.map(|chart| rendered(&chart));
+    found.extend(definitions::differences(theirs?, ours?)?);
     Ok(found)
-}
-
-/// `additionalAnnotations` of a values file.
-fn annotations(values: &str) -> anyhow::Result<Value> {
-    let values: Value = serde_saphyr::from_str(&fs::read_to_string(values)?)?;
-    Ok(values.get("additionalAnnotations").cloned().unwrap_or_default())
 }

@@ -16,6 +16,7 @@ mod seeds;
 mod shell;
 mod tidy;
 mod tools;
+mod upstream;
 
 use std::process::ExitCode;
 

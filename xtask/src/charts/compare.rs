@@ -10,15 +10,6 @@ pub(super) type Table = BTreeMap<String, Value>;
 
 /// The labels that carry the chart's own version.
 const VERSIONS: [&str; 2] = ["helm.sh/chart", "app.kubernetes.io/version"];
-/// The definitions of Karpenter's chart `karpenter-crd` at 1.14: name, kind, scope, versions.
-const DEFINITIONS: [(&str, &str, &str, &[&str]); 5] = [
-    ("capacitybuffers.autoscaling.x-k8s.io", "CapacityBuffer", "Namespaced", &["v1beta1"]),
-    ("ec2nodeclasses.karpenter.k8s.aws", "EC2NodeClass", "Cluster", &["v1"]),
-    ("nodeclaims.karpenter.sh", "NodeClaim", "Cluster", &["v1"]),
-    ("nodeoverlays.karpenter.sh", "NodeOverlay", "Cluster", &["v1alpha1"]),
-    ("nodepools.karpenter.sh", "NodePool", "Cluster", &["v1"]),
-];
-
 /// The table of `objects`: without nulls, versions of the chart, and the form in which RBAC rules are written.
 ///
 /// # Errors
@@ -108,7 +99,7 @@ pub(super) fn differences(theirs: &Table, ours: &Table) -> Vec<String> {
     found
 }
 
-fn walk(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
+pub(super) fn walk(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
             let keys = theirs.keys().chain(ours.keys().filter(|key| !theirs.contains_key(*key)));
@@ -133,33 +124,6 @@ fn walk(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
 
 fn field<'a>(map: &'a Map<String, Value>, key: &str) -> &'a Value {
     map.get(key).unwrap_or(&Value::Null)
-}
-
-/// What differs between rendered definitions and those of Karpenter's chart: the five of them, their versions, the annotations
-/// of the values. What their schemas mean is tested where the types are.
-///
-/// # Errors
-/// A definition has no name.
-pub(super) fn definitions(rendered: Vec<Value>, annotations: &Value) -> anyhow::Result<Vec<String>> {
-    let rendered = table(rendered)?;
-    let mut theirs = Table::new();
-    let mut ours = Table::new();
-    for (name, kind, scope, versions) in DEFINITIONS {
-        let mut object =
-            json!({"kind": kind, "scope": scope, "versions": versions, "annotations": annotations});
-        without_nulls(&mut object);
-        theirs.insert(name.to_owned(), object);
-    }
-    for object in rendered.values() {
-        let at = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
-        let versions: Vec<Value> =
-            at("/spec/versions").as_array().into_iter().flatten().map(|v| v["name"].clone()).collect();
-        let mut summary = json!({"kind": at("/spec/names/kind"), "scope": at("/spec/scope"), "versions": versions,
-            "annotations": at("/metadata/annotations")});
-        without_nulls(&mut summary);
-        ours.insert(at("/metadata/name").as_str().context("a definition without name")?.to_owned(), summary);
-    }
-    Ok(differences(&theirs, &ours))
 }
 
 #[cfg(test)]
@@ -205,18 +169,5 @@ mod tests {
         let named =
             json!([{"apiGroups": ["a"], "resources": ["b"], "verbs": ["get"], "resourceNames": ["c"]}]);
         assert_eq!(role(named)["Role /r"]["rules"], json!(["get a/b c"]));
-    }
-
-    #[test]
-    fn definitions_are_the_five_with_the_annotations_of_the_values() {
-        let definition = |(name, kind, scope, versions): (&str, &str, &str, &[&str])| {
-            let versions: Vec<Value> = versions.iter().map(|version| json!({"name": version})).collect();
-            json!({"kind": "CustomResourceDefinition", "metadata": {"name": name, "annotations": {"a": "b"}},
-                   "spec": {"scope": scope, "versions": versions, "names": {"kind": kind}}})
-        };
-        let all: Vec<Value> = DEFINITIONS.into_iter().map(definition).collect();
-        assert_eq!(definitions(all.clone(), &json!({"a": "b"})).unwrap(), Vec::<String>::new());
-        assert_eq!(definitions(all[1..].to_vec(), &json!({"a": "b"})).unwrap().len(), 1);
-        assert_eq!(definitions(all, &Value::Null).unwrap().len(), 5);
     }
 }
