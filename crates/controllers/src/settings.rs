@@ -28,6 +28,8 @@ pub struct Settings {
     pub default_spread: Vec<TopologySpread>,
     /// `DISABLE_CLUSTER_STATE_OBSERVABILITY`: omits metrics by object.
     pub disable_observability: bool,
+    /// `LIMIT_RANGE_DEFAULTS`: pods of DaemonSets that do not exist yet get the defaults of LimitRanges.
+    pub limit_range_defaults: bool,
     /// `FEATURE_GATES`.
     pub gates: FeatureGates,
     /// `PACKER`: how pods are packed on new NodeClaims.
@@ -43,6 +45,8 @@ pub struct Settings {
 /// Timing of disruption. The defaults are Karpenter's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisruptionTiming {
+    /// `STARTUP_DISRUPTION_DELAY`: how long nodes are neither disrupted nor expired after the process has begun to act.
+    pub startup_delay: Duration,
     /// `DISRUPTION_PERIOD`: interval between passes while nothing is disrupted.
     pub period: Duration,
     /// `DISRUPTION_VALIDATION_DELAY`: how long a decision must hold before it is acted on.
@@ -54,6 +58,7 @@ pub struct DisruptionTiming {
 impl Default for DisruptionTiming {
     fn default() -> Self {
         Self {
+            startup_delay: Duration::ZERO,
             period: Duration::from_secs(10),
             validation_delay: Duration::from_secs(15),
             timeout: Duration::from_secs(600),
@@ -133,6 +138,7 @@ impl Default for Settings {
             ignore_dra_requests: true,
             default_spread: Vec::new(),
             disable_observability: false,
+            limit_range_defaults: false,
             gates: FeatureGates::default(),
             packing: Packing::default(),
             n_to_m: true,

@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_fake::cloud::Fault;
-use serde::Deserialize;
+use serde::{Deserialize, de::Error as _};
 use serde_json::Value;
 
 pub use play::{Report, play};
@@ -77,6 +77,18 @@ pub struct SettingsShort {
     pub packer: PackerShort,
     /// Whether consolidation may replace nodes by several.
     pub n_to_m_consolidation: Option<bool>,
+    /// Whether LimitRanges are read.
+    #[serde(default)]
+    pub limit_range_defaults: bool,
+    /// How long no node is disrupted or expires after each start.
+    #[serde(default, deserialize_with = "go_duration")]
+    pub startup_disruption_delay: Duration,
+}
+
+fn go_duration<'de, D: serde::Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(text)?;
+    duration(&text)
+        .ok_or_else(|| D::Error::custom(format!("{text:?} is not a duration such as 90s or 2h30m")))
 }
 
 /// The values of `PACKER`.

@@ -19,6 +19,8 @@ pub enum Feature {
     NodeOverlayStatus,
     /// ResourceQuotas as limits of CapacityBuffers.
     ResourceQuotas,
+    /// The defaults of LimitRanges.
+    LimitRangeDefaults,
     /// Resource claims of pods (DRA).
     DynamicResources,
     /// kube-scheduler's default topology spread, for the pods that a kind selects.
@@ -43,6 +45,7 @@ impl Feature {
             Self::NodeOverlays => "node-overlays",
             Self::NodeOverlayStatus => "node-overlay-status",
             Self::ResourceQuotas => "resource-quotas",
+            Self::LimitRangeDefaults => "limit-range-defaults",
             Self::DynamicResources => "dynamic-resources",
             Self::DefaultSpread => "default-topology-spread",
             Self::VolumeLimits => "volume-limits",
@@ -61,6 +64,9 @@ impl Feature {
             Self::NodeOverlays => "prices and capacities are the provider's",
             Self::NodeOverlayStatus => "NodeOverlays have no status",
             Self::ResourceQuotas => "CapacityBuffers are not limited by ResourceQuotas",
+            Self::LimitRangeDefaults => {
+                "pods of new DaemonSets are expected to request what their templates say"
+            }
             Self::DynamicResources => "pods with resource claims are not scheduled",
             Self::DefaultSpread => "pods that it selects have no default topology spread",
             Self::VolumeLimits => "attach limits of nodes are unknown",
@@ -91,6 +97,7 @@ impl Kind {
             Self::Service | Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet => {
                 Some(Feature::DefaultSpread)
             }
+            Self::LimitRange => Some(Feature::LimitRangeDefaults),
             Self::CsiNode => Some(Feature::VolumeLimits),
             Self::VolumeAttachment => Some(Feature::VolumeDetachment),
             Self::StorageClass => Some(Feature::VolumeProvisioning),

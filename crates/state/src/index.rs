@@ -169,6 +169,7 @@ impl Index {
             T::ResourceSlice(slice) => objects.put_resource_slice(key, slice),
             T::ResourceClaimTemplate(template) => objects.put_claim_template(key, template),
             T::ResourceClaim(claim) => objects.put_resource_claim(key, claim),
+            T::LimitRange(range) => objects.put_limit_range(key, range),
         }
     }
 

@@ -53,6 +53,8 @@ pub enum Kind {
     ResourceClaimTemplate,
     /// `resource.k8s.io/v1` ResourceClaim.
     ResourceClaim,
+    /// `v1` LimitRange.
+    LimitRange,
 }
 
 impl Kind {
@@ -108,6 +110,7 @@ impl Kind {
             Self::ResourceSlice => "ResourceSlice",
             Self::ResourceClaimTemplate => "ResourceClaimTemplate",
             Self::ResourceClaim => "ResourceClaim",
+            Self::LimitRange => "LimitRange",
         }
     }
 }

@@ -7,7 +7,8 @@ use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
         core::v1::{
-            Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+            LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+            Service,
         },
         policy::v1::PodDisruptionBudget,
         resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -115,4 +116,5 @@ tracked! {
     ResourceSlice: ResourceSlice, ResourceSlice;
     ResourceClaimTemplate: ResourceClaimTemplate, ResourceClaimTemplate;
     ResourceClaim: ResourceClaim, ResourceClaim;
+    LimitRange: LimitRange, LimitRange;
 }

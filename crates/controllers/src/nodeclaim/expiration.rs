@@ -87,7 +87,10 @@ fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, ne
         Ok(()) => next,
         Err(held) => {
             tracing::info!(NodeClaim.name = claim, %held, "expiration is held");
-            Next::wait(if let Held::ClockJump { left } = held { left } else { HELD_RETRY })
+            Next::wait(match held {
+                Held::ClockJump { left } | Held::StartupDelay { left } => left,
+                _ => HELD_RETRY,
+            })
         }
     }
 }

@@ -95,6 +95,7 @@ impl Ctx {
         let client = requests::metered(client, metrics.clone(), clock.clone(), api_server.into());
         let clocks = Clocks::new(clock.clone(), metrics.clone());
         let cluster = Cluster::new(index, clocks.clone());
+        let limits = Limits::default().with_startup_delay(settings.disruption.startup_delay);
         Self {
             client: ApiClient::new(client, clocks.clone(), leadership.clone()),
             cloud: Arc::new(Fenced::new(cloud, leadership.clone())),
@@ -109,7 +110,7 @@ impl Ctx {
             names: Arc::new(Names::new(seed)),
             cluster_uid: cluster_uid.into(),
             solvers: Solvers::new(offload),
-            limits: Shared::default(),
+            limits: Shared::new(limits),
             displaced: Shared::default(),
             heartbeats: Arc::default(),
         }
@@ -137,6 +138,9 @@ fn index(cloud: &dyn CloudProvider, settings: &Settings) -> Index {
     }
     if !settings.ignore_dra_requests {
         Kind::DEVICES.into_iter().for_each(|kind| index.follow(kind));
+    }
+    if settings.limit_range_defaults {
+        index.follow(Kind::LimitRange);
     }
     if !settings.default_spread.is_empty() {
         Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));

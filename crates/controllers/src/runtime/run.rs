@@ -7,7 +7,8 @@ use fleetwright_state::Kind;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+        LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
     },
     policy::v1::PodDisruptionBudget,
     resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -124,6 +125,7 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
         (Kind::ResourceSlice, of::<ResourceSlice>),
         (Kind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
         (Kind::ResourceClaim, of::<ResourceClaim>),
+        (Kind::LimitRange, of::<LimitRange>),
     ];
     let mut tasks: Vec<Task> = Vec::new();
     for (kind, watch) in all.into_iter().filter(|(kind, _)| followed.contains(kind)) {

@@ -84,6 +84,8 @@ impl Act {
 pub enum Limit {
     /// The wall clock jumped: ages and schedules are not believed for a while.
     ClockJump,
+    /// The process began less than `STARTUP_DISRUPTION_DELAY` ago.
+    StartupDelay,
     /// Nearly half of all nodes are NotReady.
     Outage,
     /// The cloud's list misses too many instances.
@@ -114,8 +116,9 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of the documents.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ClockJump,
+        Self::StartupDelay,
         Self::Outage,
         Self::ShortList,
         Self::UnhealthyShare,
@@ -136,6 +139,7 @@ impl Limit {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClockJump => "clock_jump",
+            Self::StartupDelay => "startup_delay",
             Self::Outage => "outage",
             Self::ShortList => "short_list",
             Self::UnhealthyShare => "unhealthy_share",
@@ -171,7 +175,7 @@ pub fn limits_of(act: Act) -> &'static [Limit] {
     match act {
         Act::CreateClaim => &[Limit::ReplicaBackoff, Limit::LaunchLoop, Limit::CreationRate],
         Act::DeleteClaim(cause) => match cause {
-            Cause::Expired => &[Limit::ClockJump, Limit::Outage, Limit::ExpirationShare],
+            Cause::Expired => &[Limit::StartupDelay, Limit::ClockJump, Limit::Outage, Limit::ExpirationShare],
             Cause::Unhealthy => &[Limit::UnhealthyShare, Limit::RepairShare],
             Cause::GarbageCollected => &[Limit::ShortList, Limit::CollectionShare],
             Cause::RegistrationTimeout => &[Limit::RegistrationShare],
@@ -188,6 +192,6 @@ pub fn limits_of(act: Act) -> &'static [Limit] {
         Act::Evict => &[Limit::EvictionRate],
         Act::Terminate => &[],
         Act::TerminateOrphan => &[Limit::OrphanShare],
-        Act::Taint => &[Limit::ClockJump],
+        Act::Taint => &[Limit::StartupDelay, Limit::ClockJump],
     }
 }

@@ -12,6 +12,11 @@ pub enum Held {
         /// How much longer acts by wall-clock time pause.
         left: Duration,
     },
+    /// The process began a short time ago.
+    StartupDelay {
+        /// How much longer nodes are neither disrupted nor expired.
+        left: Duration,
+    },
     /// Nearly half of all nodes are NotReady.
     Outage {
         /// NotReady nodes.
@@ -59,6 +64,7 @@ impl Held {
     pub fn limit(&self) -> Limit {
         match self {
             Self::ClockJump { .. } => Limit::ClockJump,
+            Self::StartupDelay { .. } => Limit::StartupDelay,
             Self::Outage { .. } => Limit::Outage,
             Self::ShortList { .. } => Limit::ShortList,
             Self::UnhealthyShare(_) => Limit::UnhealthyShare,
@@ -74,9 +80,10 @@ impl Held {
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         match self {
-            Self::ClockJump { left } | Self::CreationRate { left } | Self::EvictionRate { left } => {
-                Some(*left)
-            }
+            Self::ClockJump { left }
+            | Self::StartupDelay { left }
+            | Self::CreationRate { left }
+            | Self::EvictionRate { left } => Some(*left),
             Self::Share { left, .. } => *left,
             Self::ReplicaBackoff(pause) => Some(pause.left),
             Self::LaunchLoop(pause) => Some(pause.left),
@@ -91,6 +98,10 @@ impl fmt::Display for Held {
             Self::ClockJump { left } => {
                 write!(f, "the wall clock jumped: acts by wall-clock time are suspended for {left:?}")
             }
+            // Without the time that is left: equal texts are one event.
+            Self::StartupDelay { .. } => f.write_str(
+                "disruption and expiration are suspended after the start (STARTUP_DISRUPTION_DELAY)",
+            ),
             Self::Outage { unready, all } => {
                 write!(f, "{unready}/{all} nodes NotReady: expiration is suspended")
             }

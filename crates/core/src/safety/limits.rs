@@ -20,6 +20,9 @@ const CREATIONS_AT_ONCE: u32 = 250;
 /// What limits count. It belongs to the process: a restart forgets it, and windows in parts take that into account.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// How long disruption and expiration are suspended from the first attempt on, and when that was.
+    startup_delay: Duration,
+    began: Option<Timestamp>,
     windows: BTreeMap<Limit, RemovalWindow>,
     creations: TokenBucket,
     evictions: TokenBucket,
@@ -40,11 +43,19 @@ impl Limits {
             Limit::ALL.into_iter().filter_map(|limit| Some((limit, RemovalWindow::new(limit.share()?))));
         let full = |(burst, per_second)| TokenBucket::new(burst, per_second);
         Self {
+            startup_delay: Duration::ZERO,
+            began: None,
             windows: windows.collect(),
             creations: full(creations),
             evictions: full(evictions),
             retried_evictions: full(EVICTIONS),
         }
+    }
+
+    /// Suspends disruption and expiration for `delay`, from the first attempt of either on.
+    #[must_use]
+    pub fn with_startup_delay(self, delay: Duration) -> Self {
+        Self { startup_delay: delay, ..self }
     }
 
     /// Admits `act` and counts it.
@@ -69,6 +80,9 @@ impl Limits {
     /// Notes that this process does acts of this kind from `now` on, unless it does so already.
     pub fn begin(&mut self, act: Act, now: Timestamp) {
         for limit in limits_of(act) {
+            if *limit == Limit::StartupDelay {
+                self.began.get_or_insert(now);
+            }
             if let Some(window) = self.windows.get_mut(limit) {
                 window.begin(now);
             }
@@ -121,6 +135,12 @@ impl Limits {
     /// A retried eviction succeeded: it counts like any other.
     pub fn retry_succeeded(&mut self, now: Timestamp) {
         self.evictions.owe(now);
+    }
+
+    /// How much longer the delay after the start lasts; `None` if it is over.
+    pub(super) fn startup_wait(&self, now: Timestamp) -> Option<Duration> {
+        let since = now.duration_since(self.began.unwrap_or(now)).unsigned_abs();
+        self.startup_delay.checked_sub(since).filter(|left| !left.is_zero())
     }
 
     pub(super) fn window(&self, limit: Limit) -> Option<&RemovalWindow> {

@@ -75,6 +75,7 @@ pub fn admit(act: Act, facts: &Facts<'_>, limits: &Limits, now: Timestamp) -> Re
 fn held_by(limit: Limit, facts: &Facts<'_>, limits: &Limits, now: Timestamp) -> Option<Held> {
     match limit {
         Limit::ClockJump => facts.clock_pause.map(|left| Held::ClockJump { left }),
+        Limit::StartupDelay => limits.startup_wait(now).map(|left| Held::StartupDelay { left }),
         Limit::Outage => facts.outage.map(|(unready, all)| Held::Outage { unready, all }),
         Limit::ShortList => facts.short_list.map(|(missing, all)| Held::ShortList { missing, all }),
         Limit::UnhealthyShare => {

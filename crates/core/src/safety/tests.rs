@@ -37,6 +37,28 @@ fn the_first_limit_of_an_act_holds_it() {
 }
 
 #[test]
+fn the_delay_after_the_start_holds_disruption_and_expiration_from_the_first_attempt_on() {
+    let hour = Duration::from_secs(3600);
+    let mut limits = Limits::default().with_startup_delay(hour);
+    let facts = Facts { subject: "a", all: 10, ..Facts::default() };
+    let after = |minutes| now() + SignedDuration::from_mins(minutes);
+    // What was done before neither begins the delay nor waits for it.
+    assert_eq!(limits.take(Act::DeleteClaim(Cause::Unhealthy), &facts, after(-50)), Ok(()));
+    for (minutes, left) in [(0, Some(60)), (20, Some(40)), (59, Some(1)), (60, None), (300, None)] {
+        let held = left.map(|left| Held::StartupDelay { left: Duration::from_secs(left * 60) });
+        for act in [Act::Taint, Act::DeleteClaim(Cause::Expired)] {
+            assert_eq!(
+                limits.take(act, &facts, after(minutes)).err(),
+                held,
+                "{act:?} after {minutes} minutes"
+            );
+        }
+        assert_eq!(limits.take(Act::CreateClaim, &facts, after(minutes)), Ok(()));
+    }
+    assert_eq!(Limits::default().take(Act::Taint, &facts, now()), Ok(()), "there is none by default");
+}
+
+#[test]
 fn what_is_taken_counts_and_what_is_held_does_not() {
     let mut limits = Limits::with_rates((3, 1), (1, 1));
     let two = Facts { count: 2, ..Facts::default() };

@@ -37,6 +37,7 @@ enum Setting {
     Gate(&'static str),
     SchedulerConfig,
     DynamicResources,
+    LimitRangeDefaults,
 }
 
 impl Setting {
@@ -45,6 +46,7 @@ impl Setting {
             Self::Gate(gate) => values.gate(gate),
             Self::SchedulerConfig => !values.text("SCHEDULER_CONFIG").is_empty(),
             Self::DynamicResources => !values.bool("IGNORE_DRA_REQUESTS"),
+            Self::LimitRangeDefaults => values.bool("LIMIT_RANGE_DEFAULTS"),
         }
     }
 }
@@ -99,6 +101,7 @@ const NEEDED: &[Needed] = &[
     optional("", &["podtemplates"], READ, (Feature::CapacityBuffers, BUFFERS)),
     optional("apps", &["deployments"], READ, (Feature::CapacityBuffers, BUFFERS)),
     optional("", &["resourcequotas"], READ, (Feature::ResourceQuotas, BUFFERS)),
+    optional("", &["limitranges"], READ, (Feature::LimitRangeDefaults, Some(Setting::LimitRangeDefaults))),
     optional(
         "resource.k8s.io",
         &["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"],

@@ -16,7 +16,7 @@ use super::{Item, Source};
 const PAGE: u32 = 500;
 
 /// Group, version, kind and plural of what is read; what refers to others comes last.
-const KINDS: [(&str, &str, &str, &str); 25] = [
+const KINDS: [(&str, &str, &str, &str); 26] = [
     ("", "v1", "Namespace", "namespaces"),
     ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
     ("", "v1", "PersistentVolume", "persistentvolumes"),
@@ -28,6 +28,7 @@ const KINDS: [(&str, &str, &str, &str); 25] = [
     ("", "v1", "ReplicationController", "replicationcontrollers"),
     ("apps", "v1", "ReplicaSet", "replicasets"),
     ("apps", "v1", "StatefulSet", "statefulsets"),
+    ("", "v1", "LimitRange", "limitranges"),
     ("apps", "v1", "DaemonSet", "daemonsets"),
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
     ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),

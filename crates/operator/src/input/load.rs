@@ -19,7 +19,8 @@ use fleetwright_state::{
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+        LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
     },
     policy::v1::PodDisruptionBudget,
     resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -101,6 +102,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
         catalogs: offer.pools,
         gates: settings.gates,
         ignore_dra: settings.ignore_dra_requests,
+        limit_ranges: settings.limit_range_defaults,
         namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
     };
@@ -150,6 +152,7 @@ pub(super) struct Loader {
     catalogs: BTreeMap<String, Arc<Catalog>>,
     gates: FeatureGates,
     ignore_dra: bool,
+    limit_ranges: bool,
     /// Namespaces of pods of files.
     namespaces: BTreeSet<String>,
     buffers: Buffers,
@@ -253,6 +256,7 @@ impl Loader {
             }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<api::NodeClassView>(value, source),
             ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
+            ("", "LimitRange") if self.limit_ranges => self.apply::<LimitRange>(value, source),
             ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
                 self.buffer(value, source);

@@ -50,10 +50,12 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             static_capacity: values.gate("StaticCapacity"),
             capacity_buffer: values.gate("CapacityBuffer"),
         },
+        limit_range_defaults: values.bool("LIMIT_RANGE_DEFAULTS"),
         packing: values.packing(),
         n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
         disruption: DisruptionTiming {
+            startup_delay: values.duration("STARTUP_DISRUPTION_DELAY"),
             // Looking all the time would leave no time for anything else.
             period: values.duration("DISRUPTION_PERIOD").max(Duration::from_millis(100)),
             validation_delay: values.duration("DISRUPTION_VALIDATION_DELAY"),

@@ -178,6 +178,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Whether consolidation may replace nodes by several; Karpenter replaces them by at most one",
     ),
     setting(
+        "LIMIT_RANGE_DEFAULTS",
+        SettingKind::Bool,
+        "false",
+        "Whether DaemonSets without pods are expected to get the defaults of LimitRanges, which the controller has to be allowed to read",
+    ),
+    setting(
+        "STARTUP_DISRUPTION_DELAY",
+        SettingKind::Duration,
+        "0s",
+        "How long no node is disrupted or expires after each start of the controller",
+    ),
+    setting(
         "INITIALIZATION_TIMEOUT",
         SettingKind::Duration,
         "0s",

@@ -100,6 +100,8 @@ pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Reg
         config.settings.packing = Packing::Compatible;
     }
     config.settings.n_to_m = scenario.settings.n_to_m_consolidation.unwrap_or(true);
+    config.settings.limit_range_defaults = scenario.settings.limit_range_defaults;
+    config.settings.disruption.startup_delay = scenario.settings.startup_disruption_delay;
     config.cloud = match scenario.cloud {
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },

@@ -9,7 +9,7 @@ use fleetwright_core::{
 };
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
+    core::v1::{LimitRange, Node, PersistentVolume, PersistentVolumeClaim},
     storage::v1::{StorageClass, VolumeAttachment},
 };
 use serde_json::{Value, json};
@@ -552,4 +552,16 @@ fn the_newest_pod_of_a_daemon_set_says_what_the_next_one_requests() {
     index.delete(&agent("c", 11, "3"));
     index.delete(&agent("a", 10, "1"));
     assert_eq!(requested(&mut index), [500], "without a pod, the template");
+    let range: LimitRange = object(json!({
+        "metadata": {"name": "defaults", "namespace": "default", "resourceVersion": "1"},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "4", "memory": "1Gi"}}]}
+    }));
+    let memory = |index: &mut Index| index.snapshot(at(0)).daemons[0].spec.requests.memory();
+    index.apply(range.clone());
+    assert_eq!((requested(&mut index), memory(&mut index)), (vec![500], 1 << 30), "with the defaults");
+    index.apply(agent("d", 13, "1"));
+    assert_eq!((requested(&mut index), memory(&mut index)), (vec![1_000], 0), "a pod shows what there is");
+    index.delete(&agent("d", 13, "1"));
+    index.delete(&range);
+    assert_eq!((requested(&mut index), memory(&mut index)), (vec![500], 0));
 }

@@ -12,7 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 
-use super::{pod, quantity, text};
+use super::{limit_range::ContainerDefaults, pod, quantity, text};
 
 /// The most chunks of one buffer: work is bounded.
 pub const MAX_CHUNKS: i64 = 10_000;
@@ -40,8 +40,8 @@ pub fn pods(
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     let uid = meta.uid.as_deref().unwrap_or_default();
     let like = ObjectMeta { namespace: meta.namespace.clone(), ..ObjectMeta::default() };
-    let lowered =
-        pod::of_template(&like, "CapacityBuffer", template.template, schema, &mut pod::Interner::default());
+    let (defaults, interner) = (ContainerDefaults::default(), &mut pod::Interner::default());
+    let lowered = pod::of_template(&like, "CapacityBuffer", template.template, &defaults, schema, interner);
     let mut model = lowered.map_err(|invalid| format!("pod template: {invalid}"))?;
     let mut spec = (*model.spec).clone();
     spec.volumes.clear();

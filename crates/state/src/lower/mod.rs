@@ -7,6 +7,7 @@ pub mod buffer;
 mod cel;
 pub mod claim;
 pub mod device;
+pub mod limit_range;
 pub mod node;
 pub mod overlay;
 pub mod pdb;

@@ -22,7 +22,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
-use super::{Invalid, affinity, filled, labels, requests, text, time};
+use super::{Invalid, affinity, filled, labels, limit_range::ContainerDefaults, requests, text, time};
 
 /// `controller.kubernetes.io/pod-deletion-cost`.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -145,7 +145,7 @@ fn with_spec(pod: &k8s::Pod, spec: &k8s::PodSpec, lowered: Arc<PodSpec>, interne
     }
 }
 
-/// The pod that a template makes, as a DaemonSet's controller would.
+/// The pod that a template makes, as a DaemonSet's controller would, and `defaults` of its namespace are added to.
 ///
 /// # Errors
 /// If a quantity or a constraint is invalid.
@@ -153,18 +153,20 @@ pub fn of_template(
     meta: &ObjectMeta,
     owner_kind: &str,
     template: &k8s::PodTemplateSpec,
+    defaults: &ContainerDefaults,
     schema: &LabelSchema,
     interner: &mut Interner,
 ) -> Result<Pod, Invalid> {
     let spec = template.spec.as_ref().ok_or(Invalid::Missing("spec.template.spec"))?;
-    let spec = &requests::defaulted(spec);
+    let mut spec = requests::defaulted(spec);
+    defaults.apply(&mut spec);
     let owned = template.metadata.as_ref();
     let uid = meta.uid.clone().unwrap_or_default();
     Ok(Pod {
         uid: uid.clone().into(),
         id: id(meta),
         labels: interner.labels(labels(owned.and_then(|meta| meta.labels.as_ref()))),
-        spec: interner.spec(pod_spec(spec, None, schema)?),
+        spec: interner.spec(pod_spec(&spec, None, schema)?),
         created: time(meta.creation_timestamp.as_ref()).unwrap_or(Timestamp::UNIX_EPOCH),
         deleting: None,
         started: None,

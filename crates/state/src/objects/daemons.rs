@@ -7,12 +7,13 @@ use std::{
 
 use fleetwright_core::model::{NamespacedName, Pod, PodUid, pod::PodSpec};
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
 
 /// All DaemonSets and what their pods request.
 #[derive(Debug, Default)]
 pub(crate) struct DaemonTable {
-    /// A pod of each template.
-    templates: BTreeMap<NamespacedName, Arc<Pod>>,
+    /// Each DaemonSet, and a pod of its template.
+    templates: BTreeMap<NamespacedName, (Arc<DaemonSet>, Arc<Pod>)>,
     /// The pods of each DaemonSet, the newest last.
     pods: BTreeMap<NamespacedName, BTreeMap<(Timestamp, PodUid), Arc<PodSpec>>>,
     /// The pod of each template with the requests of the newest pod.
@@ -21,7 +22,7 @@ pub(crate) struct DaemonTable {
 
 impl DaemonTable {
     /// Puts a DaemonSet in, or takes it out. Returns whether it was there.
-    pub(crate) fn put(&mut self, id: NamespacedName, template: Option<Arc<Pod>>) -> bool {
+    pub(crate) fn put(&mut self, id: NamespacedName, template: Option<(Arc<DaemonSet>, Arc<Pod>)>) -> bool {
         let before = match template {
             Some(template) => self.templates.insert(id.clone(), template),
             None => self.templates.remove(&id),
@@ -55,6 +56,12 @@ impl DaemonTable {
         }
     }
 
+    /// The DaemonSets of a namespace.
+    pub(crate) fn sets_of(&self, namespace: &str) -> Vec<(NamespacedName, Arc<DaemonSet>)> {
+        let of_namespace = self.templates.iter().filter(|(id, _)| *id.namespace == *namespace);
+        of_namespace.map(|(id, (set, _))| (id.clone(), set.clone())).collect()
+    }
+
     /// One pod per DaemonSet, by namespace and name. What admission adds to a template (LimitRange defaults, webhooks,
     /// VerticalPodAutoscaler) is seen on its newest pod: that is what the next one requests.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
@@ -62,7 +69,7 @@ impl DaemonTable {
     }
 
     fn update(&mut self, id: NamespacedName) {
-        let Some(template) = self.templates.get(&id) else {
+        let Some((_, template)) = self.templates.get(&id) else {
             self.effective.remove(&id);
             return;
         };

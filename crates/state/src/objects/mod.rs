@@ -3,6 +3,7 @@
 mod daemons;
 mod devices;
 mod invalid;
+mod limit_ranges;
 pub(crate) mod nodes;
 mod pods;
 mod pools;
@@ -21,8 +22,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Node, storage::v1::VolumeAttachment};
 
 use self::{
-    daemons::DaemonTable, devices::DeviceTable, invalid::InvalidObjects, nodes::NodeTable, pods::Pods,
-    pools::PoolTable, volumes::VolumeTable, workloads::WorkloadTable,
+    daemons::DaemonTable, devices::DeviceTable, invalid::InvalidObjects, limit_ranges::LimitRangeTable,
+    nodes::NodeTable, pods::Pods, pools::PoolTable, volumes::VolumeTable, workloads::WorkloadTable,
 };
 use crate::{
     kind::{Key, Kind},
@@ -41,6 +42,7 @@ pub struct Objects {
     pub(crate) nodes: NodeTable,
     pub(crate) pools: PoolTable,
     pub(crate) daemons: DaemonTable,
+    limit_ranges: LimitRangeTable,
     pub(crate) namespaces: Arc<BTreeMap<Str, Labels>>,
     pub(crate) pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     pub(crate) volumes: VolumeTable,
@@ -78,6 +80,7 @@ impl Objects {
             nodes: NodeTable::default(),
             pools: PoolTable::default(),
             daemons: DaemonTable::default(),
+            limit_ranges: LimitRangeTable::default(),
             namespaces: Arc::default(),
             pdbs: BTreeMap::new(),
             volumes: VolumeTable::default(),

@@ -9,8 +9,8 @@ use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
         core::v1::{
-            Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod as KubePod, ReplicationController,
-            Service,
+            LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod as KubePod,
+            ReplicationController, Service,
         },
         policy::v1::PodDisruptionBudget,
         resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -153,12 +153,29 @@ impl Objects {
         let exists = set.is_some();
         let lowered = set.as_deref().and_then(|set| {
             let template = &set.spec.as_ref()?.template;
-            let interner = &mut self.interner;
-            Some(lower::pod::of_template(&set.metadata, DaemonSet::KIND, template, &self.schema, interner))
+            let (schema, interner) = (&self.schema, &mut self.interner);
+            let defaults = self.limit_ranges.defaults(&key.namespace);
+            Some(lower::pod::of_template(
+                &set.metadata,
+                DaemonSet::KIND,
+                template,
+                &defaults,
+                schema,
+                interner,
+            ))
         });
         let pod = self.invalid.accept(Kind::DaemonSet, key, lowered).map(Arc::new);
-        let existed = self.daemons.put(NamespacedName::from(key), pod);
+        let existed = self.daemons.put(NamespacedName::from(key), set.zip(pod));
         self.changed = true;
+        by_key(existed, exists)
+    }
+
+    pub(crate) fn put_limit_range(&mut self, key: &Key, range: Option<Arc<LimitRange>>) -> Put {
+        let exists = range.is_some();
+        let existed = self.limit_ranges.put(key, range);
+        for (id, set) in self.daemons.sets_of(&key.namespace) {
+            self.put_daemon_set(&Key::new(id.namespace, id.name), Some(set));
+        }
         by_key(existed, exists)
     }
 

@@ -157,8 +157,8 @@ fn templates_are_pods_as_the_api_server_would_create_them() {
     }}))
     .unwrap();
     let interner = &mut Interner::default();
-    let pod = of_template(&ObjectMeta::default(), "DaemonSet", &template, &LabelSchema::default(), interner)
-        .unwrap();
+    let (meta, none) = (ObjectMeta::default(), ContainerDefaults::default());
+    let pod = of_template(&meta, "DaemonSet", &template, &none, &LabelSchema::default(), interner).unwrap();
     assert_eq!((pod.requests().cpu(), pod.requests().memory()), (3000, 1 << 30));
     assert_eq!(pod.spec.host_ports.iter().map(|port| port.port).collect::<Vec<_>>(), [80]);
 }
