@@ -6,7 +6,7 @@
 use fleetwright_core::{
     cloud::Instance,
     disruption::{Command, Decision},
-    model::{Resources, labels},
+    model::{Price, Resources, labels},
     scheduling::Plan,
 };
 use fleetwright_state::Key;
@@ -142,8 +142,12 @@ pub fn initialized_nodeclaim(name: &str, provider_id: &str, node: &str, allocata
 pub struct Disrupting<'a> {
     /// The id of the command.
     pub id: &'a str,
-    /// Karpenter's reason, in lower case.
+    /// Karpenter's reason.
     pub reason: &'a str,
+    /// The names of the NodePools.
+    pub pools: Vec<&'a str>,
+    /// What it saves per hour.
+    pub savings: Price,
     /// `delete` or `replace`.
     pub decision: &'a str,
     /// Number of pods to reschedule.
@@ -157,7 +161,13 @@ pub struct Disrupting<'a> {
 impl<'a> Disrupting<'a> {
     /// The command `id`.
     #[must_use]
-    pub fn of(command: &'a Command, id: &'a str, reason: &'a str) -> Self {
+    pub fn of(command: &'a Command, id: &'a str) -> Self {
+        let mut pools: Vec<&str> = Vec::new();
+        for name in command.candidates.iter().map(|candidate| candidate.pool.name.as_str()) {
+            if !pools.contains(&name) {
+                pools.push(name);
+            }
+        }
         let nodes_removed = command.candidates.iter().map(|candidate| {
             let claim = candidate.node.claim_name().map_or("", |name| name.as_str());
             let capacity_type = candidate.node.label(labels::CAPACITY_TYPE).unwrap_or_default();
@@ -171,12 +181,27 @@ impl<'a> Disrupting<'a> {
         let decision = if command.replacements.is_empty() { Decision::Delete } else { Decision::Replace };
         Self {
             id,
-            reason,
+            reason: command.method.reason.as_str(),
+            pools,
+            savings: command.savings(),
             decision: decision.as_str(),
             pods: command.candidates.iter().map(|candidate| candidate.pods.len()).sum(),
             nodes: nodes_removed.collect(),
             replacements: nodes_created.collect(),
         }
+    }
+
+    /// The command in one line, as Karpenter writes it.
+    fn text(&self) -> String {
+        let Self { id, reason, pools, savings, decision, nodes, replacements, .. } = self;
+        let names: Vec<&str> = nodes.iter().map(|[node, ..]| *node).collect();
+        let new = match replacements.len() {
+            0 => String::new(),
+            1 => " -> [1 replacement]".to_owned(),
+            several => format!(" -> [{several} replacements]"),
+        };
+        let (pools, names) = (pools.join(","), names.join(", "));
+        format!("{reason}/{id}: {decision}: nodepools=[{pools}]: [{names}]{new} (savings: ${savings:.2})")
     }
 
     /// Logs the command.
@@ -191,8 +216,7 @@ impl<'a> Disrupting<'a> {
         });
         let (disrupted, nodes_created) = (Value::from_iter(nodes), Value::from_iter(replacements));
         tracing::info!(
-            "command-id" = self.id,
-            reason = self.reason,
+            command = self.text(),
             decision = self.decision,
             "disrupted-node-count" = self.nodes.len(),
             "replacement-node-count" = self.replacements.len(),
@@ -235,14 +259,14 @@ pub fn interrupted_nodeclaim(name: &str, kind: &str) {
     );
 }
 
-/// Logs that a Node was deleted.
-pub fn deleted_node(name: &str) {
-    tracing::info!(Node.name = name, "deleted node");
+/// Logs that the Node of a NodeClaim was deleted.
+pub fn deleted_node(name: &str, claim: &str) {
+    tracing::info!(Node.name = name, NodeClaim.name = claim, "deleted node");
 }
 
 /// Logs that a NodeClaim was deleted.
-pub fn deleted_nodeclaim(name: &str, provider_id: &str) {
-    tracing::info!(NodeClaim.name = name, "provider-id" = provider_id, "deleted nodeclaim");
+pub fn deleted_nodeclaim(name: &str, provider_id: &str, node: &str) {
+    tracing::info!(NodeClaim.name = name, "provider-id" = provider_id, Node.name = node, "deleted nodeclaim");
 }
 
 /// Resources as a JSON object.

@@ -109,8 +109,7 @@ impl Execution {
         let (since, started) = (self.clocks.steady(), self.clocks.now());
         let running = StartedCommand { replacements, command: Arc::new(command), since, started };
         self.record_intent(&id, running.clone());
-        let reason = report::reason_label(running.command.method.reason);
-        log::Disrupting::of(&running.command, &id, reason).log();
+        log::Disrupting::of(&running.command, &id).log();
         match self.mark_and_create(&id, &running, claims).await {
             Ok(replacements) => {
                 self.record_intent(&id, StartedCommand { replacements, ..running.clone() });

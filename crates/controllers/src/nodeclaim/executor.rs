@@ -380,7 +380,7 @@ impl<'a> Executor<'a> {
         if let Some(created) = &meta.creation_timestamp {
             self.executors.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
         }
-        log::deleted_node(name);
+        log::deleted_node(name, self.name());
         Ok(())
     }
 
@@ -415,10 +415,10 @@ impl<'a> Executor<'a> {
             self.executors.metrics.observe(&families::INSTANCE_TERMINATION, &[pool], seconds(since, now));
         }
         self.executors.cache.forget(&node.claim.uid);
-        log::deleted_nodeclaim(
-            self.name(),
-            self.claim.status.as_ref().map_or("", |status| &status.provider_id),
-        );
+        let status = self.claim.status.as_ref();
+        let (provider_id, node_name) =
+            status.map_or(("", ""), |status| (&*status.provider_id, &*status.node_name));
+        log::deleted_nodeclaim(self.name(), provider_id, node_name);
         Ok(())
     }
 

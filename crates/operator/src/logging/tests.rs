@@ -3,7 +3,11 @@
 use std::io;
 
 use fleetwright_controllers::log;
-use fleetwright_core::{clock::Clock, cloud::Instance, model::Resources};
+use fleetwright_core::{
+    clock::Clock,
+    cloud::Instance,
+    model::{Price, Resources},
+};
 use fleetwright_state::Key;
 use regex::Regex;
 use serde_json::json;
@@ -136,9 +140,9 @@ fn annotated() {
 fn deleted() {
     check(
         "deleted nodeclaim",
-        r#","provider-id":"aws:///a/i-1""#,
+        r#","provider-id":"aws:///a/i-1","Node":{"name":"node-1"}"#,
         r#""NodeClaim":\{"name":"(.*)"\},"namespace""#,
-        || log::deleted_nodeclaim("default-x", "aws:///a/i-1"),
+        || log::deleted_nodeclaim("default-x", "aws:///a/i-1", "node-1"),
     );
 }
 
@@ -146,8 +150,8 @@ fn deleted() {
 fn nodes() {
     let key = Key::cluster("node-1");
     let head = r#""commit":"C","controller":"node.termination","controllerGroup":"","controllerKind":"Node","Node":{"name":"node-1"},"namespace":"","name":"node-1","reconcileID":"ID""#;
-    let line = lines("node.termination", &key, false, || log::deleted_node("node-1"));
-    assert_eq!(line, format!("{HEAD}\"deleted node\",{head}}}\n"));
+    let line = lines("node.termination", &key, false, || log::deleted_node("node-1", "default-x"));
+    assert_eq!(line, format!("{HEAD}\"deleted node\",{head},\"NodeClaim\":{{\"name\":\"default-x\"}}}}\n"));
     let line = lines("node.termination", &key, false, || {
         log::tainted_node("node-1", "default-x", "karpenter.sh/disrupted", "", "NoSchedule");
     });
@@ -205,17 +209,86 @@ fn created_and_disrupted() {
 
     let command = log::Disrupting {
         id: "c1",
-        reason: "underutilized",
+        reason: "Underutilized",
+        pools: vec!["default"],
+        savings: Price::from_nanos(1_234_000_000),
         decision: "replace",
         pods: 5,
         nodes: vec![["node-1", "default-x", "on-demand", "m5.large"]],
         replacements: vec![("spot", types(2))],
     };
     let line = lines("disruption", &Key::singleton(), false, || command.log());
-    let fields = r#""command-id":"c1","reason":"underutilized","decision":"replace","disrupted-node-count":1,"replacement-node-count":1,"pod-count":5,"disrupted-nodes":[{"Node":{"name":"node-1"},"NodeClaim":{"name":"default-x"},"capacity-type":"on-demand","instance-type":"m5.large"}],"replacement-nodes":[{"capacity-type":"spot","instance-types":"t0, t1"}]"#;
+    let fields = r#""command":"Underutilized/c1: replace: nodepools=[default]: [node-1] -> [1 replacement] (savings: $1.23)","decision":"replace","disrupted-node-count":1,"replacement-node-count":1,"pod-count":5,"disrupted-nodes":[{"Node":{"name":"node-1"},"NodeClaim":{"name":"default-x"},"capacity-type":"on-demand","instance-type":"m5.large"}],"replacement-nodes":[{"capacity-type":"spot","instance-types":"t0, t1"}]"#;
     assert_eq!(line, format!("{HEAD}\"disrupting node(s)\",{},{fields}}}\n", head("disruption")));
-    let disrupting = r#""reason":"(.*)","decision":"(.*)","disrupted-node-count":(.*),"replacement-node-count":(.*),"pod-count":(.*),"disrupted-nodes":.*,"NodeClaim":\{"name":"(.*)"\},"capacity-type""#;
+    let disrupting = r#""command":"(.*)","decision":"(.*)","disrupted-node-count":(.*),"replacement-node-count":(.*),"pod-count":(.*),"disrupted-nodes":.*,"NodeClaim":\{"name":"(.*)"\},"capacity-type""#;
     parsed(&line, "disrupting node(s)", disrupting);
+}
+
+/// The keys of a line with the shapes of their values: `{}` for objects with free keys, the shape of the first member for arrays.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let free = ["requests", "allocatable"];
+            let of = |(key, value): (&String, &Value)| {
+                (key.clone(), if free.contains(&key.as_str()) { json!({}) } else { shape(value) })
+            };
+            fields.iter().map(of).collect()
+        }
+        Value::Array(members) => json!([members.first().map(shape)]),
+        Value::String(_) => json!("text"),
+        Value::Number(_) => json!(0),
+        other => other.clone(),
+    }
+}
+
+/// `tests/logs/karpenter.jsonl` has lines that Karpenter 1.14.1 itself wrote, with its kwok provider, at level debug.
+#[test]
+fn lines_have_the_shape_of_those_that_karpenter_writes() {
+    let resources = Resources::of(150, 1 << 20);
+    let types = || ["t0".to_owned()].into_iter();
+    let command = log::Disrupting {
+        id: "c1",
+        reason: "Drifted",
+        pools: vec!["default"],
+        savings: Price::ZERO,
+        decision: "replace",
+        pods: 5,
+        nodes: vec![["node-1", "default-x", "on-demand", "m5.large"]],
+        replacements: vec![("spot", types().collect())],
+    };
+    let written = |message: &str| -> Option<Box<dyn FnOnce() + '_>> {
+        Some(match message {
+            "found provisionable pod(s)" => Box::new(|| log::found_pods(types(), std::time::Duration::ZERO)),
+            "computed new nodeclaim(s) to fit pod(s)" => Box::new(|| log::computed_new(1, 2)),
+            "created nodeclaim" => {
+                Box::new(|| log::created_nodeclaim("default-x", "default", &resources, types()))
+            }
+            "launched nodeclaim" => Box::new(|| log::launched_nodeclaim("default-x", &instance())),
+            "registered nodeclaim" => Box::new(|| log::registered_nodeclaim("default-x", "p", "node-1")),
+            "initialized nodeclaim" => {
+                Box::new(|| log::initialized_nodeclaim("default-x", "p", "node-1", &resources))
+            }
+            "disrupting node(s)" => Box::new(|| command.log()),
+            "tainted node" => Box::new(|| log::tainted_node("node-1", "default-x", "k", "v", "NoSchedule")),
+            "deleted node" => Box::new(|| log::deleted_node("node-1", "default-x")),
+            "deleted nodeclaim" => Box::new(|| log::deleted_nodeclaim("default-x", "p", "node-1")),
+            _ => return None,
+        })
+    };
+    let stored = include_str!("../../../../tests/logs/karpenter.jsonl");
+    for theirs in stored.lines() {
+        let theirs: Value = serde_json::from_str(theirs).unwrap();
+        let text = |key: &str| theirs[key].as_str().unwrap();
+        let controllers = ["provisioner", "nodeclaim.lifecycle", "node.termination", "disruption"];
+        let controller = controllers.into_iter().find(|name| *name == text("controller")).unwrap();
+        let work = written(text("message")).unwrap_or_else(|| panic!("no line {theirs}"));
+        let mut ours: Value =
+            serde_json::from_str(&lines(controller, &Key::cluster(text("name")), true, work)).unwrap();
+        // The build of the stored lines had none.
+        ours.as_object_mut().unwrap().remove("commit").unwrap();
+        assert_eq!(shape(&ours), shape(&theirs), "{ours}");
+    }
+    assert_eq!(stored.lines().count(), 10);
 }
 
 #[test]
@@ -234,7 +307,7 @@ fn keys_stand_in_karpenters_order() {
 
 #[test]
 fn at_level_debug_a_line_names_its_place() {
-    let line = lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1"));
+    let line = lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1", "default-x"));
     let place =
         Regex::new(r#""logger":"controller","caller":"src/log\.rs:\d+","message":"deleted node""#).unwrap();
     assert!(place.is_match(&line), "{line}");
