@@ -16,19 +16,22 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::{PodTemplate, PodTemplateSpec, ResourceQuota},
 };
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::{
+    api::{ListParams, Patch, PatchParams},
+    core::ApiResource,
+};
 use serde_json::json;
 
 use crate::{
     provisioning::names::{CAPACITY_BUFFER, PROVISIONER},
     runtime::{
-        ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, Requeue,
-        ignore_not_found,
+        ApiClient, Clocks, Cluster, Controller, Ctx, Features, RateLimit, ReconcileError, References,
+        Requeue, ignore_not_found,
     },
     settings::Settings,
 };
 
-/// How often a buffer is resolved: templates and workloads are not watched.
+/// How often a buffer is resolved without an event: some kinds may not be watched.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The permissions of optional calls.
@@ -41,6 +44,7 @@ pub struct BufferController {
     cluster: Cluster,
     clocks: Clocks,
     features: Features,
+    references: References,
 }
 
 impl BufferController {
@@ -51,6 +55,7 @@ impl BufferController {
             cluster: ctx.cluster.clone(),
             clocks: ctx.clocks.clone(),
             features: ctx.features.clone(),
+            references: ctx.references.clone(),
         }
     }
 }
@@ -93,6 +98,21 @@ impl Controller for BufferController {
         about.then(|| change.key.clone()).into_iter().collect()
     }
 
+    fn references(&self) -> Vec<ApiResource> {
+        let mut kinds = source_kinds();
+        kinds.push(ApiResource::erase::<ResourceQuota>(&()));
+        kinds
+    }
+
+    fn referring(&self, kind: &ApiResource, name: Option<&NamespacedName>, index: &Index) -> Vec<Key> {
+        let refers = |id: &NamespacedName| {
+            index
+                .buffer(id)
+                .is_some_and(|(buffer, ..)| is_ours(buffer) && refers(&buffer.spec, id, kind, name))
+        };
+        index.buffers().filter(|id| refers(id)).cloned().map(Key::from).collect()
+    }
+
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         if *key == Key::singleton() {
             let ids: Vec<NamespacedName> = self.cluster.index().buffers().cloned().collect();
@@ -104,9 +124,7 @@ impl Controller for BufferController {
         let id = NamespacedName::from(key);
         let known = self.cluster.index().buffer(&id).map(|(raw, ..)| raw.clone());
         let Some(buffer) = known else { return Ok(Requeue::No) };
-        let strategy = buffer.spec.provisioning_strategy.as_deref().unwrap_or(ACTIVE_CAPACITY);
-        if strategy != ACTIVE_CAPACITY {
-            // Another controller implements it.
+        if !is_ours(&buffer) {
             self.cluster.index().set_buffer_pods(&id, Vec::new());
             return Ok(Requeue::No);
         }
@@ -119,12 +137,14 @@ impl Controller for BufferController {
             }
             Err(unresolved) => Err(unresolved),
         };
+        let mut reads_quotas = false;
         let (pods, resolution) = match resolved {
             Ok((mut pods, template_ref)) => {
                 let requested = pods.len();
-                let quotas = if pods.is_empty() { Vec::new() } else { self.quotas(&id.namespace).await? };
-                let limiting_quota =
-                    buffer::within_quotas(&mut pods, &quotas).map(|quota| (quota, requested));
+                let quotas = if pods.is_empty() { None } else { self.quotas(&id.namespace).await? };
+                reads_quotas = quotas.is_some();
+                let limiting_quota = buffer::within_quotas(&mut pods, &quotas.unwrap_or_default())
+                    .map(|quota| (quota, requested));
                 let chunks = i32::try_from(pods.len()).unwrap_or(i32::MAX);
                 (pods, Ok(Resolved { chunks, template_ref, limiting_quota }))
             }
@@ -132,7 +152,8 @@ impl Controller for BufferController {
         };
         let chunks = pods.len();
         let changed = self.cluster.index().set_buffer_pods(&id, pods);
-        self.write_status(&id, |status| set_resolution(status, &resolution)).await?;
+        let polled = self.polled(&buffer.spec, &id, reads_quotas);
+        self.write_status(&id, |status| set_resolution(status, &resolution, polled.as_deref())).await?;
         if changed || chunks > 0 {
             // Pods may have used the capacity since the last pass.
             self.cluster.enqueue(PROVISIONER, Key::cluster("buffers"));
@@ -141,8 +162,47 @@ impl Controller for BufferController {
     }
 }
 
-/// Writes the resolution into a status.
-fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolved, Unresolved>) {
+/// Whether this controller implements the strategy of a buffer.
+fn is_ours(buffer: &api::CapacityBuffer) -> bool {
+    buffer.spec.provisioning_strategy.as_deref().is_none_or(|strategy| strategy == ACTIVE_CAPACITY)
+}
+
+/// Whether the buffer `id` refers to an object of a kind: to `name`, or to any. Quotas are those of its namespace.
+fn refers(
+    spec: &api::CapacityBufferSpec,
+    id: &NamespacedName,
+    kind: &ApiResource,
+    name: Option<&NamespacedName>,
+) -> bool {
+    let is_near = name.is_none_or(|name| name.namespace == id.namespace);
+    let referred = match (&*kind.kind, &spec.pod_template_ref, &spec.scalable_ref) {
+        ("ResourceQuota", ..) => return is_near,
+        ("PodTemplate", Some(reference), _) => &reference.name,
+        // As in `source`, the template comes first.
+        (of, None, Some(reference)) if reference.kind == of && reference.api_group == kind.group => {
+            &reference.name
+        }
+        _ => return false,
+    };
+    is_near && name.is_none_or(|name| *name.name == **referred)
+}
+
+/// The kinds that the schema lets a buffer take its pods from.
+fn source_kinds() -> Vec<ApiResource> {
+    vec![
+        ApiResource::erase::<Deployment>(&()),
+        ApiResource::erase::<StatefulSet>(&()),
+        ApiResource::erase::<ReplicaSet>(&()),
+        ApiResource::erase::<PodTemplate>(&()),
+    ]
+}
+
+/// Writes the resolution into a status, and what is `polled`.
+fn set_resolution(
+    status: &mut BufferStatus<'_, '_>,
+    resolution: &Result<Resolved, Unresolved>,
+    polled: Option<&str>,
+) {
     match resolution {
         Ok(Resolved { chunks, template_ref, limiting_quota }) => {
             status.fields.replicas = Some(*chunks);
@@ -151,7 +211,11 @@ fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolve
             status.fields.pod_template_generation =
                 template_ref.as_ref().and_then(|(_, generation)| *generation);
             status.fields.provisioning_strategy = Some(ACTIVE_CAPACITY.to_owned());
-            status.conditions.set_true_with_reason(READY_FOR_PROVISIONING, "Resolved", "");
+            status.conditions.set_true_with_reason(
+                READY_FOR_PROVISIONING,
+                "Resolved",
+                polled.unwrap_or_default(),
+            );
             if let Some((quota, requested)) = limiting_quota {
                 let message = format!(
                     "resourcequota {quota} leaves room for {chunks} of {requested} chunks: raise it, or ask for fewer"
@@ -163,7 +227,10 @@ fn set_resolution(status: &mut BufferStatus<'_, '_>, resolution: &Result<Resolve
             }
         }
         Err((reason, why)) => {
-            status.conditions.set_false(READY_FOR_PROVISIONING, reason, why);
+            // What may not be read may not be watched either.
+            let polled = polled.filter(|_| *reason != RefusalCause::Forbidden.as_str());
+            let message = polled.map_or_else(|| why.clone(), |polled| format!("{why}; {polled}"));
+            status.conditions.set_false(READY_FOR_PROVISIONING, reason, &message);
         }
     }
 }
@@ -175,14 +242,29 @@ struct BufferStatus<'a, 'b> {
 }
 
 impl BufferController {
-    /// The ResourceQuotas of a namespace; none if the controller may not list them, as with Karpenter's chart.
-    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, ReconcileError> {
+    /// Says which of the kinds that a buffer refers to are polled because they may not be watched.
+    fn polled(
+        &self,
+        spec: &api::CapacityBufferSpec,
+        id: &NamespacedName,
+        reads_quotas: bool,
+    ) -> Option<String> {
+        let quota = reads_quotas.then(|| ApiResource::erase::<ResourceQuota>(&()));
+        let kinds = source_kinds().into_iter().chain(quota).filter(|kind| refers(spec, id, kind, None));
+        let refusals = kinds.filter_map(|kind| self.references.refusal(&kind));
+        let refusals: Vec<String> = refusals.map(|refusal| refusal.to_string()).collect();
+        let why = (!refusals.is_empty()).then(|| refusals.join("; "));
+        why.map(|why| format!("changes are noticed within {RESOLVE_INTERVAL:?}, not by watch: {why}"))
+    }
+
+    /// The ResourceQuotas of a namespace; `None` if the controller may not list them, as with Karpenter's chart.
+    async fn quotas(&self, namespace: &str) -> Result<Option<Vec<ResourceQuota>>, ReconcileError> {
         const MAX_QUOTAS: u32 = 500;
         let (api, params) =
             (self.client.namespaced::<ResourceQuota>(namespace), ListParams::default().limit(MAX_QUOTAS));
         let listed = self.client.call("list resourcequotas", api.list(&params)).await;
         let listed = self.features.optional(Feature::ResourceQuotas, QUOTAS, listed)?;
-        Ok(listed.map(|list| list.items).unwrap_or_default())
+        Ok(listed.map(|list| list.items))
     }
 }
 

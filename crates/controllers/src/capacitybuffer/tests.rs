@@ -1,7 +1,8 @@
 //! CapacityBuffers, from the object to NodeClaims and back to its status.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -41,6 +42,20 @@ fn buffer(harness: &Harness, spec: Value) {
         .unwrap();
 }
 
+/// The Deployment `web`, with a number of replicas.
+fn scale(harness: &Harness, replicas: u32) {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+                {"name": "a", "image": "a", "resources": {"requests": {"cpu": "1"}}}]}}}});
+    harness.server.apply(web).unwrap();
+}
+
+/// A quarter of `web`.
+fn of_web() -> Value {
+    json!({"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "percentage": 25})
+}
+
 fn status(harness: &Harness) -> Value {
     let buffer =
         harness.server.get("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "default", "spare").unwrap();
@@ -53,6 +68,53 @@ fn condition(harness: &Harness, type_: &str) -> String {
     let found = conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default();
     let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
     format!("{} {}", text("status"), text("reason"))
+}
+
+/// The message of a condition.
+fn message(harness: &Harness, type_: &str) -> String {
+    let conditions = status(harness)["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default();
+    found["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Counts calls, and refuses watches of one resource.
+#[derive(Default)]
+struct Calls {
+    made: Mutex<Vec<String>>,
+    refused: Mutex<Option<(&'static str, u16)>>,
+}
+
+impl Calls {
+    /// Number of calls of a verb on a resource so far.
+    fn count(&self, verb: &str, resource: &str) -> usize {
+        let call = format!("{verb} {resource}");
+        self.made.lock().unwrap().iter().filter(|made| **made == call).count()
+    }
+}
+
+impl Faults for Calls {
+    fn decide(&self, request: &Request) -> Fault {
+        self.made.lock().unwrap().push(format!("{} {}", request.verb, request.resource));
+        let refused = *self.refused.lock().unwrap();
+        let Some((_, code)) =
+            refused.filter(|(resource, _)| request.verb == "watch" && request.resource == *resource)
+        else {
+            return Fault::default();
+        };
+        let why = if code == 403 {
+            ApiError::new(403, "Forbidden", format!("{} is forbidden: no RBAC rule", request.resource))
+        } else {
+            ApiError::no_such_route()
+        };
+        Fault { answer: Answer::Refuse(why), ..Fault::default() }
+    }
+}
+
+fn counted() -> (Harness, Arc<Calls>) {
+    let calls = Arc::new(Calls::default());
+    let harness = Harness::faulty(calls.clone(), |settings| settings.gates.capacity_buffer = true);
+    harness.pool("default", json!({}));
+    (harness, calls)
 }
 
 fn claims(harness: &Harness) -> usize {
@@ -105,7 +167,7 @@ async fn the_condition_names_why_chunks_do_not_fit() {
     assert_eq!(condition(&harness, "ReadyForProvisioning"), "False PodTemplateNotFound");
     assert_eq!(condition(&harness, "Provisioning"), "False NotReadyForProvisioning");
     template(&harness, "1");
-    harness.pass(40).await;
+    harness.pass(5).await;
     assert_eq!(condition(&harness, "ReadyForProvisioning"), "True Resolved");
     assert_eq!(condition(&harness, "Provisioning"), "False BufferEmpty");
     harness.server.delete("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "default", "spare").unwrap();
@@ -121,19 +183,19 @@ async fn the_condition_names_why_chunks_do_not_fit() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_provides_template_and_replicas() {
     let harness = harness();
-    harness
-        .server
-        .apply(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
-            "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
-                    {"name": "a", "image": "a", "resources": {"requests": {"cpu": "1"}}}]}}}}))
-        .unwrap();
-    let reference = json!({"apiGroup": "apps", "kind": "Deployment", "name": "web"});
-    buffer(&harness, json!({"scalableRef": reference, "percentage": 25}));
+    let scale = |replicas| scale(&harness, replicas);
+    buffer(&harness, of_web());
     let (stop, running) = harness.run(controllers(&harness));
-    harness.pass(60).await;
+    harness.pass(7).await;
+    assert_eq!(condition(&harness, "ReadyForProvisioning"), "False ScalableRefNotFound");
+    scale(10);
+    harness.pass(5).await;
     assert_eq!(status(&harness)["replicas"], 3);
+    harness.pass(60).await;
     assert_eq!(claims(&harness), 1);
+    scale(4);
+    harness.pass(5).await;
+    assert_eq!(status(&harness)["replicas"], 1);
     stop.fire();
     running.await.unwrap().unwrap();
 }
@@ -156,7 +218,7 @@ async fn quotas_reduce_the_chunks() {
     assert_eq!(condition(&harness, "LimitedByQuotas"), "True LimitedByQuotas");
     assert_eq!(condition(&harness, "ReadyForProvisioning"), "True Resolved");
     quota("40");
-    harness.pass(60).await;
+    harness.pass(5).await;
     assert_eq!((&status(&harness)["replicas"], &*condition(&harness, "LimitedByQuotas")), (&json!(5), " "));
     stop.fire();
     running.await.unwrap().unwrap();
@@ -204,4 +266,96 @@ async fn without_quotas_a_buffer_is_not_limited() {
     refusals.set(&[], 0);
     harness.pass(40).await;
     assert_eq!(off(), 0.0);
+}
+
+#[rstest]
+#[case(
+    "deployments",
+    403,
+    "deployments.apps is forbidden (403): add the rule apiGroups: [\"apps\"], resources: [\"deployments\"], verbs: [\"get\", \"list\", \"watch\"] to the controller's ClusterRole"
+)]
+#[case(
+    "deployments",
+    404,
+    "deployments.apps is not served (404): install its CustomResourceDefinition, or enable the API group"
+)]
+#[case(
+    "resourcequotas",
+    403,
+    "resourcequotas is forbidden (403): add the rule apiGroups: [\"\"], resources: [\"resourcequotas\"], verbs: [\"get\", \"list\", \"watch\"] to the controller's ClusterRole"
+)]
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_watched_is_polled_and_the_condition_says_so(
+    #[case] resource: &'static str,
+    #[case] code: u16,
+    #[case] why: &str,
+) {
+    let (harness, calls) = counted();
+    *calls.refused.lock().unwrap() = Some((resource, code));
+    buffer(&harness, of_web());
+    let _running = harness.run(controllers(&harness));
+    let said = format!("changes are noticed within 30s, not by watch: {why}");
+    harness.pass(5).await;
+    if resource == "deployments" {
+        let missing = message(&harness, "ReadyForProvisioning");
+        assert_eq!(missing, format!("Deployment web does not exist: create it; {said}"));
+    }
+    scale(&harness, 10);
+    harness.pass(32).await;
+    assert_eq!(condition(&harness, "ReadyForProvisioning"), "True Resolved");
+    assert_eq!(message(&harness, "ReadyForProvisioning"), said);
+    assert_eq!(status(&harness)["replicas"], 3);
+    let asked = calls.count("watch", resource);
+    harness.pass(600).await;
+    assert!(calls.count("watch", resource) - asked <= 20, "a refused watch is tried again every 30 s");
+    // The permission comes.
+    *calls.refused.lock().unwrap() = None;
+    harness.pass(40).await;
+    assert_eq!(message(&harness, "ReadyForProvisioning"), "");
+    scale(&harness, 20);
+    harness.pass(5).await;
+    assert_eq!(status(&harness)["replicas"], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_buffers_refer_to_is_watched() {
+    let (harness, calls) = counted();
+    let _running = harness.run(controllers(&harness));
+    let watched = || {
+        let kinds = ["deployments", "statefulsets", "replicasets", "podtemplates", "resourcequotas"];
+        kinds.map(|kind| calls.count("watch", kind))
+    };
+    harness.pass(300).await;
+    assert_eq!(watched(), [0; 5]);
+    scale(&harness, 10);
+    buffer(&harness, of_web());
+    harness.pass(10).await;
+    assert_eq!(watched(), [1, 0, 0, 0, 1]);
+    // Status updates of a workload are not read once its generation is known, and the usage of a quota at most every two seconds.
+    let read = || calls.count("get", "deployments");
+    let before = read();
+    for used in 0..150_u32 {
+        let mut web = (*harness.server.get("apps/v1", "Deployment", "default", "web").unwrap()).clone();
+        web["status"] = json!({"replicas": used});
+        harness.server.apply(web).unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(read(), before + 1, "15 s of changed status");
+    let before = read();
+    for used in 0..200_u32 {
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": {"name": "team", "namespace": "default"},
+            "spec": {"hard": {"requests.cpu": "100"}}, "status": {"used": {"requests.cpu": used.to_string()}}});
+        harness.server.apply(quota).unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let reads = read() - before;
+    assert!((9..=12).contains(&reads), "{reads} reads in 20 s of changed usage");
+    assert_eq!(status(&harness)["replicas"], 0, "the quota leaves nothing");
+    // Without the buffer the watches end.
+    harness.server.delete("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "default", "spare").unwrap();
+    harness.pass(120).await;
+    let last = watched();
+    harness.pass(300).await;
+    assert_eq!(watched(), last);
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleetwright_core::cloud::CloudError;
+use fleetwright_core::{cloud::CloudError, model::NamespacedName};
 use fleetwright_state::{Change, Index, Key};
+use kube::core::ApiResource;
 
 use super::limit::RateLimit;
 use crate::settings::Settings;
@@ -35,6 +36,17 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Returns the keys that a change enqueues. Called with the index locked, for every change: it must be cheap.
     fn interested(&self, _change: &Change, _index: &Index) -> Vec<Key> {
+        Vec::new()
+    }
+
+    /// The kinds that its objects refer to and that the index does not keep. Their watches are best effort: see
+    /// [`super::References`].
+    fn references(&self) -> Vec<ApiResource> {
+        Vec::new()
+    }
+
+    /// Returns the keys of the objects that refer to the object `name` of such a kind, or without a name to any object of it.
+    fn referring(&self, _kind: &ApiResource, _name: Option<&NamespacedName>, _index: &Index) -> Vec<Key> {
         Vec::new()
     }
 

@@ -17,6 +17,7 @@ use super::{
     leader::Leadership,
     names::Names,
     recorder::Recorder,
+    references::References,
     shared::Shared,
     solvers::{Offload, Solvers},
 };
@@ -80,6 +81,8 @@ pub struct Ctx {
     pub gate: Gate,
     /// The features that are off.
     pub features: Features,
+    /// The kinds that are referred to and may not be watched.
+    pub references: References,
     pub(super) heartbeats: Arc<Heartbeats>,
 }
 
@@ -112,6 +115,7 @@ impl Ctx {
             solvers: Solvers::new(offload),
             limits: Shared::new(limits),
             displaced: Shared::default(),
+            references: References::default(),
             heartbeats: Arc::default(),
         }
     }

@@ -22,6 +22,7 @@ use super::{
     gate::may_act,
     hub::Route,
     queue::{Queue, later},
+    reference_watch::ReferenceWatch,
     shutdown::Shutdown,
     watch::{Source, Watchable, follow},
     worker::Worker,
@@ -72,6 +73,10 @@ pub async fn run(
         tasks.spawn(watch);
     }
     for (controller, queue) in controllers {
+        for kind in controller.references() {
+            let watch = ReferenceWatch::new(ctx.clone(), controller.clone(), queue.clone(), kind);
+            tasks.spawn(watch.follow(stop.clone()));
+        }
         tasks.spawn(Worker::new(ctx.clone(), controller, queue).run(stop.clone()));
     }
     tasks.spawn(update_state_gauges(ctx.clone(), stop.clone()));
