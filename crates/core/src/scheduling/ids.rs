@@ -11,7 +11,9 @@ mod of {
         Claim,
         Class,
         Compatibility,
+        Eligibility,
         Group,
+        Item,
         LabelSet,
         Level,
         Node,
@@ -20,6 +22,8 @@ mod of {
         Reservation,
         ResourceClaim,
         Row,
+        Subproblem,
+        Template,
         Want
     );
 }
@@ -50,6 +54,15 @@ pub(crate) type ResourceClaimId = Idx<of::ResourceClaim>;
 pub(crate) type WantId = Idx<of::Want>;
 /// A pod of the request.
 pub(crate) type PodId = Idx<of::Pod>;
+
+/// Pods that are equal to the search for a cheaper packing.
+pub(crate) type ItemId = Idx<of::Item>;
+/// What such pods ask of labels and NodePools.
+pub(crate) type EligibilityId = Idx<of::Eligibility>;
+/// A NodePool under a set of requirements.
+pub(crate) type TemplateId = Idx<of::Template>;
+/// Pods that compete for the same nodes when they are packed by patterns.
+pub(crate) type SubproblemId = Idx<of::Subproblem>;
 
 /// What indexes an [`IdVec`] or is in a set of indices.
 pub(crate) trait Id: Copy {

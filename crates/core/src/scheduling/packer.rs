@@ -1,24 +1,19 @@
 //! How a batch becomes new NodeClaims: a trait with two implementations.
 
-pub(super) mod run;
-
 use hashbrown::{HashMap, HashSet};
 
 use crate::{
     model::{Pod, Price},
     scheduling::{
-        greedy::{
-            deferral::{Share, keeps_domains, share},
-            pass::Strategy,
-        },
-        improve::{NODE_OVERHEAD, rearrange::Start},
+        greedy::pass::Strategy,
+        ids::TopologyGroupId,
+        improve::{NODE_OVERHEAD, improver::Saving},
         plan::Plan,
         prepared::PreparedSnapshot,
         request::{Effort, Purpose, Request},
-        tables::shared::Shared,
+        tables::{shared::Shared, topology::GroupKind},
     },
 };
-use run::{pass, pass_and_rearrange};
 
 /// Turns a request into a plan.
 ///
@@ -43,33 +38,25 @@ impl Packer for Compatible {
     }
 
     fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan {
-        pass(prepared, request, Strategy::KARPENTER)
+        prepared.place(request, Strategy::KARPENTER)
     }
 }
 
-/// The cheapest of several plans, the first of which is [`Compatible`]'s: never dearer than that unless it places more pods,
+/// Karpenter's order, its new NodeClaims then packed again by price: never dearer than [`Compatible`] unless it places more pods,
 /// never with another pod left out, and never with a pod in a pool of lower weight.
 ///
-/// Pods that topology says nothing about are packed by patterns (`improve::patterns`). Where others are among them, the
-/// reference's new NodeClaims are packed again by price (`improve::rearrange`), which keeps every pod in its zone. Both are improved
-/// as long as the effort lasts. What neither can touch (limits, ports, volumes, reservations) is packed one by one into the
-/// oldest new NodeClaim that takes it, with a preference for nodes up to a size, which keeps it off the largest sizes of a
-/// catalogue: few families have those, and their price per CPU is higher. A claim still names every type that holds its pods.
-/// A plan with more nodes than the reference has to save what they weigh ([`NODE_OVERHEAD`]).
+/// A plan with more nodes than the reference has to save their overhead ([`NODE_OVERHEAD`]). The improvement lasts as long as the
+/// effort. A claim still names every type that holds its pods.
 ///
 /// Where the reference leaves pods out and some keep apart by zone, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What is tried after the reference, the most promising first. [`Effort::First`] tries one.
-const VARIANTS: [Strategy; 6] = [
-    Strategy::first_fit(Some(32_000)),
-    Strategy::first_fit(None),
-    Strategy::first_fit(Some(16_000)),
-    Strategy::first_fit(Some(64_000)),
-    Strategy::first_fit(Some(8_000)),
-    Strategy::first_fit(Some(96_000)),
-];
+/// What is tried where some new NodeClaims cannot be packed again: smaller nodes, of which the largest sizes of a catalogue are not
+/// part. Few families have those, and their price per CPU is higher.
+const FIRST_FIT: [Strategy; 2] = [Strategy::first_fit(32_000), Strategy::first_fit(8_000)];
+/// With as many pods, or fewer, both are always tried.
+const FEW_PODS: usize = 100;
 
 impl Packer for LeastCost {
     fn name(&self) -> &'static str {
@@ -81,90 +68,62 @@ impl Packer for LeastCost {
         if request.purpose != Purpose::Provisioning {
             return Compatible.pack(prepared, request);
         }
-        let first = Request { effort: Effort::First, ..request.clone() };
-        let PreparedSnapshot { tables, placement, asked, .. } = prepared;
-        let classes = asked.counted_classes(tables, placement, request.pods);
-        let share = share(tables, placement, &classes);
-        let (reference, afresh) = match share {
-            Share::All => (Compatible.pack(prepared, request), None),
-            _ => pass_and_rearrange(prepared, &first, Strategy::KARPENTER, Start::Afresh),
-        };
-        let crowded = !reference.unplaced.is_empty() && keeps_domains(&prepared.tables, &classes);
+        let (reference, improved) = prepared.place_and_improve(request, Strategy::KARPENTER);
+        let crowded = !reference.unplaced.is_empty() && keeps_domains(prepared, request);
         // What costs the bound cannot cost less.
         if reference.partial || (is_settled(&reference) && !crowded) {
             return reference;
         }
+        let saving = improved.as_ref().map_or(Saving::None, |(_, saving)| *saving);
         let mut contest = Contest::new(reference);
+        contest.enter_improved(improved);
+        let mut strategies = Vec::new();
         if crowded {
-            let pinned = Strategy::KARPENTER.pinned();
-            let (plan, cheaper) = pass_and_rearrange(prepared, request, pinned, Start::Afresh);
-            contest.enter(plan, 0);
-            cheaper.into_iter().for_each(|plan| contest.enter(plan, 0));
+            strategies.push(Strategy::PINNED);
         }
-        match (share, afresh) {
-            (Share::All, _) => {
-                // Topology has no say: patterns are all that matters. Under limits what is improved may fare worse.
-                contest.enter(pass(prepared, &first, VARIANTS[0].patterns()), 0);
-                if goes_on(request.effort, 1) {
-                    contest.enter(pass(prepared, request, VARIANTS[0].patterns()), 0);
-                }
+        let more = match request.effort {
+            Effort::First => false,
+            Effort::Iterations(_) => true,
+            Effort::While(go_on) => go_on(),
+        };
+        // A NodePool is charged with the largest instance type of a NodeClaim, so that its limits hold more small ones.
+        let limited = !contest.left.is_empty() && prepared.tables.pools.iter().any(|pool| pool.is_limited());
+        let few = request.pods.len() <= FEW_PODS;
+        let tried = match saving {
+            _ if few => 2,
+            Saving::None | Saving::Part if more => 2,
+            Saving::None => 1,
+            _ => usize::from(limited),
+        };
+        strategies.extend(&FIRST_FIT[..tried]);
+        for strategy in strategies {
+            // The first plan of many pods waits for another improvement only where that may place more of them.
+            if few || more || limited || strategy == Strategy::PINNED {
+                let (plan, improved) = prepared.place_and_improve(request, strategy);
+                contest.enter(plan);
+                contest.enter_improved(improved);
+            } else {
+                contest.enter(prepared.place(request, strategy));
             }
-            (_, Some(afresh)) => rearrange(prepared, request, share, afresh, &mut contest),
-            (_, None) => vary(prepared, request, share, &mut contest),
         }
         contest.decide()
     }
 }
 
-/// Tries new NodeClaims that are packed again, from two starts, and improves the better one.
-fn rearrange(
-    prepared: &mut PreparedSnapshot,
-    request: &Request<'_>,
-    share: Share,
-    afresh: Plan,
-    contest: &mut Contest,
-) {
-    let first = Request { effort: Effort::First, ..request.clone() };
-    let price = afresh.cost.hourly;
-    contest.enter(afresh, 0);
-    let mut start = (Strategy::KARPENTER, Start::Afresh);
-    if share == Share::Most || goes_on(request.effort, 1) {
-        let packed = pass(prepared, &first, VARIANTS[0].patterns());
-        if packed.cost.hourly < price {
-            start = (VARIANTS[0].patterns(), Start::NewClaims);
-        }
-        contest.enter(packed, 0);
-    }
-    if goes_on(request.effort, 1) {
-        let (_, improved) = pass_and_rearrange(prepared, request, start.0, start.1);
-        if let Some(improved) = improved {
-            contest.enter(improved, 0);
-        }
-    }
-}
-
-/// Tries one strategy after the other, and improves the best.
-fn vary(prepared: &mut PreparedSnapshot, request: &Request<'_>, share: Share, contest: &mut Contest) {
-    let first = Request { effort: Effort::First, ..request.clone() };
-    for (tried, strategy) in VARIANTS.into_iter().enumerate() {
-        if tried > 0 && !goes_on(request.effort, tried) {
-            break;
-        }
-        contest.enter(pass(prepared, &first, strategy.patterns()), tried);
-    }
-    if share != Share::None && goes_on(request.effort, 1) {
-        let variant = contest.leader.unwrap_or(0);
-        contest.enter(pass(prepared, request, VARIANTS[variant].patterns()), variant);
-    }
-}
-
-/// Whether the effort allows for one more attempt.
-fn goes_on(effort: Effort<'_>, tried: usize) -> bool {
-    match effort {
-        Effort::First => false,
-        Effort::Iterations(rounds) => u32::try_from(tried).is_ok_and(|tried| tried <= rounds),
-        Effort::While(go_on) => go_on(),
-    }
+/// Whether some pods keep away from others by another key than the hostname.
+fn keeps_domains(prepared: &mut PreparedSnapshot, request: &Request<'_>) -> bool {
+    let PreparedSnapshot { tables, placement, asked, .. } = prepared;
+    let queue = asked.next(tables, placement, request.pods);
+    let away = |group: TopologyGroupId| {
+        let group = &tables.topology.groups[group];
+        group.is.kind == GroupKind::Anti && !group.by_hostname
+    };
+    let found = queue.classes.iter().any(|class| {
+        let levels = tables.classes[*class].levels.iter();
+        levels.flat_map(|level| &level.groups).any(|owned| away(owned.group))
+    });
+    asked.keep(queue);
+    found
 }
 
 /// Plans that compete with a reference.
@@ -175,26 +134,16 @@ struct Contest {
     /// Pods that the reference leaves out.
     left: HashSet<Identity>,
     best: Option<Plan>,
-    /// The strategy of the cheapest plan, whether or not it wins.
-    leader: Option<usize>,
-    cheapest: Price,
 }
 
 impl Contest {
     fn new(reference: Plan) -> Self {
         let left = reference.unplaced.iter().map(|(pod, _)| Shared::new(pod)).collect();
-        Self {
-            weights: weights(&reference).collect(),
-            left,
-            reference,
-            best: None,
-            leader: None,
-            cheapest: Price::MAX,
-        }
+        Self { weights: weights(&reference).collect(), left, reference, best: None }
     }
 
     /// Keeps the plan if it is as good as the reference for every pod, and places more or is cheaper than all before.
-    fn enter(&mut self, mut plan: Plan, strategy: usize) {
+    fn enter(&mut self, mut plan: Plan) {
         let sound = !plan.partial
             && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Shared::new(pod)))
             && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
@@ -202,9 +151,6 @@ impl Contest {
             return;
         }
         let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.new_claims.len());
-        if plan.cost.hourly < self.cheapest {
-            (self.cheapest, self.leader) = (plan.cost.hourly, Some(strategy));
-        }
         let reference = &self.reference;
         // Who helps another pod may cost more.
         let pays = plan.unplaced.len() < reference.unplaced.len()
@@ -214,6 +160,10 @@ impl Contest {
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
             self.best = Some(plan);
         }
+    }
+
+    fn enter_improved(&mut self, improved: Option<(Plan, Saving)>) {
+        improved.into_iter().for_each(|(plan, _)| self.enter(plan));
     }
 
     fn decide(self) -> Plan {
@@ -239,7 +189,7 @@ fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
     new_claims.chain(existing.map(|pod| (Shared::new(pod), i64::MAX)))
 }
 
-/// Whether no other plan can be better: it costs what any plan must, or it opens one node for one pod.
+/// Whether no other plan can be better: it costs what any plan must, or it creates one node for one pod.
 fn is_settled(plan: &Plan) -> bool {
     let single = plan.new_claims.len() == 1 && plan.new_claims[0].pods.len() == 1;
     plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound || single

@@ -6,14 +6,22 @@ use std::sync::Arc;
 use crate::{
     model::Snapshot,
     scheduling::{
-        explain::finish::{self, Memo},
+        explain::{
+            finish::{self, Memo},
+            lower_bound::lower_bound,
+        },
         greedy::{
             pass::{Pass, Strategy},
             request_queue::RequestQueue,
         },
+        ids::{IdVec, PodClassId, PodId},
+        improve::{
+            improver::{Saving, improve},
+            members::Scope,
+        },
         placement::{Placement, follow},
         plan::Plan,
-        request::{Request, Rules},
+        request::{Effort, Purpose, Request, Rules},
         tables::Tables,
     },
 };
@@ -75,15 +83,64 @@ impl PreparedSnapshot {
 
     /// One pass, pod by pod, and nothing else.
     pub(crate) fn place(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
+        self.run(request, strategy, None).0
+    }
+
+    /// One pass, and what becomes of its new NodeClaims when they are packed again for as long as the request's effort lasts,
+    /// where that saves something.
+    pub(crate) fn place_and_improve(
+        &mut self,
+        request: &Request<'_>,
+        strategy: Strategy,
+    ) -> (Plan, Option<(Plan, Saving)>) {
+        self.run(request, strategy, Some(request.effort))
+    }
+
+    fn run(
+        &mut self,
+        request: &Request<'_>,
+        strategy: Strategy,
+        effort: Option<Effort<'_>>,
+    ) -> (Plan, Option<(Plan, Saving)>) {
         let Self { tables, placement, asked, memo } = self;
         let queue = asked.next(tables, placement, request.pods);
         let (mut pass, distinct) = Pass::begin(tables, placement, request, &queue, strategy);
-        let order = queue.queue.clone();
-        let unplaced = pass.place_all(tables, placement, request.pods, &queue.classes, order);
-        let of = (request, &queue.classes);
-        let plan = finish::plan(tables, placement, memo, &pass, of, unplaced);
-        pass.restore(tables, placement, &distinct);
-        asked.keep(queue);
-        plan
+        let classes = &queue.classes;
+        let unplaced = pass.place_all(tables, placement, request.pods, classes, queue.queue.clone());
+        pass.widen(tables);
+        let mut plan = finish::plan(tables, placement, memo, &pass, (request, classes), unplaced);
+        // The least that a disruption would cost is not reported.
+        if request.purpose == Purpose::Provisioning {
+            let bound = lower_bound(tables, placement, &pass, request, classes);
+            plan.cost.lower_bound = bound.min(plan.cost.hourly);
+        }
+        let second = effort.and_then(|effort| second(self, &mut pass, (request, classes), &plan, effort));
+        pass.restore(&self.tables, &mut self.placement, &distinct);
+        self.asked.keep(queue);
+        (plan, second)
     }
+}
+
+/// The plan with the new NodeClaims packed again, where that saves something.
+fn second(
+    prepared: &mut PreparedSnapshot,
+    pass: &mut Pass,
+    (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
+    plan: &Plan,
+    effort: Effort<'_>,
+) -> Option<(Plan, Saving)> {
+    // What costs the bound cannot cost less. New NodeClaims that hold devices are what they were tried as.
+    if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || pass.devices.is_some() {
+        return None;
+    }
+    let PreparedSnapshot { tables, placement, memo, .. } = prepared;
+    let saving = improve(pass, tables, placement, classes, Scope::BATCH, effort);
+    if saving == Saving::None {
+        return None;
+    }
+    let mut second = finish::plan(tables, placement, memo, pass, (request, classes), Vec::new());
+    second.unplaced.extend(plan.unplaced.iter().cloned());
+    second.nodes.clone_from(&plan.nodes);
+    second.cost.lower_bound = plan.cost.lower_bound;
+    Some((second, saving))
 }

@@ -66,7 +66,7 @@ const TRIES: u64 = 20;
 #[case(Bug::TaintKept, 40)]
 #[case(Bug::LeaseUnseen, 8)]
 #[case(Bug::PodsThoughtEnded, 4)]
-#[case(Bug::ReplacedForgotten, 115)]
+#[case(Bug::ReplacedForgotten, 190)]
 #[case(Bug::PricesThoughtNew, 80)]
 #[case(Bug::PodsIgnored, 0)]
 #[case(Bug::GhostsUnseen, 0)]

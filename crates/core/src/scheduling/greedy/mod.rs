@@ -3,10 +3,8 @@
 //! - `request_queue`: the classes of the pods, and their order.
 //! - `pass`: pod by pod; `on_node`, `on_new_claim`: what takes one.
 //! - `candidate_order`: which new NodeClaim is tried first.
-//! - `deferral`: pods that wait to be packed by price.
 
 pub(crate) mod candidate_order;
-pub(crate) mod deferral;
 pub(crate) mod on_new_claim;
 pub(crate) mod on_node;
 pub(crate) mod pass;

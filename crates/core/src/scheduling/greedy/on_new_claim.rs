@@ -18,7 +18,7 @@ use crate::scheduling::{
         Tables,
         amounts::{Amounts, fits, update},
         bits::Bits,
-        intern::{ANY, Key, Req, Set, Side},
+        intern::{Key, Req, Set, Side},
         pod_classes::Level,
         topology::GroupKind,
     },
@@ -346,21 +346,8 @@ impl Pass {
                 Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
                 Err(_) => continue,
             };
-            self.limits.charge(tables, pool, fit.rows.as_ref().unwrap_or(&rows));
-            self.claims.push(Claim {
-                pool,
-                req: ANY,
-                used: Amounts::new(),
-                rows: Bits::default(),
-                envelope: Amounts::new(),
-                floor: Amounts::new(),
-                pods: smallvec::smallvec![pod],
-                label_sets: smallvec::SmallVec::new(),
-                ports: Vec::new(),
-                min_values: smallvec::SmallVec::new(),
-                relaxed: false,
-                reserved: smallvec::SmallVec::new(),
-            });
+            let charged = self.limits.charge(tables, pool, fit.rows.as_ref().unwrap_or(&rows));
+            self.claims.push(Claim { pods: smallvec::smallvec![pod], charged, ..Claim::new(pool) });
             self.take_claim(tables, placement, class, at, fit);
             self.candidate_order.put(at, self.tier(at));
             return Outcome::Placed;

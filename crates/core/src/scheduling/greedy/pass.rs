@@ -11,7 +11,6 @@ use crate::{
         dra::why::ClaimProblem,
         greedy::{
             candidate_order::{CandidateOrder, Cursor},
-            deferral::{Deferral, groups_of},
             request_queue::RequestQueue,
         },
         ids::{
@@ -23,7 +22,7 @@ use crate::{
             allowed_domains::{self, Demand},
             claim::{Claim, clash},
             devices::Grants,
-            domains::count_new_groups,
+            domains::{count_new_groups, groups_of},
             leaving,
             limits::Limits,
         },
@@ -43,43 +42,31 @@ use crate::{
 /// How new NodeClaims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strategy {
-    /// The oldest new NodeClaim first, rather than the one with the fewest pods.
-    pub(crate) first_fit: bool,
-    /// New NodeClaims keep to nodes of at most so many milli-CPUs where those suffice.
-    size: Option<i64>,
-    /// Pods that topology says nothing about are packed by patterns, once the others have their places.
-    patterns: bool,
+    /// Where there is one, the oldest new NodeClaim comes first, rather than the one with the fewest pods, and new NodeClaims keep to
+    /// instance types of at most this many milli-CPUs where those suffice.
+    first_fit: Option<i64>,
     /// Whether pods of one class that come one after the other are placed together.
     runs: bool,
-    /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their like.
+    /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their equals.
     /// Karpenter leaves the choice open, and takes all of them as occupied until the node is there.
     pins: bool,
 }
 
 impl Strategy {
-    /// Fewest pods first, any size.
-    pub(crate) const KARPENTER: Self =
-        Self { first_fit: false, size: None, patterns: false, runs: true, pins: false };
+    /// Karpenter's order.
+    pub(crate) const KARPENTER: Self = Self { first_fit: None, runs: true, pins: false };
+    /// Karpenter's order, where pods that keep apart by zone pick one.
+    pub(crate) const PINNED: Self = Self { pins: true, ..Self::KARPENTER };
 
     /// Oldest first, with a preferred size.
-    pub(crate) const fn first_fit(size: Option<i64>) -> Self {
-        Self { first_fit: true, size, patterns: false, runs: true, pins: false }
+    pub(crate) const fn first_fit(size: i64) -> Self {
+        Self { first_fit: Some(size), ..Self::KARPENTER }
     }
 
     /// The same, each pod on its own: the reference for pods that are placed together.
     #[cfg(test)]
     pub(crate) const fn one_by_one(self) -> Self {
         Self { runs: false, ..self }
-    }
-
-    /// The same, where pods that keep apart by zone pick one.
-    pub(crate) const fn pinned(self) -> Self {
-        Self { pins: true, ..self }
-    }
-
-    /// The same, with patterns.
-    pub(crate) const fn patterns(self) -> Self {
-        Self { patterns: true, ..self }
     }
 }
 
@@ -126,10 +113,6 @@ pub(crate) struct Pass {
     pub(crate) exhausted: bool,
     /// Devices for resource claims, where pods have some.
     pub(crate) devices: Option<Box<Grants>>,
-    /// Pods that wait for patterns.
-    pub(crate) deferral: Option<Deferral>,
-    /// Claims that patterns have opened.
-    pub(crate) packed: std::ops::Range<NewClaimId>,
 }
 
 /// What became of an attempt.
@@ -164,7 +147,6 @@ impl Pass {
         }
         placement.make_room(tables.compatibilities.len());
         leaving::forget(tables, placement, &pass.gone, request);
-        pass.deferral = strategy.patterns.then(|| Deferral::new(tables, placement, &distinct));
         (pass, distinct)
     }
 
@@ -191,8 +173,6 @@ impl Pass {
             probes: 0,
             exhausted: false,
             devices: None,
-            deferral: None,
-            packed: NewClaimId::FIRST..NewClaimId::FIRST,
             settled: Bits::default(),
             gone,
         }
@@ -223,8 +203,6 @@ impl Pass {
             probes: 0,
             exhausted: false,
             devices: None,
-            deferral: None,
-            packed: NewClaimId::FIRST..NewClaimId::FIRST,
         }
     }
 
@@ -347,9 +325,6 @@ impl Pass {
         if level > LevelId::FIRST {
             self.levels.insert(at, level);
         }
-        if self.defer(tables, &[at], class, level) {
-            return Outcome::Placed;
-        }
         if self.attempt_claims(tables, placement, at, &demand) {
             return Outcome::Placed;
         }
@@ -388,9 +363,6 @@ impl Pass {
             self.placed.entry(node).or_default().push(at);
             placed += 1;
         }
-        if placed < run.len() && self.defer(tables, &run[placed..], class, LevelId::FIRST) {
-            return run.len();
-        }
         let mut left = self.candidates(tables, placement, &demand);
         while placed < run.len() && self.probes < tables.rules.max_probes {
             if !self.join_first(tables, placement, run[placed], &demand, &mut left) {
@@ -402,12 +374,6 @@ impl Pass {
             placed += 1;
         }
         placed
-    }
-
-    /// Lets pods of one class wait to be packed by price, where they may.
-    fn defer(&mut self, tables: &mut Tables, pods: &[PodId], class: PodClassId, level: LevelId) -> bool {
-        let limits = &self.limits;
-        self.deferral.as_mut().is_some_and(|deferral| deferral.defer(tables, limits, pods, class, level))
     }
 
     /// What is wrong with the resource claims of a class, wherever its pods would run.
@@ -508,23 +474,9 @@ impl Pass {
         self.equal_claims[like].members.insert(at);
     }
 
-    /// Lists the new NodeClaims again, after they were changed as a whole.
-    pub(crate) fn relist(&mut self, tables: &Tables) {
-        (self.candidate_order, self.equal_claims, self.equal_claim_ids) =
-            (CandidateOrder::default(), Vec::new(), HashMap::new());
-        for at in self.claims.ids() {
-            let claim = &mut self.claims[at];
-            (claim.envelope, claim.floor) = tables.pools[claim.pool].ranks.bounds(&claim.rows, &claim.used);
-            let req = claim.req;
-            let tier = self.tier(at);
-            self.candidate_order.put(at, tier);
-            self.regroup(at, req);
-        }
-    }
-
     /// The tier of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
     pub(crate) fn tier(&self, claim: NewClaimId) -> usize {
-        if self.strategy.first_fit { 0 } else { self.claims[claim].pods.len() }
+        if self.strategy.first_fit.is_some() { 0 } else { self.claims[claim].pods.len() }
     }
 
     /// The rows that a new NodeClaim keeps to where they suffice: all, unless a size is preferred.
@@ -534,20 +486,20 @@ impl Pass {
         pool: NodePoolId,
         rows: &Bits<InstanceTypeId>,
     ) -> Option<Bits<InstanceTypeId>> {
-        let size = self.strategy.size?;
+        let size = self.strategy.first_fit?;
         let small = |at: &InstanceTypeId| get(&tables.row(pool, *at).capacity, 0) <= size;
         Some(rows.iter().filter(small).collect())
     }
 
-    /// Lets claims that kept to a size name every type that holds their pods. What is charged to a limit stays.
+    /// Lets NodeClaims that kept to a size name every type that holds their pods. What is charged to a limit stays.
     pub(crate) fn widen(&mut self, tables: &mut Tables) {
-        if self.strategy.size.is_none() || !tables.reservations.names.is_empty() {
+        if self.strategy.first_fit.is_none() || !tables.reservations.names.is_empty() {
             return;
         }
         for at in self.claims.ids() {
             let claim = &mut self.claims[at];
             let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
-            if held || !tables.pools[claim.pool].limits.is_empty() || self.packed.contains(&at) {
+            if held || !tables.pools[claim.pool].limits.is_empty() {
                 continue;
             }
             let mask = tables.pools[claim.pool].mask(&tables.universe, claim.req);

@@ -45,22 +45,6 @@ impl RequestQueue {
     pub(crate) fn keep(&mut self, asked: Self) {
         *self = if asked.pods.is_empty() { Self::default() } else { asked };
     }
-
-    /// The classes of some pods, ascending, and how many of each.
-    pub(crate) fn counted_classes(
-        &mut self,
-        tables: &mut Tables,
-        placement: &mut Placement,
-        pods: &[Arc<Pod>],
-    ) -> Vec<(PodClassId, usize)> {
-        let asked = self.next(tables, placement, pods);
-        let mut classes = asked.classes.to_vec();
-        if !asked.pods.is_empty() {
-            *self = asked;
-        }
-        classes.sort_unstable();
-        classes.chunk_by(|a, b| a == b).map(|alike| (alike[0], alike.len())).collect()
-    }
 }
 
 /// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:

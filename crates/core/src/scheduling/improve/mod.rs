@@ -1,37 +1,30 @@
-//! New NodeClaims packed by price.
+//! New NodeClaims packed again by price.
 //!
-//! - `patterns`: pods that topology says nothing about, packed together.
-//! - `rearrange`: new NodeClaims packed again once topology has had its say.
-//! - `commit`: what either found, as new NodeClaims.
+//! `improver` is the entry:
+//!
+//! 1. `members`: which new NodeClaims may be packed again, and what their pods keep; `build`: the [`problem`] that they are.
+//! 2. `search`: ruin and recreate over `bins`. It recreates by `patterns` (column generation, `fill`; `exact` where pods are equal)
+//!    or by `insertion`, at the prices of a `table`.
+//! 3. `commit`: what was found, as new NodeClaims.
 
+mod bins;
+mod build;
 mod commit;
-pub(crate) mod patterns;
-pub(crate) mod rearrange;
+mod exact;
+mod fill;
+pub(crate) mod improver;
+mod insertion;
+pub(crate) mod members;
+mod patterns;
+mod problem;
+mod random;
+mod search;
+mod table;
 
-use crate::scheduling::request::Effort;
-
-/// What a node weighs beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
+/// The overhead of a node beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
 /// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
 /// is hard to place. A plan's price does not contain it.
 pub(crate) const NODE_OVERHEAD: i64 = 3_000_000;
-
-/// Runs rounds of improvement until the effort is spent or `barren_max` rounds in a row saved nothing. A round returns whether
-/// it saved anything.
-fn improve(effort: Effort<'_>, barren_max: usize, mut round: impl FnMut() -> bool) {
-    let (mut rounds, mut barren) = (0_u32, 0);
-    while barren < barren_max
-        && match effort {
-            Effort::First => false,
-            Effort::Iterations(rounds_max) => rounds < rounds_max,
-            // Asking costs more than it is worth before every round.
-            Effort::While(go_on) => !u32::is_multiple_of(rounds, 8) || go_on(),
-        }
-    {
-        barren = if round() { 0 } else { barren + 1 };
-        rounds += 1;
-    }
-}
-
 /// An amount as guidance for a search.
 #[expect(clippy::cast_precision_loss, reason = "it guides the search; feasibility is decided in integers")]
 pub(crate) fn float(amount: i64) -> f64 {

@@ -12,7 +12,7 @@ use crate::{
             Tables,
             amounts::{Amounts, fits},
             bits::Bits,
-            intern::{Key, Req},
+            intern::{ANY, Key, Req},
             pools::agrees,
         },
     },
@@ -40,6 +40,29 @@ pub(crate) struct Claim {
     pub(crate) relaxed: bool,
     /// Reservations that it holds a place in.
     pub(crate) reserved: SmallVec<[ReservationId; 1]>,
+    /// What the limits of its NodePool were charged with, by limit.
+    pub(crate) charged: SmallVec<[i64; 2]>,
+}
+
+impl Claim {
+    /// A NodeClaim of a NodePool without pods.
+    pub(crate) fn new(pool: NodePoolId) -> Self {
+        Self {
+            pool,
+            req: ANY,
+            used: Amounts::new(),
+            rows: Bits::default(),
+            envelope: Amounts::new(),
+            floor: Amounts::new(),
+            pods: SmallVec::new(),
+            label_sets: SmallVec::new(),
+            ports: Vec::new(),
+            min_values: SmallVec::new(),
+            relaxed: false,
+            reserved: SmallVec::new(),
+            charged: SmallVec::new(),
+        }
+    }
 }
 
 /// Why a claim cannot be what is asked for.

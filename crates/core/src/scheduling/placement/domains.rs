@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::scheduling::{
-    ids::{DomainId, LabelSetId, NodeId, TopologyGroupId},
+    ids::{DomainId, LabelSetId, NodeId, PodClassId, TopologyGroupId},
     placement::{GroupCounts, Placement},
-    tables::{Tables, domains::tolerates, topology::GroupKind},
+    tables::{Tables, bits::Bits, domains::tolerates, topology::GroupKind},
 };
 
 /// Counts the pods that run for the groups that came since the last time.
@@ -81,4 +81,22 @@ pub(crate) fn counts_on(
     let (node, open) = (&tables.nodes[at], placement.room(at).open);
     filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
         && tolerates(&filter, &node.taints)
+}
+
+/// Topology groups that a request is about.
+pub(crate) fn groups_of(
+    tables: &Tables,
+    placement: &Placement,
+    classes: &[PodClassId],
+) -> Bits<TopologyGroupId> {
+    let mut groups = Bits::default();
+    for class in classes {
+        let class = &tables.classes[*class];
+        let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
+        owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
+    }
+    let claimed = tables.topology.groups.ids();
+    let claimed = claimed.filter(|group| placement.counted(&tables.topology, *group).has_owners());
+    claimed.for_each(|group| groups.insert(group));
+    groups
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use crate::scheduling::{
     ids::{IdVec, InstanceTypeId, NodeId, NodePoolId},
     tables::{
@@ -75,15 +77,28 @@ impl Limits {
         rows.entries().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
     }
 
-    /// Charges a new claim with the largest that it may become.
-    pub(crate) fn charge(&mut self, tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) {
+    /// Charges a new NodeClaim with the largest that it may become; returns what that is, by limit.
+    pub(crate) fn charge(
+        &mut self,
+        tables: &Tables,
+        pool: NodePoolId,
+        rows: &Bits<InstanceTypeId>,
+    ) -> SmallVec<[i64; 2]> {
+        let most = |resource| rows.iter().map(|at| get(&tables.row(pool, at).capacity, resource)).max();
+        let limits = tables.pools[pool].limits.iter();
+        let charged: SmallVec<[i64; 2]> = limits.map(|limit| most(limit.resource).unwrap_or(0)).collect();
+        self.add(pool, &charged, -1);
+        charged
+    }
+
+    /// Takes back, with 1, or repeats, with -1, what a new NodeClaim was charged with.
+    pub(crate) fn add(&mut self, pool: NodePoolId, charged: &[i64], by: i64) {
         let (left, nodes) = &mut self.0[pool];
-        for (left, limit) in left.iter_mut().zip(&tables.pools[pool].limits) {
-            let of_row = |at| get(&tables.row(pool, at).capacity, limit.resource);
-            *left = left.saturating_sub(rows.iter().map(of_row).max().unwrap_or(0));
+        for (left, charged) in left.iter_mut().zip(charged) {
+            *left = left.saturating_add(charged.saturating_mul(by));
         }
         if let Some(nodes) = nodes {
-            *nodes -= 1;
+            *nodes += by;
         }
     }
 }

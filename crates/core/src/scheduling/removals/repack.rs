@@ -12,7 +12,11 @@ use crate::{
         explain::finish,
         greedy::pass::{Pass, Strategy},
         ids::{IdVec, PodClassId, PodId},
-        improve::{NODE_OVERHEAD, rearrange::rearrange_below},
+        improve::{
+            NODE_OVERHEAD,
+            improver::{Saving, improve},
+            members::Scope,
+        },
         plan::Plan,
         prepared::PreparedSnapshot,
         removals::base::{BasePlacement, Whole, simulation},
@@ -83,10 +87,11 @@ fn repacked(
     let names = terms.shunned.iter().cloned();
     let within: Requirements = [Requirement::not_in(INSTANCE_TYPE, names)].into_iter().collect();
     let within = tables.universe.req(&within);
-    // The heap weighs as one node.
-    let others = i64::try_from(terms.nodes.saturating_sub(1)).unwrap_or(i64::MAX);
-    let paid = terms.paid.nanos().saturating_add(NODE_OVERHEAD.saturating_mul(others));
-    if !rearrange_below(pass, tables, placement, classes, (within, paid), Effort::Iterations(terms.rounds)) {
+    let nodes = i64::try_from(terms.nodes).unwrap_or(i64::MAX);
+    let paid = terms.paid.nanos().saturating_add(NODE_OVERHEAD.saturating_mul(nodes));
+    let scope = Scope::replacements(within, paid);
+    let effort = Effort::Iterations(terms.rounds);
+    if improve(pass, tables, placement, classes, scope, effort) == Saving::None {
         return None;
     }
     Some(finish::plan(tables, placement, memo, pass, (request, classes), Vec::new()))

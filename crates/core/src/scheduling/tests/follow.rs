@@ -152,7 +152,7 @@ fn passes(snapshot: &Snapshot, strategy: Strategy) -> (Vec<String>, Cost) {
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let plan = packer::run::pass(&mut PreparedSnapshot::new(snapshot, &Rules::default()), &request, strategy);
+    let plan = PreparedSnapshot::new(snapshot, &Rules::default()).place(&request, strategy);
     (text(snapshot, &plan), plan.cost)
 }
 
@@ -173,7 +173,7 @@ proptest! {
             let pod = snapshot.pending.last().map(|pod| pod.uid.clone());
             snapshot.nominated.extend(pod.zip(answer));
         }
-        for strategy in [Strategy::KARPENTER, Strategy::first_fit(Some(8_000)), Strategy::first_fit(None).patterns()] {
+        for strategy in [Strategy::KARPENTER, Strategy::first_fit(8_000)] {
             prop_assert_eq!(passes(&snapshot, strategy), passes(&snapshot, strategy.one_by_one()));
         }
     }

@@ -145,6 +145,57 @@ fn pods_that_spread_and_keep_apart_are_packed_by_price() {
     assert!(improved.unplaced.is_empty());
 }
 
+/// Forty types of 1 to 40 CPUs with 2 GiB per CPU, of which the larger cost more per CPU.
+fn dear_where_large() -> Arc<crate::model::Catalog> {
+    let build = |size: i64| {
+        let price = size * 10 + size * size / 4;
+        instance_type(&format!("t{size:02}"), size, size * 2)
+            .offer("a", ON_DEMAND, price)
+            .offer("b", ON_DEMAND, price)
+    };
+    Arc::new(crate::model::Catalog::new((1..=40).map(|size| build(size).build()).collect()))
+}
+
+#[test]
+fn pods_with_volumes_are_packed_by_price_in_the_zone_of_the_volume() {
+    let mut builder = ClusterBuilder::new().catalog(dear_where_large()).pool(pool("default"));
+    for at in 0..120 {
+        let name = format!("data{at}");
+        builder = builder
+            .volume(&name, VolumeState::Bound, &[["a", "b"][at % 2]])
+            .pending(pod(&format!("p{at}")).cpu(900).memory(1000).volume(&name));
+    }
+    let snapshot = builder.build();
+    let (reference, plan) = both(&snapshot, &Rules::default(), 50);
+    assert!(
+        plan.cost.hourly.dollars() < reference.cost.hourly.dollars() * 0.8,
+        "{:?}",
+        report(&snapshot, &plan)
+    );
+    assert!(plan.unplaced.is_empty() && plan.new_claims.len() > 2);
+}
+
+#[test]
+fn under_a_limit_as_much_is_packed_by_price_as_it_allows() {
+    let builder = |limit: i64| {
+        ClusterBuilder::new()
+            .catalog(dear_where_large())
+            .pool(pool("default").limit("cpu", limit))
+            .pending_many(60, &pod("p").cpu(900).memory(1000))
+            .build()
+    };
+    let (reference, wide) = both(&builder(200_000), &Rules::default(), 50);
+    assert!(wide.cost.hourly.dollars() < reference.cost.hourly.dollars() * 0.8);
+    // The largest type that each NodeClaim may become counts, within the limit.
+    let largest = |plan: &Plan| {
+        let of = |claim: &NewClaim| claim.instance_types.iter().map(|t| t.capacity.cpu()).max().unwrap_or(0);
+        plan.new_claims.iter().map(of).sum::<i64>()
+    };
+    assert!(largest(&wide) <= 200_000, "{}", largest(&wide));
+    let (reference, tight) = both(&builder(70_000), &Rules::default(), 50);
+    assert!(largest(&tight) <= 70_000 && tight.unplaced.len() <= reference.unplaced.len());
+}
+
 #[test]
 fn pods_that_keep_apart_by_zone_have_a_zone_each_in_one_pass() {
     let p = pod("p").app("p").cpu(900).anti_affinity(affinity_to(ZONE, "p"));

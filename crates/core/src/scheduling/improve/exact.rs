@@ -1,17 +1,12 @@
-//! The cheapest packing of pods that are all alike, which is what one Deployment that grows asks for.
+//! The cheapest packing of equal pods, which is what one Deployment that grows asks for.
 //!
 //! What a node holds is then a number, and the problem a knapsack to be covered: with `p(c)` the least price of a
 //! node that holds `c` pods, `best(n) = min over c of p(c) + best(n - c)`, where `best(n) = 0` for `n <= 0`
 //! (Gilmore and Gomory, 1966). The work is pods times sizes; nothing is left to search for.
 
-use std::iter::once;
-
-use crate::scheduling::improve::{
-    NODE_OVERHEAD,
-    patterns::{
-        problem::{Bin, Content, Problem},
-        table::Room,
-    },
+use crate::scheduling::{
+    ids::{ItemId, SubproblemId, TemplateId},
+    improve::{NODE_OVERHEAD, bins::Bin, problem::Problem, table::Room},
 };
 
 /// More steps than this are left to the search: a few milliseconds' worth.
@@ -20,16 +15,19 @@ const MAX_WORK: usize = 4_000_000;
 /// A node that is filled with as many pods as its price allows.
 #[derive(Clone, Debug)]
 struct Load {
-    state: usize,
+    template: TemplateId,
     pods: usize,
-    /// With the weight of a node.
+    /// With the overhead of a node.
     price: i64,
 }
 
-/// The nodes that hold `count` pods at the least price, the weight of nodes included; `None` where pods are not
-/// alike, where none can be bought, or where it would take too long.
+/// The nodes that hold `count` pods at the least price, the overhead of nodes included; `None` where pods
+/// are not equal, where none can be bought, or where it would take too long.
 pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
-    let ([kind], [_]) = (problem.kinds.as_slice(), problem.lanes.as_slice()) else { return None };
+    let ([item], [_]) = (&*problem.items, &*problem.subproblems) else { return None };
+    if !item.hostname.is_empty() {
+        return None;
+    }
     let count = usize::try_from(count).ok()?;
     let loads = loads(problem, count);
     if loads.is_empty() || loads.len().saturating_mul(count) > MAX_WORK {
@@ -47,10 +45,10 @@ pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
     while left > 0 {
         let load = &loads[choice[left]];
         let pods = load.pods.min(left);
-        let used = used(&kind.requests, pods);
-        let price = problem.tables[load.state].price(&used, types(problem, load.state))?;
-        let content: Content = once((0, u32::try_from(pods).ok()?)).collect();
-        bins.push(Bin { state: load.state, content, used, price, base: None });
+        let used = used(&item.requests, pods);
+        let content = [(ItemId::FIRST, u32::try_from(pods).ok()?)];
+        let price = problem.price(load.template, &used, problem.types(load.template, &content))?;
+        bins.push(problem.filled(load.template, &content, price));
         left -= pods;
     }
     Some(bins)
@@ -58,19 +56,20 @@ pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
 
 /// What can be bought: of those that cost the same or more, none holds fewer pods than another.
 fn loads(problem: &Problem, count: usize) -> Vec<Load> {
-    let kind = &problem.kinds[0];
+    let item = &problem.items[ItemId::FIRST];
     let mut loads: Vec<Load> = Vec::new();
-    for (state, size) in &problem.lanes[0].sizes {
-        let Some(state) = problem.join[*state][kind.eligibility] else { continue };
-        let amounts = kind.requests.iter().zip(&size.room).filter(|(amount, _)| **amount > 0);
+    for (template, size) in &problem.subproblems[SubproblemId::FIRST].sizes {
+        let Some(template) = problem.join(*template, ItemId::FIRST) else { continue };
+        let amounts = item.requests.iter().zip(&size.room).filter(|(amount, _)| **amount > 0);
         let most = amounts.map(|(amount, room)| room / amount).min();
         let pods = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(0).min(count);
-        let price = problem.tables[state].price(&used(&kind.requests, pods), types(problem, state));
+        let types = problem.types(template, &[(ItemId::FIRST, 1)]);
+        let price = problem.price(template, &used(&item.requests, pods), types);
         if let (1.., Some(price)) = (pods, price) {
-            loads.push(Load { state, pods, price: price.saturating_add(NODE_OVERHEAD) });
+            loads.push(Load { template, pods, price: price.saturating_add(NODE_OVERHEAD) });
         }
     }
-    loads.sort_by_key(|load| (load.price, std::cmp::Reverse(load.pods), load.state));
+    loads.sort_by_key(|load| (load.price, std::cmp::Reverse(load.pods), load.template));
     let mut held = 0;
     loads.retain(|load| {
         let more = load.pods > held;
@@ -88,22 +87,20 @@ fn used(requests: &Room, pods: usize) -> Room {
     requests.iter().map(|amount| amount.saturating_mul(pods)).collect()
 }
 
-/// How many types a claim for the pods must keep.
-fn types(problem: &Problem, state: usize) -> usize {
-    problem.types(state, once(0))
-}
-
 #[cfg(test)]
 mod tests {
     //! Against all ways to divide the pods.
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scheduling::ids::Id;
-    use crate::scheduling::improve::patterns::{
-        problem::{Kind, Lane},
-        search::Search,
-        table::{Choice, Column, Table},
+    use crate::scheduling::{
+        ids::{EligibilityId, Id, NodePoolId},
+        improve::{
+            patterns::Patterns,
+            problem::{HostnameRules, Item, Subproblem, Template},
+            table::{Choice, Column, Table},
+        },
+        tables::intern::ANY,
     };
 
     /// Nodes as (price in cents, CPU, memory), for `count` pods of one CPU and some memory.
@@ -118,22 +115,32 @@ mod tests {
         let choice = Choice { types, min_values: Vec::new(), named: 60 };
         let requests: Room = [1, memory].into_iter().collect();
         let table = Table::new(columns.collect(), 2, choice);
-        let sizes = table.sizes(&requests, types).into_iter().map(|size| (0, size)).collect();
+        let sizes = table.sizes(&requests, types).into_iter().map(|size| (TemplateId::FIRST, size)).collect();
+        let eligibility = EligibilityId::FIRST;
+        let pool = NodePoolId::FIRST;
+        let join = vec![Some(TemplateId::FIRST)].into();
+        let item = Item {
+            requests,
+            count,
+            eligibility,
+            subproblem: SubproblemId::FIRST,
+            types: vec![types].into(),
+            hostname: HostnameRules::default(),
+        };
         Problem {
             dims: 2,
-            kinds: vec![Kind { requests, count, eligibility: 0, lane: 0, types: vec![types] }],
-            tables: vec![table],
-            pool: vec![0],
-            join: vec![vec![Some(0)]],
-            lanes: vec![Lane { eligibility: 0, sizes }],
-            bases: Vec::new(),
+            items: vec![item].into(),
+            templates: vec![Template { pool, req: ANY, table, join }].into(),
+            eligibilities: vec![vec![TemplateId::FIRST]].into(),
+            subproblems: vec![Subproblem { eligibility, sizes }].into(),
         }
     }
 
-    /// The price by trying everything, the weight of nodes included.
+    /// The price by trying everything, the overhead of nodes included.
     fn tried(problem: &Problem, count: usize) -> Option<i64> {
         let price = |pods: usize| {
-            problem.tables[0].price(&used(&problem.kinds[0].requests, pods), problem.kinds[0].types[0])
+            let item = &problem.items[ItemId::FIRST];
+            problem.price(TemplateId::FIRST, &used(&item.requests, pods), item.types[NodePoolId::FIRST])
         };
         let mut best = vec![Some(0_i64)];
         for pods in 1..=count {
@@ -161,11 +168,10 @@ mod tests {
             prop_assert!(found.is_none() || pods == count);
             let oracle = tried(&problem, usize::try_from(count).unwrap());
             prop_assert_eq!(found.as_deref().map(weighed), oracle);
-            let mut search = Search::new(&problem);
-            let (bins, left) = search.first();
-            prop_assert_eq!(search.is_exact(), oracle.is_some());
+            let mut left = problem.counts();
+            let bins = Patterns::new(&problem).first(&mut left);
             if let Some(oracle) = oracle {
-                prop_assert_eq!((weighed(&bins), left), (oracle, vec![0]));
+                prop_assert_eq!((weighed(&bins), left[ItemId::FIRST]), (oracle, 0));
             }
         }
     }
