@@ -9,6 +9,7 @@ use crate::{
     metrics::{DURATION_BUCKETS, Family, MetricType, cloud, cluster, pods, requests, runtime, scheduling},
     nodeclaim::families as life,
     observability, safety,
+    shadow::families as shadow,
 };
 
 const CALLS: &[Family] =
@@ -120,6 +121,9 @@ const LIFE: &[Family] = &[
     safety::HELD,
 ];
 
+const SHADOW: &[Family] =
+    &[shadow::BATCHES, shadow::OPEN_BATCHES, shadow::DIFFERENCES, shadow::CLAIMS, shadow::PRICE];
+
 /// Every family, by name.
 fn all() -> Vec<Family> {
     let info = provider();
@@ -127,7 +131,7 @@ fn all() -> Vec<Family> {
     let of_kinds = kinds.iter().flat_map(|families| families.all()).cloned();
     let names: Vec<String> = cluster::well_known_labels(&info.schema).into_keys().collect();
     let of_nodes = NODES.iter().map(|family| family.with_labels(&names));
-    let rest = [CALLS, CLUSTER, PODS, RUNTIME, SCHEDULING, DISRUPTION, LIFE].concat();
+    let rest = [CALLS, CLUSTER, PODS, RUNTIME, SCHEDULING, DISRUPTION, LIFE, SHADOW].concat();
     let mut all: Vec<Family> = of_kinds.chain(of_nodes).chain(rest).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all

@@ -22,5 +22,6 @@ pub mod provisioning;
 pub mod runtime;
 mod safety;
 pub mod settings;
+pub mod shadow;
 #[cfg(test)]
 mod testing;

@@ -153,6 +153,27 @@ impl Faults for Refusals {
     }
 }
 
+/// Records every request that writes, and every one about leases.
+#[derive(Default)]
+pub(crate) struct Writes(Mutex<Vec<String>>);
+
+impl Writes {
+    /// Verb and resource of each, in order.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Faults for Writes {
+    fn decide(&self, request: &Request) -> Fault {
+        let reads = matches!(request.verb.as_str(), "get" | "list" | "watch");
+        if !reads || request.resource == "leases" {
+            self.0.lock().unwrap().push(format!("{} {}", request.verb, request.resource));
+        }
+        Fault::default()
+    }
+}
+
 /// A cluster with Karpenter's CRDs, a ready KWOKNodeClass and nothing else.
 pub(crate) struct Harness {
     pub(crate) server: Server,

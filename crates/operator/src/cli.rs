@@ -4,6 +4,7 @@ mod catalogue;
 mod compat;
 #[cfg(test)]
 mod documented;
+mod shadow;
 
 #[cfg(feature = "lab")]
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use fleetwright_controllers::settings::SolveEffort;
 pub(crate) use self::{
     catalogue::{CatalogExportOptions, CatalogTool},
     compat::{CleanOptions, CompatOptions, CompatTool},
+    shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
 };
 use crate::{
     catalogue::CatalogueOptions,
@@ -77,6 +79,9 @@ pub(crate) enum Tool {
     Disrupt(DisruptOptions),
     /// Checks whether a cluster of Karpenter can move to Fleetwright, and what changes. Reads only.
     Compat(CompatOptions),
+    /// Reports of shadow mode: what Karpenter did, and what Fleetwright would have done.
+    #[command(subcommand)]
+    Shadow(ShadowTool),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),

@@ -61,7 +61,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let probe = Arc::new(Probe::default());
     http::serve_probes(values.port("HEALTH_PROBE_PORT"), probe.clone()).await?;
-    http::serve_metrics(values.port("METRICS_PORT"), probe.clone()).await?;
+    http::serve_metrics(values.port("METRICS_PORT"), probe.clone(), axum::Router::new()).await?;
     tokio::select! {
         biased;
         () = signals::terminated() => {
@@ -227,7 +227,7 @@ fn proven(identity: &Identity) -> anyhow::Result<()> {
 }
 
 /// Retries for a bounded time: at start, a dependency may not be up yet.
-async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
+pub(crate) async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
 {

@@ -41,15 +41,16 @@ pub(crate) async fn serve_probes(port: u16, probe: Shared) -> anyhow::Result<()>
     serve(port, "HEALTH_PROBE_PORT", routes.with_state(probe)).await
 }
 
-/// Serves `/metrics` on `port` until the process ends; zero switches it off.
+/// Serves `/metrics` and `further` routes on `port` until the process ends; zero switches it off.
 ///
 /// # Errors
 /// Where the port cannot be had, naming it.
-pub(crate) async fn serve_metrics(port: u16, probe: Shared) -> anyhow::Result<()> {
+pub(crate) async fn serve_metrics(port: u16, probe: Shared, further: Router) -> anyhow::Result<()> {
     let text = |State(probe): State<Shared>| async move {
         ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], probe.metrics())
     };
-    serve(port, "METRICS_PORT", Router::new().route("/metrics", get(text)).with_state(probe)).await
+    let routes = Router::new().route("/metrics", get(text)).with_state(probe).merge(further);
+    serve(port, "METRICS_PORT", routes).await
 }
 
 fn answer(state: Result<(), String>) -> impl IntoResponse {

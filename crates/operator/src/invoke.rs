@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCod
 
 use crate::{
     Operator,
-    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, Tool},
+    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool},
     compat, controller, crds, disrupt, export,
     outcome::Outcome,
-    plan,
+    plan, shadow,
 };
 
 impl Operator {
@@ -24,7 +24,10 @@ impl Operator {
         let done = match invocation {
             Invocation::Controller(flags) => self
                 .values(&flags)
-                .and_then(|values| controller::run(self, values))
+                .and_then(|values| match values.bool("SHADOW") {
+                    true => shadow::run(self, values),
+                    false => controller::run(self, values),
+                })
                 .map(|()| Outcome::Complete),
             Invocation::Tool(tool, flags) => self.run(&tool, &flags),
         };
@@ -48,6 +51,7 @@ impl Operator {
                     None => compat::run(options, &self.build(flags)?, flags),
                 };
             }
+            Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
             Tool::Explain(Explain::Node(options)) => {
                 return disrupt::explain(options, catalogues, &self.values(flags)?);
             }

@@ -57,6 +57,7 @@ mod proxy;
 #[cfg(test)]
 mod scenarios;
 mod settings;
+mod shadow;
 mod signals;
 
 pub use async_trait::async_trait;

@@ -308,7 +308,7 @@ async fn measured<T>(
 }
 
 /// Computes a plan on a thread that does not block the controllers.
-async fn solve(
+pub(crate) async fn solve(
     clocks: &Clocks,
     settings: &Settings,
     solvers: &Solvers,

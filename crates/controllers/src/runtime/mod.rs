@@ -19,6 +19,7 @@ mod leader;
 mod limit;
 mod names;
 mod queue;
+mod read_only;
 mod recorder;
 mod reference_watch;
 mod references;
@@ -44,6 +45,7 @@ pub use leader::{Election, LEASE_DURATION, Leadership, Lost, RENEW_DEADLINE, RET
 pub use limit::RateLimit;
 pub use names::Names;
 pub use queue::{Queue, later};
+pub use read_only::ReadOnlyClient;
 pub use recorder::Recorder;
 pub use references::References;
 pub use run::{RunError, run};

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use anyhow::{Context as _, bail};
 use fleetwright_core::model::{Catalog, InstanceType, LabelSchema, NodeClassRef, Offering, Price};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue, file};
@@ -33,7 +33,7 @@ pub(crate) struct Offer {
 }
 
 /// Where the instance types of NodePools come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SourceRow {
     /// The NodePools.

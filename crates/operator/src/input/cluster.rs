@@ -55,13 +55,37 @@ pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
         let gvk = GroupVersionKind::gvk(group, version, kind);
         list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await?;
     }
-    for (group, kind) in class_kinds(&items) {
+    read_classes(client, &mut items).await?;
+    Ok(items)
+}
+
+/// NodePools, Nodes and NodeClasses: what decides which instance types there are; and the kinds of NodeClass.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn read_pools(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<ApiResource>)> {
+    let mut items = Vec::new();
+    for (group, version, kind, plural) in
+        KINDS.into_iter().filter(|kind| matches!(kind.2, "NodePool" | "Node"))
+    {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await?;
+    }
+    let classes = read_classes(client, &mut items).await?;
+    Ok((items, classes))
+}
+
+/// Adds the NodeClasses of the NodePools among `items`. Returns their kinds.
+async fn read_classes(client: &Client, items: &mut Vec<Item>) -> anyhow::Result<Vec<ApiResource>> {
+    let mut kinds = Vec::new();
+    for (group, kind) in class_kinds(items) {
         let Ok(found) = discovery::group(client, &group).await else { continue };
         if let Some((resource, _)) = found.recommended_kind(&kind) {
-            list(client, &resource, &mut items).await?;
+            list(client, &resource, items).await?;
+            kinds.push(resource);
         }
     }
-    Ok(items)
+    Ok(kinds)
 }
 
 /// What `compat` reads beside that: definitions, permissions, webhooks, leases and workloads that run controllers.

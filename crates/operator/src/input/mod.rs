@@ -6,7 +6,7 @@
 //! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod evaluate;
 mod files;
 pub(crate) mod load;

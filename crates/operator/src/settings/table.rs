@@ -294,6 +294,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How long to wait for replacement nodes to initialize before rolling back; longer when many commands are in progress",
     ),
     setting(
+        "SHADOW",
+        SettingKind::Bool,
+        "false",
+        "Decide beside a live Karpenter and compare, without any write, lease or cloud; see /shadow on the metrics port",
+    ),
+    setting(
+        "SHADOW_FILE",
+        SettingKind::Text,
+        "",
+        "Shadow mode: file to which the report is written every minute and at the end",
+    ),
+    setting(
         "CLOUD",
         SettingKind::Text,
         "",

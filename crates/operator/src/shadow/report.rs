@@ -1,0 +1,243 @@
+//! The comparisons as a document: what `/shadow`, SHADOW_FILE and `-o json` have. `docs/shadow.schema.json` is made from these types.
+
+use std::collections::BTreeMap;
+
+use fleetwright_controllers::shadow::{Journal, ShadowRecord};
+use fleetwright_core::{
+    model::Price,
+    shadow::{BatchComparison, ClaimGroup, PodOutcomes, hourly},
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::SourceRow;
+
+/// What Karpenter did, and what Fleetwright would have done. Prices are dollars per hour as exact decimal text.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Report {
+    /// Version of this form.
+    pub(super) version: u32,
+    /// When the comparison began.
+    pub(super) since: String,
+    /// The time of the report.
+    pub(super) until: String,
+    /// All batches since the start.
+    pub(super) totals: TotalsRow,
+    /// The last batches, oldest first.
+    pub(super) batches: Vec<BatchRow>,
+    /// Where instance types and prices come from, and of which day they are.
+    pub(super) catalogues: Vec<SourceRow>,
+    /// What the catalogues cannot answer; with any, the exit status is 3.
+    pub(super) incomplete: Vec<String>,
+}
+
+/// Sums over all batches.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TotalsRow {
+    /// Compared batches by agreement: same, same-price, ours-cheaper, karpenter-cheaper, only-karpenter, only-ours, unpriced.
+    pub(super) batches: BTreeMap<String, u64>,
+    /// Batches by reason for a difference.
+    pub(super) reasons: BTreeMap<String, u64>,
+    /// Pods of these batches.
+    pub(super) pods: u64,
+    /// What Karpenter launched.
+    pub(super) karpenter: SideRow,
+    /// What Fleetwright would have launched.
+    pub(super) fleetwright: SideRow,
+    /// Batches that the sums of prices leave out, because a price is unknown.
+    pub(super) unpriced_batches: u64,
+}
+
+/// One side of the sums.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SideRow {
+    /// NodeClaims.
+    pub(super) node_claims: u64,
+    /// The sum of their prices per hour.
+    pub(super) hourly: String,
+}
+
+/// A batch.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BatchRow {
+    /// Counts batches from 1.
+    pub(super) number: u64,
+    /// When its window opened.
+    pub(super) opened: String,
+    /// When the comparison ended.
+    pub(super) closed: String,
+    /// Its pods.
+    pub(super) pods: usize,
+    /// What Karpenter did.
+    pub(super) karpenter: DecisionRow,
+    /// What Fleetwright would have done.
+    pub(super) fleetwright: DecisionRow,
+    /// How far both agree, as in the sums.
+    pub(super) agreement: String,
+    /// Why they differ.
+    pub(super) reasons: Vec<ReasonRow>,
+}
+
+/// One side of a batch.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DecisionRow {
+    /// NodeClaims, equal ones together.
+    pub(super) node_claims: Vec<ClaimRow>,
+    /// The sum of their prices per hour; null where a price is unknown.
+    pub(super) hourly: Option<String>,
+    /// Pods on these NodeClaims.
+    pub(super) pods_new: usize,
+    /// Pods on nodes that existed.
+    pub(super) pods_existing: usize,
+    /// Pods without a node.
+    pub(super) pods_unschedulable: usize,
+    /// Pods that were deleted before they had a node.
+    pub(super) pods_gone: usize,
+}
+
+/// NodeClaims that became, or would become, the same.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClaimRow {
+    /// The NodePool.
+    pub(super) node_pool: String,
+    /// The instance type.
+    pub(super) instance_type: String,
+    /// The zone.
+    pub(super) zone: String,
+    /// The capacity type.
+    pub(super) capacity_type: String,
+    /// The price of one per hour; null where it is unknown.
+    pub(super) price: Option<String>,
+    /// How many.
+    pub(super) count: usize,
+    /// The pods of the batch on them.
+    pub(super) pods: usize,
+}
+
+/// A reason for a difference.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct ReasonRow {
+    /// One word, as in the sums and in metrics.
+    pub(super) reason: String,
+    /// One sentence.
+    pub(super) message: String,
+}
+
+impl Report {
+    /// The version that this binary writes and reads.
+    pub(super) const VERSION: u32 = 1;
+
+    /// The report of a journal.
+    pub(super) fn new(
+        journal: &Journal,
+        until: Timestamp,
+        catalogues: Vec<SourceRow>,
+        incomplete: Vec<String>,
+    ) -> Self {
+        let totals = journal.totals();
+        let side = |claims: u64, price: Price| SideRow { node_claims: claims, hourly: price.to_string() };
+        Self {
+            version: Self::VERSION,
+            since: journal.since().to_string(),
+            until: until.to_string(),
+            totals: TotalsRow {
+                batches: totals.batches.iter().map(|(is, count)| (is.as_str().to_owned(), *count)).collect(),
+                reasons: totals.reasons.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect(),
+                pods: totals.pods,
+                karpenter: side(totals.karpenter_claims, totals.karpenter_price),
+                fleetwright: side(totals.our_claims, totals.our_price),
+                unpriced_batches: totals.unpriced,
+            },
+            batches: journal.records().map(|ShadowRecord::Batch(batch)| BatchRow::new(batch)).collect(),
+            catalogues,
+            incomplete,
+        }
+    }
+}
+
+impl BatchRow {
+    fn new(batch: &BatchComparison) -> Self {
+        let reason = |why: &fleetwright_core::shadow::DifferenceReason| ReasonRow {
+            reason: why.as_str().to_owned(),
+            message: why.to_string(),
+        };
+        Self {
+            number: batch.number,
+            opened: batch.opened.to_string(),
+            closed: batch.closed.to_string(),
+            pods: batch.pods,
+            karpenter: DecisionRow::new(&batch.karpenter, batch.karpenter_pods),
+            fleetwright: DecisionRow::new(&batch.ours, batch.our_pods),
+            agreement: batch.agreement.as_str().to_owned(),
+            reasons: batch.reasons.iter().map(reason).collect(),
+        }
+    }
+}
+
+impl DecisionRow {
+    fn new(groups: &[ClaimGroup], pods: PodOutcomes) -> Self {
+        Self {
+            node_claims: groups.iter().map(ClaimRow::new).collect(),
+            hourly: hourly(groups).map(|price| price.to_string()),
+            pods_new: pods.new,
+            pods_existing: pods.existing,
+            pods_unschedulable: pods.none,
+            pods_gone: pods.gone,
+        }
+    }
+
+    /// `2 m5.large/us-east-1a/spot, 1 …`, or what happened instead.
+    pub(super) fn text(&self) -> String {
+        if !self.node_claims.is_empty() {
+            let text = |row: &ClaimRow| {
+                format!("{} {}/{}/{}", row.count, row.instance_type, row.zone, row.capacity_type)
+            };
+            return self.node_claims.iter().map(text).collect::<Vec<_>>().join(", ");
+        }
+        if self.pods_existing > 0 { "existing nodes".to_owned() } else { "none".to_owned() }
+    }
+
+    /// The price, or a dash.
+    pub(super) fn price(&self) -> &str {
+        self.hourly.as_deref().unwrap_or("-")
+    }
+}
+
+impl ClaimRow {
+    fn new(group: &ClaimGroup) -> Self {
+        Self {
+            node_pool: group.pool.to_string(),
+            instance_type: group.instance_type.to_string(),
+            zone: group.zone.to_string(),
+            capacity_type: group.capacity_type.to_string(),
+            price: group.price.map(|price| price.to_string()),
+            count: group.count,
+            pods: group.pods,
+        }
+    }
+}
+
+impl TotalsRow {
+    /// How much less the NodeClaims of Fleetwright cost, in percent of Karpenter's; below zero if they cost more.
+    pub(super) fn saving_percent(&self) -> Option<f64> {
+        let dollars = |side: &SideRow| side.hourly.parse::<f64>().ok();
+        let (karpenter, ours) = (dollars(&self.karpenter)?, dollars(&self.fleetwright)?);
+        (karpenter > 0.0).then(|| (karpenter - ours) / karpenter * 100.0)
+    }
+
+    /// The number of batches, and of those with each agreement.
+    pub(super) fn agreement(&self) -> String {
+        let all: u64 = self.batches.values().sum();
+        let each: Vec<String> = self.batches.iter().map(|(is, count)| format!("{count} {is}")).collect();
+        match &each[..] {
+            [] => "no batch was compared yet".to_owned(),
+            _ => format!("{all} batches of {} pods: {}", self.pods, each.join(", ")),
+        }
+    }
+}
