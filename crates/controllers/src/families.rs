@@ -121,8 +121,15 @@ const LIFE: &[Family] = &[
     safety::HELD,
 ];
 
-const SHADOW: &[Family] =
-    &[shadow::BATCHES, shadow::OPEN_BATCHES, shadow::DIFFERENCES, shadow::CLAIMS, shadow::PRICE];
+const SHADOW: &[Family] = &[
+    shadow::BATCHES,
+    shadow::OPEN_BATCHES,
+    shadow::DIFFERENCES,
+    shadow::CLAIMS,
+    shadow::PRICE,
+    shadow::DISRUPTIONS,
+    shadow::STANDING_SAVINGS,
+];
 
 /// Every family, by name.
 fn all() -> Vec<Family> {

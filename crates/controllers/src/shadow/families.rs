@@ -33,3 +33,15 @@ pub(crate) const PRICE: Family = Family::counter(
     "Shadow mode: sum of the hourly prices in dollars of the NodeClaims of compared batches with known prices, of Karpenter and of our \
      plans",
 );
+/// Disruption commands by agreement.
+pub(crate) const DISRUPTIONS: Family = Family::counter(
+    "fleetwright_shadow_disruptions_total",
+    &["agreement"],
+    "Shadow mode: number of compared disruption commands, by agreement",
+);
+/// Savings of what we propose.
+pub(crate) const STANDING_SAVINGS: Family = Family::gauge(
+    "fleetwright_shadow_proposed_savings_hourly",
+    &[],
+    "Shadow mode: dollars per hour that the disruption commands would save which Fleetwright proposes now",
+);

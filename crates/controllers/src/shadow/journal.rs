@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fleetwright_core::{
     model::Price,
-    shadow::{Agreement, BatchComparison, ClaimGroup, hourly},
+    shadow::{Agreement, BatchComparison, ClaimGroup, DisruptionAgreement, DisruptionComparison, hourly},
 };
 use jiff::Timestamp;
 
@@ -30,6 +30,8 @@ pub struct Totals {
     pub unpriced: u64,
     /// Batches by reason for a difference.
     pub reasons: BTreeMap<&'static str, u64>,
+    /// Compared disruption commands by agreement.
+    pub disruptions: BTreeMap<DisruptionAgreement, u64>,
 }
 
 /// A comparison.
@@ -37,6 +39,8 @@ pub struct Totals {
 pub enum ShadowRecord {
     /// Of a batch.
     Batch(BatchComparison),
+    /// Of a disruption command.
+    Disruption(DisruptionComparison),
 }
 
 /// The comparisons of a shadow.
@@ -89,6 +93,12 @@ impl Journal {
             *totals.reasons.entry(reason.as_str()).or_default() += 1;
         }
         self.push(ShadowRecord::Batch(batch));
+    }
+
+    /// Adds the comparison of a disruption command.
+    pub fn add_disruption(&mut self, comparison: DisruptionComparison) {
+        *self.totals.disruptions.entry(comparison.agreement).or_default() += 1;
+        self.push(ShadowRecord::Disruption(comparison));
     }
 
     fn push(&mut self, record: ShadowRecord) {
@@ -145,7 +155,7 @@ mod tests {
             journal.add_batch(batch(number, Some(Price::from_nanos(7))));
         }
         journal.add_batch(batch(601, None));
-        let ShadowRecord::Batch(oldest) = journal.records().next().unwrap();
+        let Some(ShadowRecord::Batch(oldest)) = journal.records().next() else { panic!("no batch") };
         assert_eq!((oldest.number, journal.records().count()), (102, 500));
         let Totals { pods, karpenter_claims, our_claims, unpriced, .. } = *journal.totals();
         assert_eq!((pods, karpenter_claims, our_claims, unpriced), (1202, 1202, 1202, 1));

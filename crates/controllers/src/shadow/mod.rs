@@ -4,12 +4,15 @@
 //! the process can launch, lease, patch or publish. Watches, index, catalogue and planner are those of the controller.
 //!
 //! - [`observer`]: collects batches, plans them and follows what Karpenter does.
+//! - [`proposer`]: runs disruption passes, whose commands are compared with Karpenter's.
 //! - [`journal`]: the last comparisons and the totals, for the report.
 
 mod cloud;
 pub(crate) mod families;
 mod journal;
 mod observer;
+mod proposer;
+mod recorder;
 #[cfg(test)]
 mod tests;
 
@@ -21,13 +24,13 @@ pub use self::{
     cloud::InstanceTypeSource,
     journal::{Journal, ShadowRecord, Totals},
 };
-use self::{cloud::NoCloud, observer::Observer};
+use self::{cloud::NoCloud, observer::Observer, proposer::Proposer, recorder::Recorder};
 use crate::{
     metrics::Metrics,
     provisioning::CatalogController,
     runtime::{
-        Ctx, CtxParts, Leadership, Offload, Passive, ReadOnlyClient, RunError, Shared, Shutdown, Stuck, may_act,
-        run,
+        Ctx, CtxParts, Leadership, Offload, Passive, ReadOnlyClient, RunError, Shared, Shutdown, Stuck,
+        may_act, run,
     },
     settings::Settings,
 };
@@ -81,9 +84,11 @@ impl Shadow {
     /// # Errors
     /// If a loop ends without a shutdown.
     pub async fn run(self, stop: Shutdown) -> Result<(), RunError> {
-        let observer = Observer::new(&self.ctx, self.journal.clone());
-        run(self.ctx.clone(), vec![Arc::new(CatalogController::new(&self.ctx)), Arc::new(observer)], stop)
-            .await
+        let (recorder, disruptions) = (Recorder::new(&self.ctx, self.journal.clone()), Shared::default());
+        let observer = Observer::new(&self.ctx, recorder.clone(), disruptions.clone());
+        let proposer = Proposer::new(&self.ctx, recorder, disruptions);
+        let catalog = CatalogController::new(&self.ctx);
+        run(self.ctx.clone(), vec![Arc::new(catalog), Arc::new(observer), Arc::new(proposer)], stop).await
     }
 
     /// The comparisons.

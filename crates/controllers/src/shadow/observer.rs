@@ -1,17 +1,20 @@
 //! The loop of a shadow: collects batches of pending pods as the provisioner does, plans each when its window closes or Karpenter
-//! answers it, and follows Karpenter's NodeClaims.
+//! answers it, and follows Karpenter's NodeClaims and disruption commands.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
     model::{ClaimName, PodUid, Snapshot},
-    shadow::{Agreement, BatchComparison, BatchTracker, ClaimGroup, PlannedBatch, hourly},
+    shadow::{BatchTracker, DisruptionTracker, PlannedBatch},
 };
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
-use super::{families, journal::Journal};
+use super::{
+    families,
+    recorder::{Recorder, figure},
+};
 use crate::{
     metrics::Metrics,
     provisioning::{batch::Batch, eligible, provisioner::solve},
@@ -30,7 +33,8 @@ pub(super) struct Observer {
     solvers: Solvers,
     metrics: Arc<Metrics>,
     state: Shared<Observed>,
-    journal: Shared<Journal>,
+    disruptions: Shared<DisruptionTracker>,
+    recorder: Recorder,
 }
 
 /// What an observer remembers between two looks.
@@ -53,13 +57,7 @@ struct DueBatch {
 }
 
 impl Observer {
-    pub(super) fn new(ctx: &Ctx, journal: Shared<Journal>) -> Self {
-        for agreement in Agreement::ALL {
-            ctx.metrics.add(&families::BATCHES, &[agreement.as_str()], 0.0);
-        }
-        for by in [KARPENTER, OURS] {
-            ctx.metrics.add(&families::PRICE, &[by], 0.0);
-        }
+    pub(super) fn new(ctx: &Ctx, recorder: Recorder, disruptions: Shared<DisruptionTracker>) -> Self {
         ctx.metrics.set(&families::OPEN_BATCHES, &[], 0.0);
         let state = Observed {
             window: Batch::new(ctx.settings.batch_idle, ctx.settings.batch_max),
@@ -75,7 +73,8 @@ impl Observer {
             solvers: ctx.solvers.clone(),
             metrics: ctx.metrics.clone(),
             state: Shared::new(state),
-            journal,
+            disruptions,
+            recorder,
         }
     }
 }
@@ -97,13 +96,16 @@ impl Controller for Observer {
         if let Some(due) = due {
             self.decide(due).await?;
         }
-        let mut state = self.state.lock();
-        let (done, _) = state.tracker.observe(&snapshot, now, false);
-        self.metrics.set(&families::OPEN_BATCHES, &[], figure(state.tracker.open()));
-        drop(state);
-        for batch in done {
-            self.record(batch);
-        }
+        let (batches, others) = {
+            let disrupting = self.disruptions.lock().is_active(now);
+            let mut state = self.state.lock();
+            let observed = state.tracker.observe(&snapshot, now, disrupting);
+            self.metrics.set(&families::OPEN_BATCHES, &[], figure(state.tracker.open()));
+            observed
+        };
+        let commands = self.disruptions.lock().observe(&snapshot, now, others);
+        batches.into_iter().for_each(|batch| self.recorder.batch(batch));
+        commands.into_iter().for_each(|command| self.recorder.disruption(command));
         Ok(Requeue::After(TICK))
     }
 }
@@ -118,39 +120,7 @@ impl Observer {
         self.state.lock().tracker.decide(planned);
         Ok(())
     }
-
-    fn record(&self, batch: BatchComparison) {
-        self.metrics.inc(&families::BATCHES, &[batch.agreement.as_str()]);
-        for reason in &batch.reasons {
-            self.metrics.inc(&families::DIFFERENCES, &[reason.as_str()]);
-        }
-        for (by, groups) in [(KARPENTER, &batch.karpenter), (OURS, &batch.ours)] {
-            for group in groups {
-                self.metrics.add(&families::CLAIMS, &[by, &group.pool], figure(group.count));
-            }
-        }
-        if let (Some(karpenter), Some(ours)) = (hourly(&batch.karpenter), hourly(&batch.ours)) {
-            self.metrics.add(&families::PRICE, &[KARPENTER], karpenter.dollars());
-            self.metrics.add(&families::PRICE, &[OURS], ours.dollars());
-        }
-        let price = |groups: &[ClaimGroup]| hourly(groups).map(|price| price.to_string());
-        let reasons: Vec<String> = batch.reasons.iter().map(ToString::to_string).collect();
-        tracing::info!(
-            batch = batch.number,
-            pods = batch.pods,
-            agreement = batch.agreement.as_str(),
-            karpenter = price(&batch.karpenter),
-            ours = price(&batch.ours),
-            reasons = reasons.join("; "),
-            "compared batch"
-        );
-        self.journal.lock().add_batch(batch);
-    }
 }
-
-/// The label `by`.
-const KARPENTER: &str = "karpenter";
-const OURS: &str = "fleetwright";
 
 impl Observed {
     /// Adds new pending pods to the window. Returns the batch if the window closes: as the provisioner's does, or because Karpenter
@@ -191,9 +161,4 @@ fn without(snapshot: &Arc<Snapshot>, claims: &BTreeSet<ClaimName>) -> Arc<Snapsh
     let mut before = (**snapshot).clone();
     before.nodes.retain(|node| node.claim_name().is_none_or(|name| !claims.contains(name)));
     Arc::new(before)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure for a metric")]
-fn figure(number: usize) -> f64 {
-    number as f64
 }

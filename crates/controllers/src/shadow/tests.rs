@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider as _, ProviderInfo},
     model::{Catalog, NodePool},
-    shadow::{Agreement, BatchComparison, DifferenceReason},
+    shadow::{Agreement, BatchComparison, DifferenceReason, DisruptionAgreement},
 };
 use serde_json::{Value, json};
 
@@ -58,12 +58,21 @@ impl Beside {
 
     /// Ends the shadow. Returns the batches; it must not have written anything.
     async fn end(self) -> Vec<BatchComparison> {
+        let batch = |record: ShadowRecord| match record {
+            ShadowRecord::Batch(batch) => Some(batch),
+            ShadowRecord::Disruption(_) => None,
+        };
+        self.records().await.into_iter().filter_map(batch).collect()
+    }
+
+    /// The same, with disruption commands.
+    async fn records(self) -> Vec<ShadowRecord> {
         self.stop.fire();
         self.task.await.unwrap().unwrap();
         assert_eq!(self.writes.all(), Vec::<String>::new());
         assert!(self.harness.events().is_empty());
         let journal = self.shadow.journal().lock();
-        journal.records().map(|ShadowRecord::Batch(batch)| batch.clone()).collect()
+        journal.records().cloned().collect()
     }
 
     fn apply(&self, object: Value) {
@@ -207,4 +216,31 @@ async fn objects_that_cannot_be_read_are_not_reported_to_the_cluster() {
     beside.harness.pass(130).await;
     assert_eq!(beside.shadow.ready(), Ok(()));
     assert!(beside.end().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn karpenters_disruption_is_compared_with_our_passes() {
+    let beside = Beside::new().await;
+    // An empty node that both would remove. Karpenter does, a minute later.
+    beside.create_claim("k1", &["large"]);
+    beside.launch("k1", "large", "16");
+    let mark = |condition: &str, reason: &str| {
+        let mut claim =
+            (*beside.harness.server.get("karpenter.sh/v1", "NodeClaim", "", "k1").unwrap()).clone();
+        let conditions = claim["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": condition, "status": "True", "reason": reason, "message": reason,
+            "lastTransitionTime": "2025-06-15T15:00:00Z"}));
+        beside.apply(claim);
+    };
+    mark("Consolidatable", "Consolidatable");
+    beside.harness.pass(60).await;
+    let savings = beside.shadow.metrics().value(&families::STANDING_SAVINGS, &[]);
+    assert!(savings > 0.4, "{savings}");
+    mark("DisruptionReason", "Empty");
+    beside.harness.pass(90).await;
+    let records = beside.records().await;
+    let [ShadowRecord::Disruption(comparison)] = &records[..] else { panic!("{records:?}") };
+    assert_eq!(comparison.agreement, DisruptionAgreement::AllNodes, "{comparison:?}");
+    let karpenter = comparison.karpenter.as_ref().unwrap();
+    assert_eq!((&*karpenter.reason, &karpenter.nodes), ("Empty", &comparison.ours[0].nodes));
 }

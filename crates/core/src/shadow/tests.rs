@@ -1,5 +1,7 @@
 //! Batches beside each other, from our plan to the last pod.
 
+mod disruptions;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::report::{BatchRow, Report};
+use super::report::{BatchRow, CommandRow, DisruptionRow, Report};
 
 /// Writes a report as a page.
 pub(super) struct Page<'a>(pub(super) &'a Report);
@@ -32,7 +32,7 @@ border-bottom:1px solid #8884}td.figure,th.figure{text-align:right;font-variant-
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { since, until, totals, batches, catalogues, incomplete, .. } = self.0;
+        let Report { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
         write!(
             f,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Fleetwright in shadow mode</title>\
@@ -70,6 +70,15 @@ impl fmt::Display for Page<'_> {
         for batch in batches {
             row(f, batch)?;
         }
+        write!(
+            f,
+            "</table>\n<p>Disruption: {}.</p>\n<table><tr><th>Began</th><th>Karpenter</th><th>Fleetwright</th><th>Agreement</th>\
+             <th>Not proposed</th></tr>\n",
+            Text(&totals.disruption())
+        )?;
+        for disruption in disruptions {
+            disruption_row(f, disruption)?;
+        }
         f.write_str("</table>\n<ul>\n")?;
         for gap in incomplete {
             writeln!(f, "<li>Incomplete: {}</li>", Text(gap))?;
@@ -98,4 +107,16 @@ fn row(f: &mut fmt::Formatter<'_>, batch: &BatchRow) -> fmt::Result {
         write!(f, "{}{}", if position == 0 { "" } else { "<br>" }, Text(&reason.message))?;
     }
     f.write_str("</td></tr>\n")
+}
+
+fn disruption_row(f: &mut fmt::Formatter<'_>, row: &DisruptionRow) -> fmt::Result {
+    writeln!(
+        f,
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        Text(&row.began),
+        Text(&CommandRow::texts(&row.karpenter)),
+        Text(&CommandRow::texts(&row.fleetwright)),
+        Text(&row.agreement),
+        Text(&row.reasons())
+    )
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleetwright_controllers::shadow::{Journal, ShadowRecord};
 use fleetwright_core::{
     model::Price,
-    shadow::{BatchComparison, ClaimGroup, PodOutcomes, hourly},
+    shadow::{BatchComparison, ClaimGroup, CommandSummary, DisruptionComparison, PodOutcomes, hourly},
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -26,6 +26,8 @@ pub(crate) struct Report {
     pub(super) totals: TotalsRow,
     /// The last batches, oldest first.
     pub(super) batches: Vec<BatchRow>,
+    /// The last disruption commands, oldest first.
+    pub(super) disruptions: Vec<DisruptionRow>,
     /// Where instance types and prices come from, and of which day they are.
     pub(super) catalogues: Vec<SourceRow>,
     /// What the catalogues cannot answer; with any, the exit status is 3.
@@ -46,6 +48,8 @@ pub(super) struct TotalsRow {
     pub(super) karpenter: SideRow,
     /// What Fleetwright would have launched.
     pub(super) fleetwright: SideRow,
+    /// Compared disruption commands by agreement: all-nodes, some-nodes, only-karpenter, only-ours.
+    pub(super) disruptions: BTreeMap<String, u64>,
     /// Batches that the sums of prices leave out, because a price is unknown.
     pub(super) unpriced_batches: u64,
 }
@@ -80,6 +84,40 @@ pub(super) struct BatchRow {
     pub(super) agreement: String,
     /// Why they differ.
     pub(super) reasons: Vec<ReasonRow>,
+}
+
+/// A disruption command of Karpenter beside what Fleetwright proposed, or one that only Fleetwright proposes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DisruptionRow {
+    /// When the command, or the proposal, began.
+    pub(super) began: String,
+    /// How far both agree, as in the sums.
+    pub(super) agreement: String,
+    /// What Karpenter did.
+    pub(super) karpenter: Option<CommandRow>,
+    /// What Fleetwright proposed for these nodes.
+    pub(super) fleetwright: Vec<CommandRow>,
+    /// NodeClaims that Fleetwright did not propose, with the first blocker of each.
+    pub(super) reasons: BTreeMap<String, String>,
+}
+
+/// A disruption command.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CommandRow {
+    /// `Empty`, `Drifted`, `Underutilized` and so on.
+    pub(super) reason: String,
+    /// The disrupted NodeClaims.
+    pub(super) node_claims: Vec<String>,
+    /// What they are.
+    pub(super) nodes: Vec<ClaimRow>,
+    /// Their replacements.
+    pub(super) replacements: Vec<ClaimRow>,
+    /// The price of the nodes per hour; null where a price is unknown.
+    pub(super) hourly_before: Option<String>,
+    /// The price of the replacements per hour; null where a price is unknown.
+    pub(super) hourly_after: Option<String>,
 }
 
 /// One side of a batch.
@@ -141,6 +179,14 @@ impl Report {
         incomplete: Vec<String>,
     ) -> Self {
         let totals = journal.totals();
+        let batch = |record: &ShadowRecord| match record {
+            ShadowRecord::Batch(batch) => Some(BatchRow::new(batch)),
+            ShadowRecord::Disruption(_) => None,
+        };
+        let disruption = |record: &ShadowRecord| match record {
+            ShadowRecord::Disruption(comparison) => Some(DisruptionRow::new(comparison)),
+            ShadowRecord::Batch(_) => None,
+        };
         let side = |claims: u64, price: Price| SideRow { node_claims: claims, hourly: price.to_string() };
         Self {
             version: Self::VERSION,
@@ -152,9 +198,15 @@ impl Report {
                 pods: totals.pods,
                 karpenter: side(totals.karpenter_claims, totals.karpenter_price),
                 fleetwright: side(totals.our_claims, totals.our_price),
+                disruptions: totals
+                    .disruptions
+                    .iter()
+                    .map(|(is, count)| (is.as_str().to_owned(), *count))
+                    .collect(),
                 unpriced_batches: totals.unpriced,
             },
-            batches: journal.records().map(|ShadowRecord::Batch(batch)| BatchRow::new(batch)).collect(),
+            batches: journal.records().filter_map(batch).collect(),
+            disruptions: journal.records().filter_map(disruption).collect(),
             catalogues,
             incomplete,
         }
@@ -180,6 +232,63 @@ impl BatchRow {
     }
 }
 
+impl DisruptionRow {
+    fn new(comparison: &DisruptionComparison) -> Self {
+        let reason = |(claim, why): &(fleetwright_core::model::ClaimName, fleetwright_core::model::Str)| {
+            (claim.to_string(), why.to_string())
+        };
+        Self {
+            began: comparison.began.to_string(),
+            agreement: comparison.agreement.as_str().to_owned(),
+            karpenter: comparison.karpenter.as_ref().map(CommandRow::new),
+            fleetwright: comparison.ours.iter().map(CommandRow::new).collect(),
+            reasons: comparison.reasons.iter().map(reason).collect(),
+        }
+    }
+
+    /// Why nodes were not proposed, in one line.
+    pub(super) fn reasons(&self) -> String {
+        self.reasons.iter().map(|(claim, why)| format!("{claim}: {why}")).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl CommandRow {
+    fn new(command: &CommandSummary) -> Self {
+        let price = |groups: &[ClaimGroup]| hourly(groups).map(|price| price.to_string());
+        Self {
+            reason: command.reason.to_string(),
+            node_claims: command.claims.iter().map(ToString::to_string).collect(),
+            nodes: command.nodes.iter().map(ClaimRow::new).collect(),
+            replacements: command.replacements.iter().map(ClaimRow::new).collect(),
+            hourly_before: price(&command.nodes),
+            hourly_after: price(&command.replacements),
+        }
+    }
+
+    /// `Underutilized: 2 m5.large/us-east-1a/spot ($0.16) to 1 … ($0.1)`, or `to none`.
+    pub(super) fn text(&self) -> String {
+        let dollars = |price: &Option<String>| {
+            price.as_deref().map_or_else(|| "?".to_owned(), |price| format!("${price}"))
+        };
+        let after = match &self.replacements[..] {
+            [] => "none".to_owned(),
+            rows => format!("{} ({})", ClaimRow::text(rows), dollars(&self.hourly_after)),
+        };
+        format!(
+            "{}: {} ({}) to {after}",
+            self.reason,
+            ClaimRow::text(&self.nodes),
+            dollars(&self.hourly_before)
+        )
+    }
+
+    /// The commands of one side, in one line.
+    pub(super) fn texts<'a>(commands: impl IntoIterator<Item = &'a Self>) -> String {
+        let texts: Vec<String> = commands.into_iter().map(Self::text).collect();
+        if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
+    }
+}
+
 impl DecisionRow {
     fn new(groups: &[ClaimGroup], pods: PodOutcomes) -> Self {
         Self {
@@ -195,10 +304,7 @@ impl DecisionRow {
     /// `2 m5.large/us-east-1a/spot, 1 …`, or what happened instead.
     pub(super) fn text(&self) -> String {
         if !self.node_claims.is_empty() {
-            let text = |row: &ClaimRow| {
-                format!("{} {}/{}/{}", row.count, row.instance_type, row.zone, row.capacity_type)
-            };
-            return self.node_claims.iter().map(text).collect::<Vec<_>>().join(", ");
+            return ClaimRow::text(&self.node_claims);
         }
         if self.pods_existing > 0 { "existing nodes".to_owned() } else { "none".to_owned() }
     }
@@ -210,6 +316,13 @@ impl DecisionRow {
 }
 
 impl ClaimRow {
+    /// `2 m5.large/us-east-1a/spot, 1 …`.
+    fn text(rows: &[Self]) -> String {
+        let text =
+            |row: &Self| format!("{} {}/{}/{}", row.count, row.instance_type, row.zone, row.capacity_type);
+        rows.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
     fn new(group: &ClaimGroup) -> Self {
         Self {
             node_pool: group.pool.to_string(),
@@ -239,5 +352,11 @@ impl TotalsRow {
             [] => "no batch was compared yet".to_owned(),
             _ => format!("{all} batches of {} pods: {}", self.pods, each.join(", ")),
         }
+    }
+
+    /// The number of disruption commands with each agreement.
+    pub(super) fn disruption(&self) -> String {
+        let each: Vec<String> = self.disruptions.iter().map(|(is, count)| format!("{count} {is}")).collect();
+        if each.is_empty() { "no command was compared yet".to_owned() } else { each.join(", ") }
     }
 }

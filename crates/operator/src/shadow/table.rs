@@ -4,7 +4,7 @@ use std::fmt;
 
 use comfy_table::CellAlignment;
 
-use super::report::Report;
+use super::report::{CommandRow, DisruptionRow, Report};
 use crate::{catalogue::Footer, plan::grid};
 
 /// Writes a report as tables.
@@ -12,7 +12,7 @@ pub(super) struct Table<'a>(pub(super) &'a Report);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { since, until, totals, batches, catalogues, incomplete, .. } = self.0;
+        let Report { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
         if !batches.is_empty() {
             let mut grid = grid(&[
                 "BATCH",
@@ -46,6 +46,9 @@ impl fmt::Display for Table<'_> {
             }
             writeln!(f, "{}\n", grid.trim_fmt())?;
         }
+        if !disruptions.is_empty() {
+            writeln!(f, "{}\n", of_disruptions(disruptions).trim_fmt())?;
+        }
         writeln!(f, "{since} to {until}: {}", totals.agreement())?;
         for (name, side) in [("Karpenter", &totals.karpenter), ("Fleetwright", &totals.fleetwright)] {
             writeln!(f, "{name}: {} NodeClaims, ${} per hour", side.node_claims, side.hourly)?;
@@ -53,6 +56,7 @@ impl fmt::Display for Table<'_> {
         if let Some(percent) = totals.saving_percent() {
             writeln!(f, "saving: {percent:.1} %")?;
         }
+        writeln!(f, "disruption: {}", totals.disruption())?;
         if totals.unpriced_batches > 0 {
             writeln!(f, "{} batches are not in these sums: a price is unknown", totals.unpriced_batches)?;
         }
@@ -61,4 +65,18 @@ impl fmt::Display for Table<'_> {
         }
         write!(f, "{}", Footer(catalogues))
     }
+}
+
+fn of_disruptions(rows: &[DisruptionRow]) -> comfy_table::Table {
+    let mut grid = grid(&["DISRUPTION", "KARPENTER", "FLEETWRIGHT", "AGREEMENT", "NOT PROPOSED"]);
+    for row in rows {
+        grid.add_row([
+            row.began.clone(),
+            CommandRow::texts(&row.karpenter),
+            CommandRow::texts(&row.fleetwright),
+            row.agreement.clone(),
+            row.reasons(),
+        ]);
+    }
+    grid
 }

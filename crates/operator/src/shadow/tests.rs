@@ -5,7 +5,10 @@ use std::sync::Arc;
 use fleetwright_controllers::shadow::{InstanceTypeSource as _, Journal};
 use fleetwright_core::{
     model::Price,
-    shadow::{Agreement, BatchComparison, ClaimGroup, DifferenceReason, PodOutcomes},
+    shadow::{
+        Agreement, BatchComparison, ClaimGroup, CommandSummary, DifferenceReason, DisruptionAgreement,
+        DisruptionComparison, PodOutcomes,
+    },
     testing::pool,
 };
 use fleetwright_fake_kube::{Config, Server};
@@ -57,6 +60,18 @@ fn report() -> Report {
         ..batch(1, Agreement::OursCheaper)
     });
     journal.add_batch(batch(2, Agreement::Same));
+    journal.add_disruption(DisruptionComparison {
+        began: at(80),
+        karpenter: Some(CommandSummary {
+            reason: "Underutilized".into(),
+            claims: ["n1".into(), "n2".into()].into(),
+            nodes: vec![group("m5.large", 80_000_000, 2)],
+            replacements: vec![group("m5.xlarge", 120_000_000, 1)],
+        }),
+        ours: Vec::new(),
+        agreement: DisruptionAgreement::OnlyKarpenter,
+        reasons: vec![("n1".into(), "pod <a> has do-not-disrupt".into())],
+    });
     let sources =
         vec![SourceRow { node_pools: vec!["default".into()], source: "EC2, 2026-01".into(), priced: true }];
     Report::new(&journal, at(100), sources, vec!["no prices of eu-west-9".into()])
@@ -75,10 +90,15 @@ fn tables_show_both_sides() {
              plan has 1 NodeClaims fewer; Karpenter's NodeClaims allow our instance types; the cloud chose others",
             "2 2025-06-15T15:06:50Z 4 existing nodes 0 existing nodes 0 same",
             "",
+            "DISRUPTION KARPENTER FLEETWRIGHT AGREEMENT NOT PROPOSED",
+            "2025-06-15T15:08:00Z Underutilized: 2 m5.large/us-east-1a/spot ($0.16) to 1 m5.xlarge/us-east-1a/spot ($0.12) none \
+             only-karpenter n1: pod <a> has do-not-disrupt",
+            "",
             "2025-06-15T15:06:40Z to 2025-06-15T15:08:20Z: 2 batches of 8 pods: 1 ours-cheaper, 1 same",
             "Karpenter: 2 NodeClaims, $0.16 per hour",
             "Fleetwright: 1 NodeClaims, $0.12 per hour",
             "saving: 25.0 %",
+            "disruption: 1 only-karpenter",
             "incomplete: no prices of eu-west-9",
             "catalogue: EC2, 2026-01",
         ]
@@ -89,6 +109,7 @@ fn tables_show_both_sides() {
 fn pages_escape_what_objects_say() {
     let page = Page(&report()).to_string();
     assert!(page.contains("2 m&lt;5&gt;.large/us-east-1a/spot") && !page.contains("m<5>"), "{page}");
+    assert!(page.contains("<td>n1: pod &lt;a&gt; has do-not-disrupt</td>"), "{page}");
     assert!(page.contains("<p>Saving: 25.0 %.</p>") && page.ends_with("</body></html>\n"), "{page}");
     // Nothing is fetched from elsewhere, and nothing runs.
     assert!(!page.contains("src=") && !page.contains("<script") && !page.contains("http"), "{page}");
