@@ -26,7 +26,7 @@ use fleetwright_core::{
     testing::{ClusterBuilder, ec2_catalog, pod, pool, shaped_pods},
 };
 
-/// What an improved plan gets.
+/// The time for an improved plan.
 const BUDGET: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {

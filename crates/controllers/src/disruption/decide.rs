@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::CloudProvider,
     disruption::{
-        Agenda, Command, Method, PassMemory, PassStart, SimulationSolver, method, propose_after, statuses,
-        still_allowed, validate_on,
+        Agenda, Command, Method, PassMemory, PassStart, SimulationSolver, is_still_allowed, method,
+        propose_after, statuses, validate_on,
     },
     model::DisruptionReason,
     safety::{Act, Facts},
@@ -121,14 +121,15 @@ impl Controller for Disruption {
         let (clock, epoch, reports) =
             (self.clocks.clock().clone(), snapshot.epoch, self.is_report_due(steady));
         let start = PassStart::new(epoch, steady, first_pass_at, reports);
-        let Agenda { methods, recall, consolidates } = self.memory().agenda(start, methods(&self.settings));
+        let Agenda { methods, carry_over, consolidates } =
+            self.memory().agenda(start, methods(&self.settings));
         let solvers = self.solvers.clone();
         let decide = move || {
             let prepared = solvers.on(&snapshot, &rules.scheduling);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
+            let mut solver = SimulationSolver::with_prepared(&snapshot, &rules.scheduling, prepared);
             let timed: Vec<Timed> = methods.iter().map(|method| Timed::new(*method, &clock)).collect();
             let running: Vec<&dyn Method> = timed.iter().map(|method| method as &dyn Method).collect();
-            let proposal = propose_after(&mut solver, &rules, now, &running, recall);
+            let proposal = propose_after(&mut solver, &rules, now, &running, carry_over);
             let took: Vec<_> = timed.iter().map(|method| (method.spec(), method.took())).collect();
             solvers.keep(solver.into_prepared());
             let all = reports.then(|| statuses(&snapshot, &rules, now, &methods, &proposal));
@@ -223,10 +224,10 @@ impl Disruption {
         let solvers = self.solvers.clone();
         let judge = move || {
             if !simulate {
-                return still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
+                return is_still_allowed(&decided, &snapshot, &rules, now).map(|()| decided);
             }
             let prepared = solvers.on(&snapshot, &rules.scheduling);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
+            let mut solver = SimulationSolver::with_prepared(&snapshot, &rules.scheduling, prepared);
             let confirmed = validate_on(&decided, &mut solver, &rules, now);
             solvers.keep(solver.into_prepared());
             confirmed

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use fleetwright_core::{
     clock::SharedClock,
     disruption::{
-        Budgets, Candidate, Context, Leads, Method, MethodSpec, SimulationSolver, Unconsolidatable, Verdict,
+        Budgets, Candidate, Context, Hints, Method, MethodSpec, SimulationSolver, Unconsolidatable, Verdict,
     },
     scheduling::NewClaim,
 };
@@ -34,22 +34,22 @@ impl Method for Timed {
         self.method.spec()
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        self.method.is_case(context, candidate)
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        self.method.should_disrupt(context, candidate)
     }
 
-    fn arrange(&self, cases: &mut [&Candidate]) {
-        self.method.arrange(cases);
+    fn sort_candidates(&self, considered: &mut [&Candidate]) {
+        self.method.sort_candidates(considered);
     }
 
-    fn still_holds(
+    fn is_still_valid(
         &self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
         planned: &[NewClaim],
     ) -> bool {
-        self.method.still_holds(context, solver, candidates, planned)
+        self.method.is_still_valid(context, solver, candidates, planned)
     }
 
     fn propose(
@@ -57,11 +57,11 @@ impl Method for Timed {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
         let began = self.clock.steady();
-        let verdict = self.method.propose(context, solver, candidates, leads, budgets);
+        let verdict = self.method.propose(context, solver, candidates, hints, budgets);
         let took = self.clock.steady().duration_since(began);
         let mut sum = self.took.lock().unwrap_or_else(PoisonError::into_inner);
         *sum = sum.saturating_add(took);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    disruption::{Recall, SimulationSolver, propose_after, statuses},
+    disruption::{CarryOver, SimulationSolver, propose_after, statuses},
     shadow::DisruptionTracker,
 };
 use fleetwright_state::Key;
@@ -29,7 +29,7 @@ pub(super) struct Proposer {
     metrics: Arc<Metrics>,
     recorder: Recorder,
     tracker: Shared<DisruptionTracker>,
-    recall: Shared<Recall>,
+    carry_over: Shared<CarryOver>,
 }
 
 impl Proposer {
@@ -43,7 +43,7 @@ impl Proposer {
             metrics: ctx.metrics.clone(),
             recorder,
             tracker,
-            recall: Shared::default(),
+            carry_over: Shared::default(),
         }
     }
 }
@@ -62,18 +62,18 @@ impl Controller for Proposer {
         let now = self.clocks.now();
         let snapshot = self.cluster.index().snapshot(now);
         let (rules, methods) = (rules(&self.settings), methods(&self.settings));
-        let (solvers, decided_on, recall) =
-            (self.solvers.clone(), snapshot.clone(), self.recall.lock().clone());
+        let (solvers, decided_on, carry_over) =
+            (self.solvers.clone(), snapshot.clone(), self.carry_over.lock().clone());
         let decide = move || {
             let prepared = solvers.on(&decided_on, &rules.scheduling);
-            let mut solver = SimulationSolver::ready(&decided_on, &rules.scheduling, prepared);
-            let proposal = propose_after(&mut solver, &rules, now, &methods, recall);
+            let mut solver = SimulationSolver::with_prepared(&decided_on, &rules.scheduling, prepared);
+            let proposal = propose_after(&mut solver, &rules, now, &methods, carry_over);
             solvers.keep(solver.into_prepared());
             let statuses = statuses(&decided_on, &rules, now, &methods, &proposal);
             (proposal, statuses)
         };
         let (proposal, statuses) = self.solvers.offload(decide).await?;
-        *self.recall.lock() = proposal.recall();
+        *self.carry_over.lock() = proposal.carry_over();
         let mut tracker = self.tracker.lock();
         let ignored = tracker.propose(&snapshot, now, &proposal.commands, &statuses);
         let savings: f64 = tracker.standing().iter().filter_map(|command| saving(command)).sum();

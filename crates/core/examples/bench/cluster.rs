@@ -1,9 +1,9 @@
-//! Questions to large clusters: a pod that waits, nodes that could go, and what it all weighs.
+//! Large clusters: a pending pod, removal simulations, and memory.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{self, Recall, SimulationSolver, method, propose_after},
+    disruption::{self, CarryOver, SimulationSolver, method, propose_after},
     model::{
         Pod, Snapshot,
         labels::{HOSTNAME, SPOT, ZONE},
@@ -25,10 +25,10 @@ use super::{
 };
 
 type Measured = Result<Vec<Row>, Box<dyn Error>>;
-/// What measures, by the start of the names of its rows.
+/// A measurement, by the prefix of the names of its rows.
 type Work = (&'static str, fn() -> Measured);
 
-/// Rows by the start of their names.
+/// Measurements, by the prefix of the names of their rows.
 pub(crate) const ROWS: [Work; 4] = [
     ("one simulation", simulations),
     ("one pending pod", one_pod),
@@ -38,7 +38,7 @@ pub(crate) const ROWS: [Work; 4] = [
 
 const ZONES: [&str; 3] = ["test-zone-a", "test-zone-b", "test-zone-c"];
 
-/// Pods of one node, of one of 300 deployments each; together they take `load` milli-CPUs.
+/// Pods of one node, each of one of 300 deployments; they request `load` milli-CPUs in total.
 fn pods_of(at: usize, per_node: usize, load: i64) -> Vec<Arc<Pod>> {
     let name = format!("node-{at:05}");
     let cpu = load / i64::try_from(per_node).unwrap_or(1);
@@ -50,7 +50,7 @@ fn pods_of(at: usize, per_node: usize, load: i64) -> Vec<Arc<Pod>> {
     (0..per_node).map(running).collect()
 }
 
-/// Nodes of 4 CPUs; `shape` says of each what it is, how many pods it has, and what they take together.
+/// Nodes of 4 CPUs; `shape` returns for each node its kind, the number of its pods and their total requests.
 pub(crate) fn cluster_of(
     nodes: usize,
     shape: impl Fn(usize, NodeBuilder) -> (NodeBuilder, usize, i64),
@@ -64,18 +64,18 @@ pub(crate) fn cluster_of(
     });
     let builder = ClusterBuilder::new().catalog(kwok_catalog()).pool(pool("default"));
     let mut snapshot = nodes.fold(builder, ClusterBuilder::node_unsorted).build();
-    // As where one template makes many pods, which the index shares.
+    // As in the index, pods of one template share their parts.
     share(&mut snapshot);
     snapshot
 }
 
 /// Nodes of 4 CPUs with a given number of pods each.
 fn cluster(nodes: usize, per_node: usize, load: i64) -> Snapshot {
-    // Spot nodes are not replaced by spot nodes unless the settings say so: what could be saved is looked at, and left.
+    // Spot-to-spot consolidation is off by default: each node is simulated, and none is replaced.
     cluster_of(nodes, |_, built| (built.capacity_type(SPOT), per_node, load))
 }
 
-/// Lets pods of one template share what they have in common, as the index does.
+/// Shares the common parts of pods of one template, as the index does.
 fn share(snapshot: &mut Snapshot) {
     let mut known: Vec<Arc<Pod>> = Vec::new();
     let mut by_app = std::collections::BTreeMap::new();
@@ -132,7 +132,7 @@ fn simulations() -> Measured {
     Ok(rows)
 }
 
-/// A pod as it comes: mostly of a deployment that is known, with or without constraints.
+/// A new pod, mostly of a known deployment, with or without constraints.
 fn newcomer(at: usize, numbers: &mut Numbers) -> Arc<Pod> {
     let app = format!("app-{}", numbers.below(300));
     let built = pod(&format!("new-{at:05}")).app(&app).cpu(100).memory(64);
@@ -144,7 +144,7 @@ fn newcomer(at: usize, numbers: &mut Numbers) -> Arc<Pod> {
     .build()
 }
 
-/// A pod comes, is placed, and runs: each time the snapshot is another, and what is prepared follows.
+/// A pod is created, placed and bound. The snapshot changes each time, and the prepared snapshot is updated.
 fn one_pod() -> Measured {
     let mut numbers = Numbers::new(SEED);
     let mut snapshot = Arc::new(cluster(10_000, 10, 3_600));
@@ -161,7 +161,7 @@ fn one_pod() -> Measured {
             purpose: Purpose::Provisioning,
             effort: Effort::First,
         };
-        // What is left behind is let go of afterwards.
+        // Freed outside the measurement.
         let ((plan, left), cost): ((Plan, _), _) = measure::cost(|| {
             let left = prepared.update(&next);
             (LeastCost.pack(&mut prepared, &request), left)
@@ -204,7 +204,7 @@ fn one_pod() -> Measured {
     }])
 }
 
-/// Every node is excluded once, and none can be removed.
+/// Simulates the removal of each node; none can be removed.
 fn passes() -> Measured {
     let mut rows = Vec::new();
     for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
@@ -213,11 +213,11 @@ fn passes() -> Measured {
         let rules = disruption::Rules::default();
         let prepared = PreparedSnapshot::on(Arc::clone(&snapshot), &rules.scheduling);
         let single = method("single-node-consolidation").ok_or("no such method")?;
-        let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
+        let mut solver = SimulationSolver::with_prepared(&snapshot, &rules.scheduling, prepared);
         let mut best: Option<(Duration, u32, usize)> = None;
         for _ in 0..3 {
             let (proposal, cost) =
-                measure::cost(|| propose_after(&mut solver, &rules, now(), &[single], Recall::default()));
+                measure::cost(|| propose_after(&mut solver, &rules, now(), &[single], CarryOver::default()));
             if best.is_none_or(|(time, ..)| cost.time < time) {
                 best = Some((cost.time, proposal.simulations, proposal.commands.len()));
             }
@@ -235,7 +235,7 @@ fn passes() -> Measured {
     Ok(rows)
 }
 
-/// What a snapshot and what is made of it hold once they have answered.
+/// The memory of a snapshot and of its prepared form after a simulation.
 fn memory() -> Measured {
     let (before, resident) = (measure::live_bytes(), measure::rss());
     let mut snapshot = cluster(10_000, 10, 3_600);

@@ -1,9 +1,9 @@
-//! Whole passes of disruption, all methods, on clusters in which there is nothing to do, little, and much.
+//! Complete disruption passes with all methods, on clusters with nothing, little and much to do.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{METHODS, Proposal, Recall, Rules, SimulationSolver, propose_after},
+    disruption::{CarryOver, METHODS, Proposal, Rules, SimulationSolver, propose_after},
     model::{
         Requirement, Snapshot,
         labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT},
@@ -17,13 +17,13 @@ use super::{cluster::cluster_of, measure, report::Row};
 
 type Measured = Result<Vec<Row>, Box<dyn Error>>;
 
-/// What measures, by the start of the names of its rows.
+/// A measurement, by the prefix of the names of its rows.
 type Work = (&'static str, fn() -> Measured);
 
-/// Rows by the start of their names.
+/// Measurements, by the prefix of the names of their rows.
 pub(crate) const ROWS: [Work; 1] = [("disruption pass", passes)];
 
-/// A cluster of nodes whose pods take `load` of 4,000 milli-CPUs, and what makes it worth looking at.
+/// A cluster of nodes whose pods request `load` of 4,000 milli-CPUs, with variations.
 struct Case {
     name: &'static str,
     load: i64,
@@ -31,33 +31,33 @@ struct Case {
     drifted: Option<usize>,
     /// One node in this number is empty.
     empty: Option<usize>,
-    /// Whether half of the nodes came after the tables were built, as in any cluster after a while.
+    /// Whether half of the nodes were created after the tables were built, as in a cluster that has run for a while.
     churned: bool,
-    /// So many deployments instead, whose pods keep apart by hostname.
+    /// This number of deployments, with hostname anti-affinity among the pods of each.
     apart: Option<usize>,
-    /// Nodes of 16 CPUs on demand in the place of all that.
+    /// On-demand nodes of 16 CPUs instead.
     roomy: Option<Roomy>,
 }
 
-/// Nodes that have room for CPUs and none for memory, so that no pod fits anywhere else.
+/// Nodes with free CPU and no free memory, so that no pod fits on another node.
 #[derive(Clone, Copy)]
 struct Roomy {
     /// Their pods: CPU in thousandths, memory in GiB.
     pods: [(i64, i64); 2],
-    /// What the pool may have.
+    /// The instance types of the NodePool.
     types: [&'static str; 3],
 }
 
-/// A case of ordinary pods.
+/// The base case.
 const PLAIN: Case =
     Case { name: "", load: 0, drifted: None, empty: None, churned: false, apart: None, roomy: None };
 
-/// Nodes that hold one of the pods cost more than half.
+/// A node for one of the pods costs more than half.
 const IN_VAIN: Roomy = Roomy {
     pods: [(4_500, 15), (4_500, 15)],
     types: ["c-16x-amd64-linux", "s-8x-amd64-linux", "c-1x-amd64-linux"],
 };
-/// One for each of them costs less.
+/// Two nodes, one per pod, cost less.
 const CHEAPER: Roomy = Roomy {
     pods: [(7_500, 15), (1_500, 14)],
     types: ["c-16x-amd64-linux", "c-8x-amd64-linux", "m-2x-amd64-linux"],
@@ -68,13 +68,13 @@ const CASES: [Case; 11] = [
     Case { name: "1 in 100 empty", load: 3_900, empty: Some(100), ..PLAIN },
     Case { name: "1 in 100 drifted", load: 3_900, drifted: Some(100), ..PLAIN },
     Case { name: "all half full", load: 2_000, ..PLAIN },
-    Case { name: "all half full, half of them new", load: 2_000, churned: true, ..PLAIN },
-    Case { name: "pods of 300 deployments keep apart", load: 3_900, apart: Some(300), ..PLAIN },
-    Case { name: "pods of 10 deployments keep apart", load: 3_900, apart: Some(10), ..PLAIN },
-    Case { name: "half full, pods of 300 deployments keep apart", load: 2_000, apart: Some(300), ..PLAIN },
-    Case { name: "half full, pods of 10 deployments keep apart", load: 2_000, apart: Some(10), ..PLAIN },
-    Case { name: "all look as if several were cheaper", roomy: Some(IN_VAIN), ..PLAIN },
-    Case { name: "for all of them two are cheaper", roomy: Some(CHEAPER), ..PLAIN },
+    Case { name: "all half full, half of the nodes new", load: 2_000, churned: true, ..PLAIN },
+    Case { name: "anti-affinity in 300 deployments", load: 3_900, apart: Some(300), ..PLAIN },
+    Case { name: "anti-affinity in 10 deployments", load: 3_900, apart: Some(10), ..PLAIN },
+    Case { name: "half full, anti-affinity in 300 deployments", load: 2_000, apart: Some(300), ..PLAIN },
+    Case { name: "half full, anti-affinity in 10 deployments", load: 2_000, apart: Some(10), ..PLAIN },
+    Case { name: "several look cheaper for each node, none are", roomy: Some(IN_VAIN), ..PLAIN },
+    Case { name: "two are cheaper for each node", roomy: Some(CHEAPER), ..PLAIN },
 ];
 
 fn snapshot(case: &Case, nodes: usize) -> Snapshot {
@@ -92,7 +92,7 @@ fn snapshot(case: &Case, nodes: usize) -> Snapshot {
     })
 }
 
-/// Ten pods on each node, no two of the same deployment, of a given number of deployments.
+/// Ten pods on each node, no two of the same deployment, from a given number of deployments.
 fn keeping_apart(nodes: usize, apps: usize, load: i64) -> Snapshot {
     cluster_of(nodes, |at, built| {
         let host = format!("node-{at:05}");
@@ -136,7 +136,7 @@ fn prepared(case: &Case, snapshot: &Arc<Snapshot>, rules: &Rules) -> PreparedSna
     prepared
 }
 
-/// All methods, on tables that have followed the cluster.
+/// Runs all methods, on updated tables.
 fn passes() -> Measured {
     let mut rows = Vec::new();
     for (nodes, limit, target) in [(2_000, 50, "≤ 50 ms"), (10_000, 300, "≤ 300 ms")] {
@@ -145,11 +145,12 @@ fn passes() -> Measured {
             let snapshot = Arc::new(snapshot(case, nodes));
             let rules = Rules::default();
             let prepared = prepared(case, &snapshot, &rules);
-            let mut solver = SimulationSolver::ready(&snapshot, &rules.scheduling, prepared);
+            let mut solver = SimulationSolver::with_prepared(&snapshot, &rules.scheduling, prepared);
             let mut best: Option<(Duration, Proposal)> = None;
             for _ in 0..3 {
-                let (proposal, cost) =
-                    measure::cost(|| propose_after(&mut solver, &rules, now(), METHODS, Recall::default()));
+                let (proposal, cost) = measure::cost(|| {
+                    propose_after(&mut solver, &rules, now(), METHODS, CarryOver::default())
+                });
                 if best.as_ref().is_none_or(|(time, _)| cost.time < *time) {
                     best = Some((cost.time, proposal));
                 }
@@ -180,7 +181,7 @@ fn row(
         met: Some(time <= limit),
         input: match case.roomy {
             None => "spot nodes of 4 CPUs with 10 pods each, budgets of 100 %, all methods".to_owned(),
-            Some(_) => "nodes of 16 CPUs on demand with 2 pods each, else as before".to_owned(),
+            Some(_) => "on-demand nodes of 16 CPUs with 2 pods each, otherwise as before".to_owned(),
         },
         ..Row::default()
     }

@@ -3,9 +3,9 @@
 //! ```text
 //! cargo xtask bench [-o table|json] [--only TEXT]
 //! ```
-//! Inputs come from seeds, which the output names. Times are processor time of the one thread that works, the least of
-//! several runs, as noise only adds; a quantile is one over many different questions. `--once NAME` and `--idle NAME` do the work of one row, or only make its input:
-//! the difference is what a counter of instructions outside is asked for.
+//! Inputs are generated from seeds, which the output names. Times are CPU time of the one working thread, the minimum of
+//! several runs; a quantile is over many different simulations. `--once NAME` does the work of one row, `--idle NAME` only makes its input:
+//! an external counter of instructions measures the difference.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures, so it needs a clock")]
 
@@ -19,10 +19,10 @@ use std::{error::Error, io::Write};
 
 use self::report::Row;
 
-/// The seed of everything that is drawn.
+/// The seed of all random input.
 const SEED: u64 = 42;
 
-/// What is asked on the command line.
+/// The command line.
 #[derive(Debug, Default)]
 struct Args {
     json: bool,

@@ -13,16 +13,16 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What some work took.
+/// The cost of some work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Of the processor: what else runs on the node counts as little as can be.
+    /// CPU time, so that other load on the host has little effect.
     pub(crate) time: Duration,
-    /// Calls of the allocator, growing included.
+    /// Calls of the allocator, reallocations included.
     pub(crate) allocations: usize,
 }
 
-/// Does some work and says what it took. What it returns is freed by the caller, outside the measurement.
+/// Does some work and returns its cost. The caller frees the result, outside the measurement.
 pub(crate) fn cost<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let region = Region::new(ALLOCATOR);
     let begin = ThreadTime::now();
@@ -39,12 +39,12 @@ pub(crate) fn live_bytes() -> i64 {
     number(stats.bytes_allocated) - number(stats.bytes_deallocated)
 }
 
-/// The largest resident size so far in bytes, where the system says so.
+/// The largest resident size so far in bytes, if the system reports it.
 pub(crate) fn peak_rss() -> Option<i64> {
     status("VmHWM:")
 }
 
-/// The resident size now in bytes, where the system says so.
+/// The current resident size in bytes, if the system reports it.
 pub(crate) fn rss() -> Option<i64> {
     status("VmRSS:")
 }
@@ -56,7 +56,7 @@ fn status(field: &str) -> Option<i64> {
     Some(kib * 1024)
 }
 
-/// The instructions of one run of a case, where `perf` may count them.
+/// The instructions of one run of a case, if `perf` can count them.
 pub(crate) fn instructions(case: &str) -> Option<u64> {
     let count = |mode: &str| -> Option<u64> {
         let this = std::env::current_exe().ok()?;
@@ -70,7 +70,7 @@ pub(crate) fn instructions(case: &str) -> Option<u64> {
     count("--once")?.checked_sub(count("--idle")?)
 }
 
-/// The processor, as far as the system names it.
+/// The name of the processor, if the system reports it.
 pub(crate) fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));

@@ -27,7 +27,7 @@ use super::{
 
 /// How often a case is run for its time.
 const RUNS: usize = 5;
-/// What an improved plan gets.
+/// The time for an improved plan.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// A target of a case.
@@ -37,7 +37,7 @@ pub(crate) enum Target {
     Rate(f64, usize),
     /// A time, the tables included.
     Within(Duration),
-    /// A time on tables that are there.
+    /// A time on existing tables.
     FirstPlan(Duration),
     /// Percent above the bound after [`BUDGET`].
     Gap(f64),
@@ -148,7 +148,7 @@ fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
 }
 
 impl Case {
-    /// Makes the input, and packs it where `work` says so.
+    /// Makes the input, and packs it if `work` is set.
     pub(crate) fn once(&self, work: bool) {
         let snapshot = Arc::new((self.make)());
         if work {
@@ -156,7 +156,7 @@ impl Case {
         }
     }
 
-    /// Tables and plan, with what each took.
+    /// Tables and plan, with the cost of each.
     fn run(&self, snapshot: &Arc<Snapshot>) -> (Plan, Cost, Cost) {
         let (mut prepared, tables) =
             measure::cost(|| PreparedSnapshot::on(Arc::clone(snapshot), &Rules::default()));

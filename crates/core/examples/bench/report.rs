@@ -12,7 +12,7 @@ pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) result: String,
     pub(crate) target: &'static str,
-    /// Whether the target was met; `None` where there is none.
+    /// Whether the target was met; `None` without a target.
     pub(crate) met: Option<bool>,
     pub(crate) pods_per_second: Option<f64>,
     pub(crate) allocations: Option<usize>,
@@ -21,9 +21,9 @@ pub(crate) struct Row {
     pub(crate) hourly: Option<f64>,
     pub(crate) lower_bound: Option<f64>,
     pub(crate) nodes: Option<usize>,
-    /// How much an independent judge finds wrong with the plan.
+    /// The number of violations that the independent validator finds.
     pub(crate) violations: Option<usize>,
-    /// What the input is made of.
+    /// A description of the input.
     pub(crate) input: String,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "\nseed {SEED}; {}; peak resident size of the whole run {peak}", measure::processor())
 }
 
-/// The rows with all that is known of them.
+/// The rows with all their data.
 pub(crate) fn json(rows: &[Row]) -> Value {
     let row = |row: &Row| {
         json!({

@@ -1,4 +1,4 @@
-//! Why a node is not disrupted: typed, with owner and end; rendered here for events, conditions and reports.
+//! Disruption blockers: typed, with owner and end; rendered here for events, conditions and reports.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,18 +12,18 @@ use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, S
 pub struct Blocked {
     /// The node.
     pub node: Arc<StateNode>,
-    /// The first thing that blocks it.
+    /// The first blocker, in Karpenter's order.
     pub blocker: Blocker,
 }
 
 /// Why a node may not be disrupted. The text is Karpenter's where Karpenter has the blocker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
-    /// A command has it.
+    /// A command disrupts it.
     Queued,
     /// It has no NodeClaim.
     NotManaged,
-    /// The claim has no Node yet.
+    /// The NodeClaim has no Node yet.
     NoNode,
     /// Not initialized.
     NotInitialized,
@@ -33,20 +33,20 @@ pub enum Blocker {
     Nominated {
         /// The pod.
         pod: PodUid,
-        /// Its name, where the pod is known.
+        /// Name of the pod, if it is known.
         name: Option<NamespacedName>,
-        /// When the lease ends.
+        /// When the nomination ends.
         until: Timestamp,
     },
     /// The Node has the annotation do-not-disrupt.
     DoNotDisruptNode,
     /// A required label is missing.
     MissingLabel(&'static str),
-    /// Its NodePool, or the pool's instance types, are not known.
+    /// Its NodePool, or the instance types of the NodePool, are not known.
     NoPool(Str),
-    /// A pod has the annotation do-not-disrupt, until then or without end.
+    /// A pod has the annotation do-not-disrupt, until a time or without end.
     DoNotDisruptPod(NamespacedName, Option<Timestamp>),
-    /// A pod cannot be read, so it cannot be simulated.
+    /// A pod is invalid, so it cannot be simulated.
     UnreadablePod(NamespacedName, Str),
     /// A PodDisruptionBudget allows no eviction of a pod.
     Pdb(NamespacedName),
@@ -60,12 +60,12 @@ pub enum Blocker {
         until: Timestamp,
         /// The time left.
         left: Duration,
-        /// The pod that started it, where it is still on the node.
+        /// The pod that started it, if it is still on the node.
         pod: Option<NamespacedName>,
     },
     /// consolidateAfter is over, but the condition Consolidatable is not True yet.
     NotConsolidatable,
-    /// The budgets of its NodePool have no room.
+    /// The budgets of its NodePool are exhausted.
     Budget {
         /// The pool.
         pool: Str,
@@ -75,9 +75,9 @@ pub enum Blocker {
         allowed: i64,
         /// How many are disrupted or not ready.
         disrupting: i64,
-        /// When the window of the most restrictive budget closes; `None` where it is always open.
+        /// When the window of the most restrictive budget closes; `None` if it is always open.
         until: Option<Timestamp>,
-        /// Why nothing is allowed, where a budget cannot be read.
+        /// Why nothing is allowed, if a budget is invalid.
         error: Option<BudgetError>,
     },
     /// The drift cap of its NodePool is reached.
@@ -101,12 +101,12 @@ pub enum Blocker {
     },
     /// Its NodePool is static: only static drift replaces its nodes.
     StaticPool(Str),
-    /// Consolidation considered it and keeps it.
+    /// Consolidation considered it and does not disrupt it.
     Unconsolidatable(Unconsolidatable),
 }
 
 impl Blocker {
-    /// When it ends without action.
+    /// When it ends without intervention.
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -148,13 +148,13 @@ impl Blocker {
         }
     }
 
-    /// Whether the node is being disrupted or deleted, so that this blocks nothing.
+    /// Whether the node is already being disrupted or deleted.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         matches!(self, Self::Queued | Self::Deleting)
     }
 
-    /// A word for metrics and JSON.
+    /// The name for metrics and JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -239,7 +239,7 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// Why consolidation keeps a node that may be disrupted. The text is Karpenter's, with figures.
+/// Why consolidation does not disrupt a candidate. The text is Karpenter's, with figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unconsolidatable {
     /// The instance type is no longer in the catalogue.
@@ -251,12 +251,12 @@ pub enum Unconsolidatable {
     /// `consolidateAfter: Never`.
     #[error("NodePool {0:?} has consolidation disabled")]
     Disabled(Str),
-    /// The policy takes only empty nodes.
+    /// The policy allows only empty nodes.
     #[error("NodePool {0:?} has consolidation policy WhenEmpty, but node is not empty")]
     PolicyWhenEmpty(Str),
-    /// It holds capacity of a CapacityBuffer.
+    /// It has virtual pods of a CapacityBuffer.
     #[error("Node {0:?} has buffer pods")]
-    HoldsBuffer(Str),
+    HasBufferPods(Str),
     /// Some pods would be unschedulable: the first few, with reasons, and how many more.
     #[error("not all pods would schedule, {}{}", .0.join(", "), and_more(*.1))]
     PodsWouldNotSchedule(Vec<String>, usize),
@@ -337,10 +337,10 @@ pub enum Unconsolidatable {
         /// When they were last updated.
         as_of: Timestamp,
     },
-    /// Its static NodePool replaces nothing now.
+    /// Its static NodePool replaces no node now.
     #[error("NodePool {0:?} {1}")]
     Static(Str, StaticDriftBlocked),
-    /// It recreated a node that consolidation had removed, and would be removed without a replacement.
+    /// It recreated a node that consolidation had deleted, and would be deleted without a replacement.
     #[error(
         "node was created at {since} for pods evicted by a previous consolidation; deleting it would recreate it"
     )]
@@ -353,7 +353,7 @@ pub enum Unconsolidatable {
 /// Why a static NodePool replaces no drifted node now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StaticDriftBlocked {
-    /// It has a surplus, which is removed first, so that no node is created that is not kept.
+    /// It has surplus nodes, which are deleted first, so that no node is created in vain.
     Surplus {
         /// The number of nodes.
         nodes: i64,
@@ -364,7 +364,7 @@ pub enum StaticDriftBlocked {
     NodeLimit,
     /// No instance type that it allows is available.
     NothingOffered,
-    /// It is not ready, or launches are halted: nothing is launched for it.
+    /// It is not ready, or its launches are suspended.
     NotReady,
 }
 
@@ -385,7 +385,7 @@ impl fmt::Display for StaticDriftBlocked {
 }
 
 impl Unconsolidatable {
-    /// A word for metrics and JSON.
+    /// The name for metrics and JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -393,7 +393,7 @@ impl Unconsolidatable {
             Self::MissingLabel(_) => "MissingLabel",
             Self::Disabled(_) => "ConsolidationDisabled",
             Self::PolicyWhenEmpty(_) => "ConsolidationPolicy",
-            Self::HoldsBuffer(_) => "BufferPods",
+            Self::HasBufferPods(_) => "BufferPods",
             Self::PodsWouldNotSchedule(..) => "PodsWouldNotSchedule",
             Self::LandsOnUninitialized(..) => "LandsOnUninitialized",
             Self::NeedsSeveral(_) => "NeedsSeveral",
@@ -416,7 +416,7 @@ impl Unconsolidatable {
     }
 }
 
-/// How many more there are than are named.
+/// The number of pods that a message does not name.
 fn and_more(more: usize) -> String {
     if more > 0 { format!(" and {more} more") } else { String::new() }
 }

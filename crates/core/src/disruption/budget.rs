@@ -1,4 +1,4 @@
-//! How many nodes of a pool may be disrupted now.
+//! Disruption budgets: how many nodes of a NodePool may be disrupted now.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::model::{
     Budget, DisruptionReason, NodePool, PoolName, Snapshot, StateNode, Str, labels, pool::BudgetNodes,
 };
 
-/// Why the budgets of a NodePool allow nothing.
+/// Why a budget of a NodePool is invalid. Then the NodePool allows no disruption.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    /// A schedule cannot be read.
+    /// An invalid schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// A number of nodes cannot be read.
+    /// An invalid number of nodes.
     #[error("budget nodes {0:?} is neither a number nor a percentage of at most 100%")]
     Nodes(Str),
     /// An unknown time zone.
@@ -23,19 +23,19 @@ pub enum BudgetError {
     TimeZone(Str),
     /// A schedule without a duration, or the reverse.
     #[error("a budget needs both schedule and duration, or neither")]
-    HalfAWindow,
+    IncompleteWindow,
 }
 
 /// How many more nodes of each NodePool may be disrupted for one reason.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
     left: BTreeMap<PoolName, i64>,
-    /// Whether the budgets held back a candidate: then a pass without commands does not mean that there is nothing to do.
+    /// Whether a budget excluded a candidate: then a pass without commands may still have work to do.
     pub constrained: bool,
 }
 
 impl Budgets {
-    /// Counts one node of `pool`, where the budget has room.
+    /// Takes one node of `pool` from the budget. Returns whether it allowed that.
     pub fn take(&mut self, pool: &str) -> bool {
         match self.left.get_mut(pool) {
             Some(left) if *left > 0 => {
@@ -49,21 +49,21 @@ impl Budgets {
         }
     }
 
-    /// Whether there is room for one more node of `pool`; records where there is none.
+    /// Whether the budget allows one more node of `pool`; sets `constrained` if not.
     pub fn has(&mut self, pool: &str) -> bool {
         let room = self.left(pool) > 0;
         self.constrained |= !room;
         room
     }
 
-    /// Lowers what is left for `pool` to `most`.
+    /// Lowers the remaining budget of `pool` to `most`.
     pub(super) fn cap(&mut self, pool: &str, most: i64) {
         if let Some(left) = self.left.get_mut(pool) {
             *left = (*left).min(most);
         }
     }
 
-    /// What is left for `pool`.
+    /// The remaining budget of `pool`.
     #[must_use]
     pub fn left(&self, pool: &str) -> i64 {
         self.left.get(pool).copied().unwrap_or(0)
@@ -77,15 +77,15 @@ pub struct Allowance {
     pub pool: PoolName,
     /// The reason.
     pub reason: DisruptionReason,
-    /// Nodes that count: managed, initialized, not terminating.
+    /// Number of nodes that count: managed, initialized, not terminating.
     pub total: i64,
     /// How many may be disrupted at once.
     pub allowed: i64,
     /// How many are disrupted or not ready now.
     pub disrupting: i64,
-    /// When the window of the most restrictive budget closes; `None` where it is always open.
+    /// When the window of the most restrictive budget closes; `None` if it is always open.
     pub until: Option<Timestamp>,
-    /// Why nothing is allowed, where a budget cannot be read.
+    /// Why nothing is allowed, if a budget is invalid.
     pub error: Option<BudgetError>,
 }
 
@@ -97,10 +97,10 @@ impl Allowance {
     }
 }
 
-/// How many of `total` nodes the budgets of a NodePool allow to be disrupted at once: the least of the active budgets.
+/// How many of `total` nodes the budgets of a NodePool allow to be disrupted at once: the minimum of the active budgets.
 ///
 /// # Errors
-/// Where any budget of the NodePool cannot be read: then nothing is allowed.
+/// If any budget of the NodePool is invalid: then nothing is allowed.
 pub fn allowed(
     pool: &NodePool,
     reason: DisruptionReason,
@@ -121,10 +121,10 @@ fn least(
     for budget in &pool.budgets {
         let nodes = size(budget, total)?;
         let applies = budget.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason));
-        // Read even where the reason does not match, so that an unreadable budget is never overlooked.
+        // Evaluated even if the reason does not match, so that no invalid budget is overlooked.
         let window = window(budget, now)?;
         match window {
-            // Of equal budgets the one that lasts.
+            // Of equal budgets, the one whose window closes last.
             Window::Always if applies && nodes <= least.0 => least = (nodes, None),
             Window::Until(end)
                 if applies
@@ -149,14 +149,14 @@ fn window(budget: &Budget, now: Timestamp) -> Result<Window, BudgetError> {
             };
             Ok(Schedule::parse(schedule)?.window(&zone, now, duration))
         }
-        _ => Err(BudgetError::HalfAWindow),
+        _ => Err(BudgetError::IncompleteWindow),
     }
 }
 
 fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
     match &budget.nodes {
         BudgetNodes::Count(count) => Ok(i64::from(*count)),
-        // Rounded up, so that a small pool is not frozen by a percentage.
+        // Rounded up, so that a percentage does not block a small NodePool.
         BudgetNodes::Percent(percent) if *percent <= 100 => Ok((total * i64::from(*percent) + 99) / 100),
         BudgetNodes::Percent(percent) => Err(BudgetError::Nodes(format!("{percent}%").into())),
         BudgetNodes::Invalid(text) => Err(BudgetError::Nodes(text.clone())),
@@ -184,14 +184,14 @@ fn of_pool(pool: &NodePool, reason: DisruptionReason, counted: Counted, now: Tim
     Allowance { pool: pool.name.clone(), reason, total, allowed, disrupting, until, error }
 }
 
-/// The nodes of a pool that count for its budgets.
+/// The nodes of a NodePool that count for its budgets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     total: i64,
     disrupting: i64,
 }
 
-/// Counts the nodes of all pools at once.
+/// Counts the nodes of all NodePools.
 fn counts(snapshot: &Snapshot) -> BTreeMap<&str, Counted> {
     let mut pools: BTreeMap<&str, Counted> = BTreeMap::new();
     for node in &snapshot.nodes {
@@ -215,7 +215,7 @@ pub(super) fn is_disrupting(node: &StateNode) -> bool {
     node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready)
 }
 
-/// The budgets of all pools, for every reason.
+/// The budgets of all NodePools, for every reason.
 pub(super) fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> {
     let counts = counts(snapshot);
     let of_pool = |pool: &NodePool| {
@@ -225,14 +225,14 @@ pub(super) fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> 
     snapshot.pools.iter().flat_map(|pool| of_pool(pool)).collect()
 }
 
-/// What `allowances` leave for `reason`.
+/// The remaining budgets of `allowances` for `reason`.
 pub(super) fn left_of(allowances: &[Allowance], reason: DisruptionReason) -> Budgets {
     let of_reason = allowances.iter().filter(|allowance| allowance.reason == reason);
     let left = of_reason.map(|allowance| (allowance.pool.clone(), allowance.left()));
     Budgets { left: left.collect(), constrained: false }
 }
 
-/// What is left of the budgets of all pools for `reason`.
+/// The remaining budgets of all NodePools for `reason`.
 pub(super) fn budgets(snapshot: &Snapshot, reason: DisruptionReason, now: Timestamp) -> Budgets {
     left_of(&allowances(snapshot, now), reason)
 }

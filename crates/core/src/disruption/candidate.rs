@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::{
     blocker::{Blocked, Blocker},
+    cluster_blockers::ClusterBlockers,
     cost::{self, DisruptionCost},
-    guards::Guards,
 };
 use crate::{
     model::{
@@ -24,15 +24,15 @@ pub struct Candidate {
     pub index: usize,
     /// The node.
     pub node: Arc<StateNode>,
-    /// Its pool.
+    /// Its NodePool.
     pub pool: Arc<NodePool>,
-    /// Its instance type, where the catalogue still has it.
+    /// Its instance type, if the catalogue still has it.
     pub instance_type: Option<Arc<InstanceType>>,
-    /// Its price; zero where that is not known.
+    /// Its price; zero if unknown.
     pub price: Price,
     /// Pods that have to be rescheduled when it is removed, at once or when its terminationGracePeriod ends.
     pub pods: Vec<Arc<Pod>>,
-    /// Those of `pods` that leave at once: a simulation moves them.
+    /// Those of `pods` that a drain evicts at once. A simulation reschedules them.
     pub moved: Vec<Arc<Pod>>,
     /// The cost of disrupting them.
     pub cost: DisruptionCost,
@@ -69,13 +69,13 @@ impl Candidate {
         self.node.claim.as_ref().is_some_and(|claim| claim.is(ConditionType::Drifted))
     }
 
-    /// When it drifted, where it has.
+    /// Since when it is drifted, if it is.
     #[must_use]
     pub fn drifted_since(&self) -> Option<Timestamp> {
         self.node.claim.as_ref()?.true_since(ConditionType::Drifted)
     }
 
-    /// When it expired, where it has and its NodePool wants it replaced within budgets.
+    /// Since when it is expired, if it is and its NodePool replaces expired nodes within budgets.
     #[must_use]
     pub(super) fn expired_since(&self, now: Timestamp) -> Option<Timestamp> {
         self.pool.expiry_grace?;
@@ -97,20 +97,20 @@ pub(super) fn is_consolidatable(now: Timestamp, candidate: &Candidate) -> bool {
     let (Some(claim), Some(after)) = (&candidate.node.claim, candidate.pool.consolidate_after) else {
         return false;
     };
-    // The condition is written with a delay; the times behind it count at once.
+    // The condition is written with a delay; its input counts at once.
     let quiet_since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized));
     let over = quiet_since.is_none_or(|since| since.checked_add(after).is_ok_and(|end| end <= now));
     claim.is(ConditionType::Consolidatable) && over
 }
 
-/// All nodes that may be disrupted, by name, and the blocked nodes with the first blocker of each. `eventual` disregards
-/// blocking pods where a terminationGracePeriod bounds the drain.
+/// All candidates, by name, and the blocked nodes with their first blocker. `eventual` disregards
+/// blocking pods if a terminationGracePeriod bounds the drain.
 #[must_use]
 pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<Candidate>, Vec<Blocked>) {
-    let guards = Guards::of(snapshot);
+    let cluster_blockers = ClusterBlockers::of(snapshot);
     let (mut eligible, mut blocked) = (Vec::new(), Vec::new());
     for index in 0..snapshot.nodes.len() {
-        match guarded(snapshot, &guards, index, now, eventual) {
+        match unblocked_candidate(snapshot, &cluster_blockers, index, now, eventual) {
             Ok(candidate) => eligible.push(candidate),
             Err(blocker) => blocked.push(Blocked { node: snapshot.nodes[index].clone(), blocker }),
         }
@@ -121,26 +121,26 @@ pub fn candidates(snapshot: &Snapshot, now: Timestamp, eventual: bool) -> (Vec<C
 /// The node at `index` as a candidate.
 ///
 /// # Errors
-/// The first thing that blocks it, in Karpenter's order.
+/// The first blocker, in Karpenter's order.
 pub fn candidate(
     snapshot: &Snapshot,
     index: usize,
     now: Timestamp,
     eventual: bool,
 ) -> Result<Candidate, Blocker> {
-    guarded(snapshot, &Guards::of(snapshot), index, now, eventual)
+    unblocked_candidate(snapshot, &ClusterBlockers::of(snapshot), index, now, eventual)
 }
 
-pub(super) fn guarded<'a>(
+pub(super) fn unblocked_candidate<'a>(
     snapshot: &'a Snapshot,
-    guards: &Guards<'a>,
+    cluster_blockers: &ClusterBlockers<'a>,
     index: usize,
     now: Timestamp,
     eventual: bool,
 ) -> Result<Candidate, Blocker> {
     let node = snapshot.nodes.get(index).ok_or(Blocker::NotManaged)?;
     let mut first = None;
-    let _ = each_blocker(snapshot, guards, node, now, eventual, &mut |blocker| {
+    let _ = each_blocker(snapshot, cluster_blockers, node, now, eventual, &mut |blocker| {
         first = Some(blocker);
         ControlFlow::Break(())
     });
@@ -148,19 +148,19 @@ pub(super) fn guarded<'a>(
         return Err(blocker);
     }
     let pool = node.label(labels::NODEPOOL).unwrap_or_default();
-    described(snapshot, guards, index, now).ok_or_else(|| Blocker::NoPool(pool.into()))
+    described(snapshot, cluster_blockers, index, now).ok_or_else(|| Blocker::NoPool(pool.into()))
 }
 
-/// The node at `index` as a candidate, blocked or not; `None` where its pool is not known. Without the pool's instance
-/// types, its type and price are unknown.
+/// The node at `index` as a candidate, blocked or not; `None` if its NodePool is not known. Without the instance
+/// types of the NodePool, type and price are unknown.
 #[must_use]
 pub fn known(snapshot: &Snapshot, index: usize, now: Timestamp) -> Option<Candidate> {
-    described(snapshot, &Guards::of(snapshot), index, now)
+    described(snapshot, &ClusterBlockers::of(snapshot), index, now)
 }
 
 fn described<'a>(
     snapshot: &'a Snapshot,
-    guards: &Guards<'a>,
+    cluster_blockers: &ClusterBlockers<'a>,
     index: usize,
     now: Timestamp,
 ) -> Option<Candidate> {
@@ -169,7 +169,12 @@ fn described<'a>(
     let pool = snapshot.pool(pool_name)?;
     let type_name = node.label(labels::INSTANCE_TYPE).unwrap_or_default();
     let pods: Vec<_> = node.pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
-    let moved = node.pods.iter().filter(|pod| guards.is_currently_reschedulable(pod, now)).cloned().collect();
+    let moved = node
+        .pods
+        .iter()
+        .filter(|pod| cluster_blockers.is_currently_reschedulable(pod, now))
+        .cloned()
+        .collect();
     Some(Candidate {
         index,
         node: node.clone(),
@@ -182,7 +187,7 @@ fn described<'a>(
     })
 }
 
-/// The price of a node, where the catalogue of its pool has it.
+/// The price of a node, if the catalogue of its NodePool has it.
 #[must_use]
 pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let label = |key| node.label(key).unwrap_or_default();
@@ -190,18 +195,18 @@ pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     catalog.price(label(labels::INSTANCE_TYPE), label(labels::ZONE), label(labels::CAPACITY_TYPE))
 }
 
-/// Everything that blocks the node at `index` now, in Karpenter's order.
+/// All blockers of the node at `index`, in Karpenter's order.
 #[must_use]
 pub(super) fn blockers<'a>(
     snapshot: &'a Snapshot,
-    guards: &Guards<'a>,
+    cluster_blockers: &ClusterBlockers<'a>,
     index: usize,
     now: Timestamp,
     eventual: bool,
 ) -> Vec<Blocker> {
     let Some(node) = snapshot.nodes.get(index) else { return Vec::new() };
     let mut all = Vec::new();
-    let _ = each_blocker(snapshot, guards, node, now, eventual, &mut |blocker| {
+    let _ = each_blocker(snapshot, cluster_blockers, node, now, eventual, &mut |blocker| {
         all.push(blocker);
         ControlFlow::Continue(())
     });
@@ -211,7 +216,7 @@ pub(super) fn blockers<'a>(
 /// Calls `found` with every blocker, in Karpenter's order, until it breaks.
 fn each_blocker<'a>(
     snapshot: &'a Snapshot,
-    guards: &Guards<'a>,
+    cluster_blockers: &ClusterBlockers<'a>,
     node: &'a StateNode,
     now: Timestamp,
     eventual: bool,
@@ -219,7 +224,7 @@ fn each_blocker<'a>(
 ) -> ControlFlow<()> {
     let Some(claim) = &node.claim else { return found(Blocker::NotManaged) };
     of_node(node, now, found)?;
-    if let Some((unready, all)) = guards.outage {
+    if let Some((unready, all)) = cluster_blockers.outage {
         found(Blocker::Outage { unready, all })?;
     }
     match node.label(labels::NODEPOOL) {
@@ -232,7 +237,7 @@ fn each_blocker<'a>(
     if eventual && claim.termination_grace_period.is_some() {
         return ControlFlow::Continue(());
     }
-    of_pods(guards, node, now, found)
+    of_pods(cluster_blockers, node, now, found)
 }
 
 fn of_node(
@@ -263,7 +268,7 @@ fn of_node(
 }
 
 fn of_pods<'a>(
-    guards: &Guards<'a>,
+    cluster_blockers: &ClusterBlockers<'a>,
     node: &'a StateNode,
     now: Timestamp,
     found: &mut dyn FnMut(Blocker) -> ControlFlow<()>,
@@ -275,23 +280,23 @@ fn of_pods<'a>(
             found(Blocker::DoNotDisruptPod(pod.id.clone(), until))?;
         }
     }
-    // Only pods that have to be rescheduled need to be read.
+    // Only pods that have to be rescheduled have to be valid.
     for pod in node.pods.iter().filter(|pod| pod.is_reschedulable()) {
         if let Some(why) = &pod.unreadable {
             found(Blocker::UnreadablePod(pod.id.clone(), why.clone()))?;
         }
     }
     let taint = [disrupted_taint()];
-    // A budget matters only where a drain would evict the pod; pods of DaemonSets are evicted last.
+    // A PodDisruptionBudget matters only if a drain would evict the pod; pods of DaemonSets are evicted last.
     let evicted = |pod: &Pod| !pod.is_static() && first_untolerated(&taint, &pod.spec.tolerations).is_some();
     for pod in active() {
-        let covering = guards.covering(pod);
+        let covering = cluster_blockers.covering(pod);
         if covering.is_empty() || !evicted(pod) {
             continue;
         }
         match covering.as_slice() {
             [pdb] if pdb.disruptions_allowed > 0 => {}
-            // The budget allows the eviction of pods that are not ready.
+            // The PodDisruptionBudget allows the eviction of pods that are not ready.
             [pdb] if pdb.always_allow_unhealthy && !pod.ready => {}
             [pdb] => found(Blocker::Pdb(pdb.id.clone()))?,
             several => {

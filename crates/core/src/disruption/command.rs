@@ -3,7 +3,7 @@
 use super::{BalancedScore, Candidate, DisruptionCost, MethodSpec};
 use crate::{model::Price, scheduling::NewClaim};
 
-/// A complete decision: nodes to remove, and NodeClaims to create before that.
+/// A complete decision: nodes to delete, and NodeClaims to create first.
 #[derive(Clone, Debug)]
 #[must_use = "a command that is neither executed nor reported is lost"]
 pub struct Command {
@@ -11,18 +11,18 @@ pub struct Command {
     pub method: &'static MethodSpec,
     /// Nodes to remove.
     pub candidates: Vec<Candidate>,
-    /// NodeClaims to create, and to wait for, before anything is removed.
+    /// NodeClaims to create and initialize before any node is deleted.
     pub replacements: Vec<NewClaim>,
-    /// Its score for each of its pools with the policy `Balanced`; all of them approve.
+    /// The score of each of its NodePools with the policy `Balanced`; all of them approve.
     pub scores: Vec<BalancedScore>,
 }
 
-/// Whether a command creates anything.
+/// Whether a command creates replacements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It only removes.
+    /// Nodes are deleted.
     Delete,
-    /// It replaces.
+    /// Nodes are replaced.
     Replace,
 }
 
@@ -47,44 +47,44 @@ impl Command {
         Self { method, candidates, replacements, scores: Vec::new() }
     }
 
-    /// The expected price of the replacements together.
+    /// The total expected price of the replacements.
     #[must_use]
-    pub fn price_then(&self) -> Price {
+    pub fn price_after(&self) -> Price {
         self.replacements.iter().map(|new_claim| new_claim.chosen.price).sum()
     }
 
-    /// Whether it creates anything.
+    /// Whether it creates replacements.
     #[must_use]
     pub fn decision(&self) -> Decision {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
     }
 
-    /// The price of the nodes to remove, together.
+    /// The total price of the nodes to delete.
     #[must_use]
-    pub fn price_now(&self) -> Price {
+    pub fn price_before(&self) -> Price {
         self.candidates.iter().map(|candidate| candidate.price).sum()
     }
 
-    /// The saving per hour; zero where the replacements cost as much.
+    /// The saving per hour; zero if the replacements cost as much.
     #[must_use]
     pub fn savings(&self) -> Price {
-        self.price_now().saturating_sub(self.price_then())
+        self.price_before().saturating_sub(self.price_after())
     }
 
-    /// The disruption cost of the pods that move.
+    /// The disruption cost of its pods.
     #[must_use]
     pub fn disruption_cost(&self) -> DisruptionCost {
         self.candidates.iter().map(|candidate| candidate.cost).sum()
     }
 
-    /// How many pods move.
+    /// Number of pods to reschedule.
     #[must_use]
     pub fn pods(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
     }
 }
 
-/// `Underutilized/delete, savings $0.08: n1 (m5.large/spot), n2 (…)` and, where it replaces, `-> m5.large/spot`.
+/// `Underutilized/delete, savings $0.08: n1 (m5.large/spot), n2 (…)` and, with a replacement, `-> m5.large/spot`.
 impl std::fmt::Display for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};

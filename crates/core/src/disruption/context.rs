@@ -1,4 +1,4 @@
-//! What the methods and gates of a pass read.
+//! The input of the methods and gates of a pass.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
     /// The time at which budgets and time windows are evaluated.
     pub now: Timestamp,
-    /// NodeClaims that the previous pass did not reach: methods that simulate node by node start with them.
+    /// NodeClaims that the previous pass did not reach. Methods that simulate node by node start with them.
     pub first: &'a BTreeSet<Str>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Context<'a> {
         Self { snapshot, rules, now, first: &NONE }
     }
 
-    /// Splits candidates into those that the previous pass did not reach and the others, both in their order.
+    /// Splits candidates into those that the previous pass did not reach and the others, both in order.
     pub(super) fn unreached_first<'c>(
         &self,
         candidates: &[&'c Candidate],
@@ -40,7 +40,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The facts with which a pass starts.
+/// The input for the choice of methods of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct PassStart {
     /// The epoch of the snapshot.
@@ -51,23 +51,23 @@ pub struct PassStart {
     pub began: Timestamp,
     /// Whether the pass reports all blockers of every node.
     pub reports: bool,
-    /// The epoch on which consolidation found nothing to do.
-    pub(super) quiet: Option<QuietEpoch>,
+    /// The epoch on which consolidation last found nothing to do.
+    pub(super) unchanged: Option<UnchangedEpoch>,
 }
 
 impl PassStart {
-    /// The start of a pass; [`PassMemory::agenda`](super::PassMemory::agenda) adds what it knows.
+    /// The start of a pass; [`PassMemory::agenda`](super::PassMemory::agenda) adds its own state.
     #[must_use]
     pub fn new(epoch: u64, steady: Timestamp, began: Timestamp, reports: bool) -> Self {
-        Self { epoch, steady, began, reports, quiet: None }
+        Self { epoch, steady, began, reports, unchanged: None }
     }
 }
 
 /// The epoch of a snapshot on which consolidation found nothing to do, and when that was, in steady time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuietEpoch {
+pub struct UnchangedEpoch {
     /// The epoch.
     pub(super) epoch: u64,
-    /// When.
+    /// When that was.
     pub(super) since: Timestamp,
 }

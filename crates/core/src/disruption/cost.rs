@@ -1,4 +1,4 @@
-//! What disrupting a pod costs, in exact fractions.
+//! The disruption cost of pods, in exact fractions.
 
 use std::{iter::Sum, ops::Add};
 
@@ -8,21 +8,21 @@ use crate::model::Pod;
 /// without rounding.
 const UNIT: i64 = 1 << 27;
 
-/// A disruption cost in 2^-27 units; a plain pod costs one whole.
+/// A disruption cost in units of 2^-27; a pod without priority and deletion cost has cost 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DisruptionCost(i64);
 
 impl DisruptionCost {
-    /// What removing a node costs before any pod is counted.
+    /// The cost of disrupting a node without pods.
     pub const NODE: Self = Self(UNIT);
 
-    /// In 2^-27 units.
+    /// In units of 2^-27.
     #[must_use]
     pub fn units(self) -> i64 {
         self.0
     }
 
-    /// As a number of plain pods, for display.
+    /// As a number of pods without priority, for display.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure to show, not to decide by")]
     pub fn pods(self) -> f64 {
@@ -43,14 +43,14 @@ impl Sum for DisruptionCost {
     }
 }
 
-/// Karpenter's eviction cost: `clamp(1 + deletionCost/2^27 + priority/2^25, -10, 10)`, and nothing below zero counts.
+/// Karpenter's eviction cost: `clamp(1 + deletionCost/2^27 + priority/2^25, -10, 10)`, negative values count as zero.
 #[must_use]
 pub fn eviction_cost(pod: &Pod) -> DisruptionCost {
     let cost = UNIT + i64::from(pod.deletion_cost) + 4 * i64::from(pod.spec.priority);
     DisruptionCost(cost.clamp(-10 * UNIT, 10 * UNIT).max(0))
 }
 
-/// What moving these pods off one node costs.
+/// The cost of disrupting a node with these pods.
 pub(super) fn of_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> DisruptionCost {
     DisruptionCost::NODE + pods.map(eviction_cost).sum()
 }

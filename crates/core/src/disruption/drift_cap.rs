@@ -1,5 +1,5 @@
-//! The drift cap: a NodePool may limit how many of its nodes are replaced within a time, beside its budgets. A bad image
-//! then replaces a few nodes until an operator intervenes, instead of the fleet, one budget at a time.
+//! The drift cap: a NodePool may limit how many of its nodes are replaced within a time window, beside its budgets. A bad image
+//! then replaces a few nodes until an operator intervenes, not the whole fleet one budget at a time.
 //!
 //! Replacements are counted from the NodeClaims of the cluster, so a restart loses nothing.
 
@@ -17,9 +17,9 @@ pub struct DriftCapUsage {
     pub pool: PoolName,
     /// How many nodes may be replaced within the window.
     pub cap: i64,
-    /// How many were.
+    /// How many were replaced.
     pub replaced: i64,
-    /// When the first of them leaves the window; `None` where none was replaced.
+    /// When the first of them leaves the window; `None` if none was replaced.
     pub until: Option<Timestamp>,
     /// Whether drifted nodes wait to be replaced.
     pub waits: bool,
@@ -39,7 +39,7 @@ impl DriftCapUsage {
     }
 }
 
-/// How much of its drift cap `pool` has used, where it has one.
+/// The usage of the drift cap of `pool`, if it has one.
 #[must_use]
 pub fn drift_cap_usage(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> Option<DriftCapUsage> {
     let cap = pool.drift_cap?;
@@ -63,17 +63,17 @@ pub fn drift_cap_usage(snapshot: &Snapshot, pool: &NodePool, now: Timestamp) -> 
     Some(usage)
 }
 
-/// Lowers budgets to what the drift caps leave. `begun` counts the candidates of the commands so far of the pass, whose
+/// Lowers budgets to the remaining drift caps. `started` counts the candidates of the commands so far of the pass, whose
 /// replacements are not NodeClaims yet.
 pub(super) fn apply_drift_caps(
     snapshot: &Snapshot,
     now: Timestamp,
-    begun: &BTreeMap<PoolName, i64>,
+    started: &BTreeMap<PoolName, i64>,
     budgets: &mut Budgets,
 ) {
     for pool in snapshot.pools.iter().filter(|pool| pool.drift_cap.is_some()) {
         if let Some(usage) = drift_cap_usage(snapshot, pool, now) {
-            budgets.cap(&pool.name, usage.left() - begun.get(&pool.name).copied().unwrap_or_default());
+            budgets.cap(&pool.name, usage.left() - started.get(&pool.name).copied().unwrap_or_default());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The history of a NodeClaim, in its annotation `fleetwright.dev/lineage`: the disruption command that it was created
-//! for, what it replaced, and whether it recreated a node that consolidation had removed.
+//! for, what it replaced, and whether it recreated a node that consolidation had deleted.
 //!
 //! The text has up to three fields, as in `command=3x7k2;replaced=m5.large/spot,c5.large/spot@1767225600;recreated=1767225600`:
 //! - `command`: the id of the disruption command;
-//! - `replaced`: what the candidates were, as `instance type/capacity type`, and with `@` and seconds of the Unix epoch
-//!   what they themselves had replaced within [`HORIZON`], so that a circle over several nodes is seen as well;
+//! - `replaced`: the offerings of the candidates, as `instance type/capacity type`, and with `@` and seconds of the Unix epoch
+//!   those that they had replaced within [`HORIZON`], so that a cycle over several nodes is detected too;
 //! - `recreated`: when a node was created for pods that a consolidation had evicted
 //!   ([`DisplacedPods`](super::DisplacedPods)), in seconds of the Unix epoch.
 
@@ -21,7 +21,7 @@ use crate::model::{
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
 /// How long after its initialization a replacement counts as recent.
 pub(super) const RECENT: Duration = Duration::from_secs(10 * 60);
-/// Offerings that are remembered, at most, the latest ones: an annotation is not a log.
+/// Maximum number of offerings in the annotation; the latest are kept.
 const MAX_REMEMBERED: usize = 16;
 
 /// The annotation of a replacement that command `id` creates at `now` for `candidates`.
@@ -56,7 +56,7 @@ pub(super) fn is_replacement(claim: &NodeClaim) -> bool {
     field(claim, "replaced=").is_some()
 }
 
-/// The offerings that a NodeClaim, or what it replaced, replaced within [`HORIZON`], each with the time.
+/// The offerings that a NodeClaim and its predecessors replaced within [`HORIZON`], each with the time.
 pub(super) fn replaced(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item = (&str, Timestamp)> {
     let entries = field(claim, "replaced=").unwrap_or_default().split(',').filter(|entry| !entry.is_empty());
     let entries = entries.map(move |entry| match entry.rsplit_once('@') {
@@ -66,7 +66,7 @@ pub(super) fn replaced(claim: &NodeClaim, now: Timestamp) -> impl Iterator<Item 
     entries.filter(move |(_, at)| counts(*at, now))
 }
 
-/// When a NodeClaim recreated a node that consolidation had removed, where that was within [`HORIZON`].
+/// When a NodeClaim recreated a node that consolidation had deleted, if within [`HORIZON`].
 pub(super) fn recreated(claim: &NodeClaim, now: Timestamp) -> Option<Timestamp> {
     field(claim, "recreated=").map(|at| time(claim, at)).filter(|at| counts(*at, now))
 }
@@ -75,7 +75,7 @@ fn field<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
     claim.annotations.get(LINEAGE)?.split(';').find_map(|field| field.strip_prefix(key))
 }
 
-/// A time; where it cannot be read that of the claim, which is not earlier.
+/// Parses a time; if invalid, the creation of the NodeClaim, which is not earlier.
 fn time(claim: &NodeClaim, seconds: &str) -> Timestamp {
     let read = seconds.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     read.unwrap_or(claim.created)
@@ -85,7 +85,7 @@ fn counts(at: Timestamp, now: Timestamp) -> bool {
     at.checked_add(HORIZON).is_ok_and(|end| now < end)
 }
 
-/// What nodes are and what they replaced, sorted, joined by commas.
+/// The offerings of nodes and those that they replaced, sorted, joined by commas.
 fn offerings<'a>(nodes: impl IntoIterator<Item = &'a StateNode> + Clone, now: Timestamp) -> String {
     let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
     for node in nodes.clone() {

@@ -1,13 +1,13 @@
-//! What a disruption method is: the nodes that it considers, and the [`Verdict`] that it returns.
+//! The interface of disruption methods: the nodes that a method considers, and the [`Verdict`] that it returns.
 
 use super::{
     BalancedScore, Budgets, Candidate, Command, Context, MethodSpec, SimulationSolver, Unconsolidatable,
-    leads::{Lead, Leads},
+    hints::{Hint, Hints},
     simulation,
 };
 use crate::scheduling::NewClaim;
 
-/// A way to find nodes to disrupt. One file each, listed in [`METHODS`](super::METHODS).
+/// A disruption method. One file each, listed in [`METHODS`](super::METHODS).
 pub trait Method: Sync {
     /// Names and class.
     fn spec(&self) -> &'static MethodSpec;
@@ -15,14 +15,14 @@ pub trait Method: Sync {
     /// Whether the method considers this node.
     ///
     /// # Errors
-    /// Why it does not, where that is reported on the node. `Ok(false)` where it is not.
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
+    /// Why it does not, if that is reported on the node; otherwise `Ok(false)`.
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable>;
 
-    /// Sorts the cases of a pass, once for all of its commands.
-    fn arrange(&self, _cases: &mut [&Candidate]) {}
+    /// Sorts the candidates of a pass, once for all of its commands.
+    fn sort_candidates(&self, _candidates: &mut [&Candidate]) {}
 
     /// Whether `planned`, decided earlier for `candidates`, still covers their pods.
-    fn still_holds(
+    fn is_still_valid(
         &self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
@@ -32,28 +32,28 @@ pub trait Method: Sync {
         simulation::covers(context, solver, self.spec(), (candidates, planned))
     }
 
-    /// The commands to start now, for `candidates`, which are cases of the method as arranged, within `budgets`.
-    /// `leads` are those of the pass so far; the verdict returns them with what this method adds or takes.
+    /// The commands to start now for `candidates` (of this method, sorted) within `budgets`.
+    /// `hints` are those of the pass so far; the verdict returns them with the changes of this method.
     fn propose(
         &self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict;
 }
 
-/// Everything that one call of a method found.
+/// All findings of one call of a method.
 #[derive(Debug)]
 #[must_use]
 pub struct Verdict {
     /// Commands to start.
     pub commands: Vec<Command>,
-    /// Candidates that stay, each with the reason.
+    /// Candidates that are not disrupted, with the reason.
     pub refusals: Vec<(Candidate, Unconsolidatable)>,
-    /// Leads of the pass for the next call, of this method or a later one.
-    pub leads: Leads,
+    /// Hints of the pass for the next call, of this method or a later one.
+    pub hints: Hints,
     /// Candidates that were not simulated because the pass had reached its limit.
     pub unreached: Vec<Candidate>,
     /// Scores of moves under the policy `Balanced`, also of those that were rejected.
@@ -61,10 +61,10 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict without findings. It passes `leads` on.
-    pub fn new(leads: Leads) -> Self {
+    /// A verdict without findings, with the hints so far.
+    pub fn new(hints: Hints) -> Self {
         let (commands, refusals, unreached, scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { commands, refusals, leads, unreached, scores }
+        Self { commands, refusals, hints, unreached, scores }
     }
 
     /// Adds the findings of a refusal other than its reason, which is returned.
@@ -74,9 +74,9 @@ impl Verdict {
         candidates: &[&Candidate],
         refusal: Refusal,
     ) -> Unconsolidatable {
-        let Refusal { reason, lead, scores } = refusal;
-        if let Some(lead) = lead {
-            self.leads.add(context, candidates, *lead);
+        let Refusal { reason, hint, scores } = refusal;
+        if let Some(hint) = hint {
+            self.hints.add(context, candidates, *hint);
         }
         self.scores.extend(scores);
         reason
@@ -89,19 +89,19 @@ impl Verdict {
     }
 }
 
-/// Why a set of candidates does not become a command, with what was found on the way.
+/// Why a set of candidates does not become a command, with a hint and scores.
 #[derive(Debug)]
 pub struct Refusal {
     /// The reason.
     pub reason: Unconsolidatable,
     /// A hint for a later method.
-    pub lead: Option<Box<Lead>>,
-    /// Scores under the policy `Balanced`, where the move was scored.
+    pub hint: Option<Box<Hint>>,
+    /// Scores under the policy `Balanced`, if the move was scored.
     pub scores: Vec<BalancedScore>,
 }
 
 impl From<Unconsolidatable> for Refusal {
     fn from(reason: Unconsolidatable) -> Self {
-        Self { reason, lead: None, scores: Vec::new() }
+        Self { reason, hint: None, scores: Vec::new() }
     }
 }

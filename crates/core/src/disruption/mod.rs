@@ -1,13 +1,14 @@
-//! A snapshot becomes [`Command`]s: which nodes to remove, what to create first, and why the other nodes stay.
+//! From a snapshot to [`Command`]s: which nodes to delete, what to create first, and why the other nodes are not disrupted.
 //!
 //! [`propose`] runs the [`METHODS`] in order; the first that finds commands ends the pass. A new method is one file and one
 //! line there. Rules against churn are `gates/`, applied in one written order. Nothing is executed here: the controller
-//! waits out the validation delay, calls [`validate`] on a newer snapshot, and then starts the command.
+//! waits for the validation delay, calls [`validate`] on a newer snapshot, and then starts the command.
 
 mod agenda;
 mod blocker;
 mod budget;
 mod candidate;
+mod cluster_blockers;
 mod command;
 mod consolidation;
 mod context;
@@ -15,8 +16,7 @@ mod cost;
 mod cron;
 mod drift_cap;
 mod gates;
-mod guards;
-mod leads;
+mod hints;
 pub mod lineage;
 mod method;
 mod methods;
@@ -38,23 +38,23 @@ pub use agenda::{Agenda, PassMemory};
 pub use blocker::{Blocked, Blocker, StaticDriftBlocked, Unconsolidatable};
 pub use budget::{Allowance, BudgetError, Budgets, allowance, allowed};
 pub use candidate::{Candidate, candidate, candidates, known};
+pub use cluster_blockers::outage;
 pub use command::{Command, Decision};
-pub use context::{Context, PassStart, QuietEpoch};
+pub use context::{Context, PassStart, UnchangedEpoch};
 pub use cost::{DisruptionCost, eviction_cost};
 pub use cron::{Schedule, ScheduleError, zone};
 pub use drift_cap::{DriftCapUsage, drift_cap_usage};
-pub use gates::{DisplacedPods, Refused};
-pub use guards::outage;
-pub use leads::{Lead, Leads};
+pub use gates::{DisplacedPods, RefusedSets};
+pub use hints::{Hint, Hints};
 pub use method::{Method, Refusal, Verdict};
 pub use methods::{METHODS, method};
-pub use pass::{Proposal, Recall, propose, propose_after, propose_with};
+pub use pass::{CarryOver, Proposal, propose, propose_after, propose_with};
 pub use rules::Rules;
 pub use score::BalancedScore;
 pub use simulation::{Simulation, simulate};
 pub use solver::SimulationSolver;
 pub use spec::{DisruptionClass, MethodSpec};
 pub use started::{Abandoned, CommandRecord, Next, StartedCommand, is_marked, progress, resume, timeout};
-pub use static_pool::{Census, Scaling, new_claim as static_new_claim, scale};
+pub use static_pool::{NodeCounts, Scaling, new_claim as static_new_claim, scale};
 pub use status::{DisruptionStatus, Survey, status, statuses, survey};
-pub use validation::{Rejected, still_allowed, validate, validate_on};
+pub use validation::{Rejected, is_still_allowed, validate, validate_on};

@@ -1,4 +1,4 @@
-//! The cluster as it will be once a command has started.
+//! The snapshot after the start of a command.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn start(snapshot: &mut Snapshot, command: &Command, nth: usize) {
     }
     for (position, new_claim) in command.replacements.iter().enumerate() {
         // Nodes are sorted by name: a tilde sorts after every character of a name.
-        let claim = expected(new_claim, &format!("~{nth:06}-{position:03}-{}", new_claim.pool.name));
+        let claim = expected_claim(new_claim, &format!("~{nth:06}-{position:03}-{}", new_claim.pool.name));
         for pod in &new_claim.pods {
             snapshot.nominated.insert(pod.uid.clone(), Str::from(claim.name.as_str()));
         }
@@ -30,7 +30,7 @@ pub(super) fn start(snapshot: &mut Snapshot, command: &Command, nth: usize) {
 }
 
 /// The NodeClaim of a replacement, as large as its expected offering.
-fn expected(new_claim: &NewClaim, name: &str) -> NodeClaim {
+fn expected_claim(new_claim: &NewClaim, name: &str) -> NodeClaim {
     let chosen = &new_claim.chosen;
     let found = new_claim.instance_types.iter().find(|known| known.name == chosen.instance_type);
     let (capacity, allocatable) =

@@ -1,7 +1,7 @@
 //! One pass: the methods in order until one finds commands, and that one again as long as the budgets allow.
 //!
-//! The commands of a pass start one after another, so each is found on the snapshot that the earlier ones leave behind:
-//! no two rely on the same room. The solver follows from one to the next.
+//! The commands of a pass start one after another, so each is computed on a snapshot with the effects of the earlier ones:
+//! no two use the same capacity. The solver is updated from one to the next.
 
 use std::{
     cell::OnceCell,
@@ -16,23 +16,23 @@ use super::{
     Allowance, BalancedScore, Blocked, Budgets, Candidate, Command, Context, DriftCapUsage, METHODS, Method,
     MethodSpec, Rules, SimulationSolver, Unconsolidatable, Verdict, budget, candidates,
     drift_cap::{apply_drift_caps, drift_cap_usage},
-    gates::Refused,
-    leads::Leads,
+    gates::RefusedSets,
+    hints::Hints,
     overlay,
     simulation::removal,
 };
 use crate::model::{DisruptionReason, PoolName, Snapshot, Str};
 
-/// The most commands of a pass. The next pass follows at once.
+/// Maximum number of commands of a pass. The next pass follows at once.
 const MAX_COMMANDS: usize = 64;
 
-/// What one pass leaves for the next.
+/// The state that one pass carries over to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recall {
-    /// NodeClaims that it did not reach: they come first.
+pub struct CarryOver {
+    /// NodeClaims that it did not reach: they come first in the next one.
     pub first: BTreeSet<Str>,
-    /// Sets that it packed by price in vain.
-    pub refused: Refused,
+    /// Sets that packing by price refused.
+    pub refused: RefusedSets,
 }
 
 /// The result of a pass.
@@ -45,7 +45,7 @@ pub struct Proposal {
     pub method: Option<&'static str>,
     /// Nodes that may not be disrupted at all now, by name.
     pub blocked: Vec<Blocked>,
-    /// Nodes that consolidation considered and that stay, with the reason.
+    /// Candidates that consolidation does not disrupt, with the reason.
     pub unconsolidatable: Vec<(Candidate, Unconsolidatable)>,
     /// Drifted nodes that are not replaced, with the reason.
     pub held: Vec<(Candidate, Unconsolidatable)>,
@@ -55,27 +55,27 @@ pub struct Proposal {
     pub eligible: Vec<(&'static MethodSpec, usize)>,
     /// How many simulations the pass ran.
     pub simulations: u32,
-    /// Whether a budget held back a candidate.
+    /// Whether a budget excluded a candidate.
     pub constrained: bool,
     /// NodeClaims that the pass did not reach: they come first in the next one.
     pub unreached: Vec<Str>,
-    /// Sets that were packed by price in vain. They are not tried again while they do not change.
-    pub refused: Refused,
+    /// Sets that packing by price refused. They are not tried again until they change.
+    pub refused: RefusedSets,
     /// Scores of moves under the policy `Balanced`.
     pub scores: Vec<BalancedScore>,
-    /// Usage of the drift caps, of pools that have one.
+    /// Usage of the drift caps, by NodePool with a cap.
     pub drift_caps: Vec<DriftCapUsage>,
 }
 
 impl Proposal {
-    /// What the pass leaves for the next.
+    /// The state for the next pass.
     #[must_use]
-    pub fn recall(&self) -> Recall {
-        Recall { first: self.unreached.iter().cloned().collect(), refused: self.refused.clone() }
+    pub fn carry_over(&self) -> CarryOver {
+        CarryOver { first: self.unreached.iter().cloned().collect(), refused: self.refused.clone() }
     }
 }
 
-/// The commands that disruption would start now. Deterministic.
+/// Computes the commands that disruption would start now. Deterministic.
 pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
     propose_with(snapshot, rules, now, METHODS)
 }
@@ -83,22 +83,22 @@ pub fn propose(snapshot: &Snapshot, rules: &Rules, now: Timestamp) -> Proposal {
 /// [`propose`] with a choice of methods.
 pub fn propose_with(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Proposal {
     let mut solver = SimulationSolver::new(snapshot, &rules.scheduling);
-    propose_after(&mut solver, rules, now, methods, Recall::default())
+    propose_after(&mut solver, rules, now, methods, CarryOver::default())
 }
 
-/// [`propose_with`] by a solver that exists already, which is the same afterwards. `recall` is what the previous pass left
-/// ([`Proposal::recall`]).
+/// [`propose_with`] by an existing solver, which is restored afterwards. `carry_over` is the state of the previous pass
+/// ([`Proposal::carry_over`]).
 pub fn propose_after(
     solver: &mut SimulationSolver<'_>,
     rules: &Rules,
     now: Timestamp,
     methods: &[&dyn Method],
-    recall: Recall,
+    carry_over: CarryOver,
 ) -> Proposal {
     solver.begin(rules.simulations_max);
     let snapshot = solver.snapshot();
-    let context = Context { snapshot, rules, now, first: &recall.first };
-    let mut pass = Pass { leads: Leads::new(recall.refused), ..Pass::default() };
+    let context = Context { snapshot, rules, now, first: &carry_over.first };
+    let mut pass = Pass { hints: Hints::new(carry_over.refused), ..Pass::default() };
     pass.proposal.allowances = budget::allowances(snapshot, now);
     let eligible = Eligible::default();
     for (position, method) in methods.iter().enumerate() {
@@ -106,28 +106,28 @@ pub fn propose_after(
         if position == 0 {
             pass.proposal.blocked.clone_from(blocked);
         }
-        let mut cases = pass.cases(&context, *method, all);
-        method.arrange(&mut cases);
+        let mut considered = pass.considered(&context, *method, all);
+        method.sort_candidates(&mut considered);
         let budgets = pass.budgets(&context, *method, &pass.proposal.allowances);
-        // A node that one method refuses may be a case for the next.
-        pass.done.clear();
-        let commands = pass.run(&context, solver, *method, &cases, budgets);
+        // A node that one method refuses may be a candidate of the next.
+        pass.finished.clear();
+        let commands = pass.run(&context, solver, *method, &considered, budgets);
         if commands.is_empty() {
             continue;
         }
         pass.proposal.method = Some(method.spec().name);
         pass.proposal.commands = commands;
-        pass.repeat(&context, solver, *method, cases);
+        pass.repeat(&context, solver, *method, considered);
         break;
     }
     let usages = snapshot.pools.iter().filter_map(|pool| drift_cap_usage(snapshot, pool, now));
     pass.proposal.drift_caps = usages.collect();
-    pass.proposal.refused = pass.leads.into_refused(now);
+    pass.proposal.refused = pass.hints.into_refused(now);
     pass.proposal.simulations = solver.simulations();
     pass.proposal
 }
 
-/// Nodes of a pass that may be disrupted, and blocked nodes, each list on first use.
+/// The candidates and the blocked nodes of a pass, computed on first use.
 #[derive(Default)]
 struct Eligible {
     graceful: OnceCell<(Vec<Candidate>, Vec<Blocked>)>,
@@ -146,51 +146,51 @@ impl Eligible {
 #[derive(Default)]
 struct Pass {
     proposal: Proposal,
-    /// What the methods found for each other.
-    leads: Leads,
-    /// The budgets with the commands so far.
+    /// The hints of the methods for later ones.
+    hints: Hints,
+    /// The budgets after the commands so far.
     started: Vec<Allowance>,
     /// Nodes that the method does not consider again in this pass, by index.
-    done: HashSet<usize>,
-    /// Which reasons the pass has reported, by index of the node: whether of drift, and the type of reason.
+    finished: HashSet<usize>,
+    /// The reasons that the pass has reported: index of the node, whether of drift, and kind of reason.
     reported: HashSet<(usize, bool, &'static str)>,
 }
 
 impl Pass {
     /// The candidates that a method considers.
-    fn cases<'c>(
+    fn considered<'c>(
         &mut self,
         context: &Context<'_>,
         method: &dyn Method,
         all: &'c [Candidate],
     ) -> Vec<&'c Candidate> {
-        let mut cases = Vec::new();
+        let mut considered = Vec::new();
         for candidate in all {
-            match method.is_case(context, candidate) {
-                Ok(true) => cases.push(candidate),
+            match method.should_disrupt(context, candidate) {
+                Ok(true) => considered.push(candidate),
                 Ok(false) => {}
                 Err(reason) => self.report(method, candidate.clone(), reason),
             }
         }
-        self.proposal.eligible.push((method.spec(), cases.len()));
-        cases
+        self.proposal.eligible.push((method.spec(), considered.len()));
+        considered
     }
 
-    /// What the budgets leave for a method, and for drift the drift caps too.
+    /// The remaining budgets for a method; for drift, the drift caps apply too.
     fn budgets(&self, context: &Context<'_>, method: &dyn Method, allowances: &[Allowance]) -> Budgets {
         let reason = method.spec().reason;
         let mut budgets = budget::left_of(allowances, reason);
         if reason == DisruptionReason::Drifted {
-            let mut begun: BTreeMap<PoolName, i64> = BTreeMap::new();
+            let mut started_by_pool: BTreeMap<PoolName, i64> = BTreeMap::new();
             for candidate in self.proposal.commands.iter().flat_map(|command| &command.candidates) {
-                *begun.entry(candidate.pool.name.clone()).or_default() += 1;
+                *started_by_pool.entry(candidate.pool.name.clone()).or_default() += 1;
             }
-            apply_drift_caps(context.snapshot, context.now, &begun, &mut budgets);
+            apply_drift_caps(context.snapshot, context.now, &started_by_pool, &mut budgets);
         }
         budgets
     }
 
-    /// Reports why a node stays, once for each type of reason.
+    /// Reports why a node is not disrupted, once for each kind of reason.
     fn report(&mut self, method: &dyn Method, candidate: Candidate, reason: Unconsolidatable) {
         let drifted = method.spec().reason == DisruptionReason::Drifted;
         if self.reported.insert((candidate.index, drifted, reason.kind())) {
@@ -200,23 +200,23 @@ impl Pass {
         }
     }
 
-    /// Runs a method once, and takes in all that it found. Returns the commands.
+    /// Runs a method once, and records its findings. Returns the commands.
     fn run(
         &mut self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         method: &dyn Method,
-        cases: &[&Candidate],
+        considered: &[&Candidate],
         mut budgets: Budgets,
     ) -> Vec<Command> {
-        let leads = std::mem::take(&mut self.leads);
-        let Verdict { commands, refusals, leads, unreached, scores } =
-            method.propose(context, solver, cases, leads, &mut budgets);
-        self.leads = leads;
+        let hints = std::mem::take(&mut self.hints);
+        let Verdict { commands, refusals, hints, unreached, scores } =
+            method.propose(context, solver, considered, hints, &mut budgets);
+        self.hints = hints;
         self.proposal.constrained |= budgets.constrained;
         self.proposal.scores.extend(scores);
         for (candidate, reason) in refusals {
-            self.done.insert(candidate.index);
+            self.finished.insert(candidate.index);
             self.report(method, candidate, reason);
         }
         let names = unreached.iter().filter_map(Candidate::claim);
@@ -224,43 +224,43 @@ impl Pass {
         commands
     }
 
-    /// Runs a method that found commands again, on the snapshot that they leave behind, while the budgets have room.
+    /// Repeats a method that found commands, on a snapshot with their effects, while the budgets allow more.
     fn repeat(
         &mut self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         method: &dyn Method,
-        mut cases: Vec<&Candidate>,
+        mut considered: Vec<&Candidate>,
     ) {
         let base = solver.base();
         let mut snapshot = Arc::clone(&base);
         let mut applied = 0;
         self.started.clone_from(&self.proposal.allowances);
         loop {
-            let mut is_kept = true;
+            let mut is_base_updated = true;
             for command in &self.proposal.commands[applied..] {
-                is_kept &= keep(solver, command);
+                is_base_updated &= keep_placements(solver, command);
                 overlay::start(Arc::make_mut(&mut snapshot), command, applied);
                 count(&mut self.started, command);
-                self.done.extend(command.candidates.iter().map(|candidate| candidate.index));
+                self.finished.extend(command.candidates.iter().map(|candidate| candidate.index));
                 applied += 1;
             }
-            // Without the room of these candidates there is less of it: what was refused before is refused again.
-            cases.retain(|candidate| !self.done.contains(&candidate.index));
+            // Deletions reduce the capacity: what was refused before is refused again.
+            considered.retain(|candidate| !self.finished.contains(&candidate.index));
             let budgets = self.budgets(context, method, &self.started);
-            if !cases.iter().any(|candidate| budgets.left(&candidate.pool.name) > 0) {
-                self.proposal.constrained |= !cases.is_empty();
+            if !considered.iter().any(|candidate| budgets.left(&candidate.pool.name) > 0) {
+                self.proposal.constrained |= !considered.is_empty();
                 break;
             }
             if self.proposal.commands.len() >= MAX_COMMANDS {
-                self.proposal.unreached.extend(cases.iter().filter_map(|candidate| candidate.claim()));
+                self.proposal.unreached.extend(considered.iter().filter_map(|candidate| candidate.claim()));
                 break;
             }
-            if !is_kept {
+            if !is_base_updated {
                 solver.follow(&snapshot);
             }
             let next = Context { snapshot: &snapshot, ..*context };
-            let commands = self.run(&next, solver, method, &cases, budgets);
+            let commands = self.run(&next, solver, method, &considered, budgets);
             if commands.is_empty() {
                 break;
             }
@@ -270,8 +270,8 @@ impl Pass {
     }
 }
 
-/// Keeps the placements of a command that creates nothing, for the rest of the pass.
-fn keep(solver: &mut SimulationSolver<'_>, command: &Command) -> bool {
+/// Keeps the placements of a command without replacements for the rest of the pass.
+fn keep_placements(solver: &mut SimulationSolver<'_>, command: &Command) -> bool {
     let (moved, without) = removal(&command.candidates);
     command.replacements.is_empty() && solver.keep(&moved, &without, command.method.purpose())
 }

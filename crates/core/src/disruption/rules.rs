@@ -14,7 +14,7 @@ pub struct Rules {
     /// How many simulations a pass may run. One takes microseconds on a quiet cluster and milliseconds on a difficult one,
     /// so the default limits a pass to about a minute. Nodes that are not reached come first in the next pass.
     pub simulations_max: u32,
-    /// When prices were last read, where they age ([`CloudProvider::prices_as_of`](crate::cloud::CloudProvider::prices_as_of)).
+    /// When prices were last read, if they age ([`CloudProvider::prices_as_of`](crate::cloud::CloudProvider::prices_as_of)).
     pub prices_as_of: Option<Timestamp>,
 }
 

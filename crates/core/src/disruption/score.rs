@@ -1,4 +1,4 @@
-//! Scores of the policy `Balanced`: a move must save a larger share of the pool's cost than half the share of its
+//! Scores of the policy `Balanced`: a move must save a larger share of the price of the NodePool than half the share of its
 //! disruption.
 //!
 //! Karpenter's score is `(savings / poolCost) / (moveCost / poolDisruption)` with threshold `1/k`, `k = 2`. Here it is
@@ -17,13 +17,13 @@ const K: i128 = 2;
 pub struct BalancedScore {
     /// The pool.
     pub pool: PoolName,
-    /// The share of the saving per hour that falls to this pool.
+    /// The share of the saving per hour that this NodePool has.
     pub savings: Price,
-    /// What the pool costs per hour.
+    /// The price per hour of the NodePool.
     pub pool_price: Price,
-    /// What the move disrupts of this pool.
+    /// The disruption cost of the move in this NodePool.
     pub moved: DisruptionCost,
-    /// What disrupting the whole pool would cost.
+    /// The cost of disrupting the whole NodePool.
     pub pool_cost: DisruptionCost,
     /// Whether the saving outweighs the disruption.
     pub approved: bool,
@@ -62,19 +62,19 @@ impl BalancedScore {
         Self { pool, savings, pool_price, moved, pool_cost, approved }
     }
 
-    /// The saving as a share of what the pool costs, in percent.
+    /// The saving, in percent of the price of the NodePool.
     #[must_use]
     pub fn savings_percent(&self) -> f64 {
         percent(self.savings.dollars(), self.pool_price.dollars())
     }
 
-    /// What the move disrupts as a share of the whole pool, in percent.
+    /// The disruption, in percent of disrupting the whole NodePool.
     #[must_use]
     pub fn disruption_percent(&self) -> f64 {
         percent(self.moved.pods(), self.pool_cost.pods())
     }
 
-    /// Karpenter's score. The move is approved from 0.5.
+    /// Karpenter's score. A move is approved from 0.5.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.savings <= Price::ZERO || self.pool_price <= Price::ZERO {

@@ -1,4 +1,4 @@
-//! Scheduling simulations: where pods would go if some nodes were removed.
+//! Scheduling simulations: where pods would be placed if some nodes were removed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,16 +11,16 @@ use crate::{
 /// The result of a simulation.
 #[derive(Debug)]
 pub struct Simulation {
-    /// Where the pods would go.
+    /// The placements of the pods.
     pub plan: Plan,
     /// Why the nodes may not be removed: an unschedulable pod, or a pod on a node that is not initialized.
     pub problem: Option<Unconsolidatable>,
 }
 
-/// How many pods a message names.
+/// Maximum number of pods in a message.
 const PODS_NAMED: usize = 5;
 
-/// Removes `candidates`, as the method of `spec` would, and schedules those of their pods that leave at once, pending pods,
+/// Removes `candidates`, as the method of `spec` would, and schedules those of their pods that are evicted at once, pending pods,
 /// and pods of deleting nodes.
 #[must_use]
 pub fn simulate(
@@ -34,7 +34,7 @@ pub fn simulate(
     checked(context, plan, &moved)
 }
 
-/// [`simulate`] with new NodeClaims packed by price; `None` where no packing meets `terms`.
+/// [`simulate`] with new NodeClaims packed by price; `None` if no packing meets `terms`.
 pub(super) fn repack(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
@@ -46,8 +46,8 @@ pub(super) fn repack(
     Some(checked(context, plan, &moved))
 }
 
-/// The pods that leave `candidates` at once, and the indices of `candidates`. The others stay until the terminationGracePeriod
-/// of their node ends, and have no place yet.
+/// The pods that are evicted from `candidates` at once, and the indices of `candidates`. The other pods run until the terminationGracePeriod
+/// of their node ends, and are not placed.
 pub(super) fn removal<'c>(
     candidates: impl IntoIterator<Item = &'c Candidate>,
 ) -> (Vec<Arc<Pod>>, Vec<usize>) {
@@ -64,7 +64,7 @@ fn checked(context: &Context<'_>, plan: Plan, moved: &[Arc<Pod>]) -> Simulation 
     Simulation { plan, problem }
 }
 
-/// A pending pod that stays unschedulable is no worse off without the candidates; any other pod is.
+/// Pods that the removal makes unschedulable. A pending pod that was unschedulable before does not count.
 fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
     if plan.unplaced.is_empty() {
         return None;
@@ -76,7 +76,7 @@ fn unscheduled(snapshot: &Snapshot, plan: &Plan) -> Option<Unconsolidatable> {
         .then(|| Unconsolidatable::PodsWouldNotSchedule(named, failed.len().saturating_sub(PODS_NAMED)))
 }
 
-/// Pods of the candidates run: they do not leave for a node that may never initialize. Pending pods, and pods of
+/// Running pods of the candidates do not move to a node that may never initialize. Pending pods, and pods of
 /// deleting nodes, may.
 fn uninitialized(plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
     let is_ready = |placement: &&Placement| placement.node.is_initialized();
@@ -88,7 +88,7 @@ fn uninitialized(plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
         let node = &placement.node;
         let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
         let name = node.node_name().map(|name| format!(", node/{name}")).unwrap_or_default();
-        // Virtual pods of a buffer may wait.
+        // Virtual pods of a CapacityBuffer may wait.
         let running = placement.pods.iter().filter(|pod| !pod.is_virtual && moved.contains(&pod.uid));
         failed.extend(running.map(|pod| {
             format!("{} => would schedule against uninitialized nodeclaim/{claim}{name}", pod.id)
@@ -99,7 +99,7 @@ fn uninitialized(plan: &Plan, moved: &[Arc<Pod>]) -> Option<Unconsolidatable> {
     (!failed.is_empty()).then_some(Unconsolidatable::LandsOnUninitialized(failed, more))
 }
 
-/// Whether a simulation without `candidates` still creates what is `planned`.
+/// Whether a simulation without `candidates` still creates the NodeClaims of `planned`.
 pub(super) fn covers(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,

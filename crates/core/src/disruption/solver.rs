@@ -8,42 +8,46 @@ use crate::{
     scheduling::{self, Plan, PreparedSnapshot, Purpose, Removals, Repack},
 };
 
-/// A solver that the first simulation prepares. Each simulation leaves it as it was.
+/// A solver that is prepared by the first simulation. Each simulation restores it.
 pub struct SimulationSolver<'a> {
     snapshot: &'a Snapshot,
     rules: &'a scheduling::Rules,
     removals: Option<Box<Removals>>,
     /// How many simulations the pass may still run.
-    left: u32,
+    remaining: u32,
     /// How many it has run.
-    run: u32,
+    simulations_run: u32,
 }
 
 impl<'a> SimulationSolver<'a> {
     /// For simulations on `snapshot`.
     #[must_use]
     pub fn new(snapshot: &'a Snapshot, rules: &'a scheduling::Rules) -> Self {
-        Self { snapshot, rules, removals: None, left: Rules::SIMULATIONS_MAX, run: 0 }
+        Self { snapshot, rules, removals: None, remaining: Rules::SIMULATIONS_MAX, simulations_run: 0 }
     }
 
     /// For simulations on `snapshot`, which `prepared` has been updated to.
     #[must_use]
-    pub fn ready(snapshot: &'a Snapshot, rules: &'a scheduling::Rules, prepared: PreparedSnapshot) -> Self {
+    pub fn with_prepared(
+        snapshot: &'a Snapshot,
+        rules: &'a scheduling::Rules,
+        prepared: PreparedSnapshot,
+    ) -> Self {
         Self { removals: Some(Box::new(Removals::new(prepared))), ..Self::new(snapshot, rules) }
     }
 
     /// Starts a pass of at most `simulations_max` simulations.
     pub(super) fn begin(&mut self, simulations_max: u32) {
-        (self.left, self.run) = (simulations_max, 0);
+        (self.remaining, self.simulations_run) = (simulations_max, 0);
     }
 
-    /// The cluster that it was created for.
+    /// The snapshot that it was created for.
     #[must_use]
     pub fn snapshot(&self) -> &'a Snapshot {
         self.snapshot
     }
 
-    /// The snapshot as it was made ready, for the next user.
+    /// The prepared snapshot, for the next use.
     #[must_use]
     pub fn into_prepared(self) -> PreparedSnapshot {
         match self.removals {
@@ -57,12 +61,12 @@ impl<'a> SimulationSolver<'a> {
         Arc::clone(self.removals().snapshot())
     }
 
-    /// Moves on to another snapshot.
+    /// Updates it to another snapshot.
     pub(super) fn follow(&mut self, snapshot: &Arc<Snapshot>) {
         drop(self.removals().update(snapshot));
     }
 
-    /// Keeps the result of a simulation that creates no node, so that later ones start from it. `false` where that is
+    /// Keeps the placements of a simulation that creates no node, so that later ones start from it. `false` if that is
     /// not possible.
     pub(super) fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> bool {
         self.removals().keep(moved, without, purpose)
@@ -87,19 +91,19 @@ impl<'a> SimulationSolver<'a> {
 
     /// Whether the pass has run all its simulations.
     #[must_use]
-    pub fn is_spent(&self) -> bool {
-        self.left == 0
+    pub fn is_exhausted(&self) -> bool {
+        self.remaining == 0
     }
 
     /// How many simulations the pass has run.
     #[must_use]
     pub fn simulations(&self) -> u32 {
-        self.run
+        self.simulations_run
     }
 
     fn count(&mut self) {
-        self.left = self.left.saturating_sub(1);
-        self.run = self.run.saturating_add(1);
+        self.remaining = self.remaining.saturating_sub(1);
+        self.simulations_run = self.simulations_run.saturating_add(1);
     }
 
     fn removals(&mut self) -> &mut Removals {

@@ -11,9 +11,9 @@ pub struct MethodSpec {
     pub consolidation_type: &'static str,
     /// The reason whose budgets apply, and which conditions show.
     pub reason: DisruptionReason,
-    /// Whether pods may block it.
+    /// Whether pods can block it.
     pub class: DisruptionClass,
-    /// Whether its commands wait out the validation delay and are simulated again before they start.
+    /// Whether its commands wait for the validation delay and are simulated again before they start.
     pub validated: bool,
 }
 
@@ -22,19 +22,19 @@ pub struct MethodSpec {
 pub enum DisruptionClass {
     /// PodDisruptionBudgets and do-not-disrupt block it.
     Graceful,
-    /// Pods do not block it where a terminationGracePeriod bounds the drain.
+    /// Pods do not block it if a terminationGracePeriod bounds the drain.
     Eventual,
 }
 
 impl MethodSpec {
-    /// Whether it disregards blocking pods where a terminationGracePeriod bounds the drain.
+    /// Whether it disregards blocking pods if a terminationGracePeriod bounds the drain.
     #[must_use]
     pub fn is_eventual(&self) -> bool {
         self.class == DisruptionClass::Eventual
     }
 
-    /// Why its simulations are asked. Only consolidation leaves nodes alone whose consolidateAfter is not over: what has to go
-    /// uses the room that exists.
+    /// The purpose of its simulations. Only consolidation places no pods on nodes within consolidateAfter: other methods
+    /// use all existing capacity.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self.reason {

@@ -1,12 +1,12 @@
 //! Commands that have started, and what happens to them next.
 //!
-//! 1. The nodes are marked, then the replacements are created.
-//! 2. [`progress`] waits until all replacements are initialized.
-//! 3. The NodeClaims of the candidates are deleted, unless something blocks that by then: then the command is abandoned,
-//!    its marks are removed and its replacements stay.
+//! 1. Mark the nodes, then create the replacements.
+//! 2. Wait until all replacements are initialized ([`progress`]).
+//! 3. Delete the NodeClaims of the candidates, unless they are blocked by then: then the command is abandoned,
+//!    its marks are removed, and its replacements are kept.
 //!
-//! A command outlives the process: its candidates carry a [`CommandRecord`], its replacements the id in their
-//! [`lineage`]. [`resume`] takes over a command of which everything is there; the marks of any other are removed
+//! A command survives a restart: its candidates have a [`CommandRecord`], its replacements the id in their
+//! [`lineage`]. [`resume`] resumes a complete command; the marks of any other are removed
 //! ([`is_marked`]).
 
 use std::{
@@ -23,28 +23,28 @@ use crate::model::{
     ClaimName, DisruptionReason, NodeClaim, Snapshot, StateNode, Str, nodeclaim::ConditionType,
 };
 
-/// The longest timeout of a command, unless the settings grant more.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// Maximum timeout of a command, unless the settings have a longer one.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The timeout grows by this for each candidate of all commands.
 const TIMEOUT_PER_NODE: Duration = Duration::from_millis(80);
-/// A command without replacements that is older was decided on a cluster that has changed since.
-const STALE: Duration = Duration::from_secs(60);
+/// Maximum age of a command without replacements that is resumed: the cluster has changed since an older one was decided.
+const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A command that has started.
 #[derive(Clone, Debug)]
 pub struct StartedCommand {
-    /// What was decided.
+    /// The decision.
     pub command: Arc<Command>,
     /// The NodeClaims of the replacements, in the order of the command.
     pub replacements: Vec<ClaimName>,
-    /// When this process started it or took it over, in steady time.
+    /// When this process started or resumed it, in steady time.
     pub since: Timestamp,
     /// When it started, on the clock of the process that started it.
     pub started: Timestamp,
 }
 
 impl StartedCommand {
-    /// Whether the command creates anything.
+    /// Whether the command creates replacements.
     #[must_use]
     pub fn decision(&self) -> Decision {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
@@ -63,23 +63,23 @@ impl StartedCommand {
     }
 }
 
-/// What happens next to a started command.
+/// The next step of a started command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// All of its NodeClaims are deleted or deleting: it is done.
+    /// All NodeClaims of its candidates are deleted or deleting: it is done.
     Done,
     /// This replacement is not initialized yet.
     Wait(ClaimName),
-    /// It is rolled back.
+    /// Roll it back.
     Abandon(Abandoned),
-    /// The NodeClaims of the candidates are deleted.
+    /// Delete the NodeClaims of the candidates.
     Remove,
 }
 
 /// Why a started command is rolled back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Abandoned {
-    /// A replacement is gone.
+    /// A replacement was deleted.
     Gone(ClaimName),
     /// A replacement is being deleted.
     Deleting(ClaimName),
@@ -103,14 +103,14 @@ impl fmt::Display for Abandoned {
     }
 }
 
-/// How long a command may take while all commands have this many candidates; not less than `least`.
+/// The timeout of a command while all commands have this number of candidates; at least `least`.
 #[must_use]
 pub fn timeout(candidates: usize, least: Duration) -> Duration {
     let grown = TIMEOUT_PER_NODE.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
-    grown.min(TIMEOUT_MAX).max(least)
+    grown.min(MAX_TIMEOUT).max(least)
 }
 
-/// What happens next to a command, on `snapshot`, at `steady` time.
+/// The next step of a command, on `snapshot`, at `steady` time.
 #[must_use]
 pub fn progress(started: &StartedCommand, snapshot: &Snapshot, steady: Timestamp, timeout: Duration) -> Next {
     let wanted: BTreeSet<&ClaimName> = started.candidate_claims().chain(&started.replacements).collect();
@@ -120,11 +120,11 @@ pub fn progress(started: &StartedCommand, snapshot: &Snapshot, steady: Timestamp
         .filter(|(_, claim)| wanted.contains(&claim.name))
         .map(|(index, claim)| (&claim.name, (index, claim)))
         .collect();
-    let is_going = |candidate: &Candidate| {
+    let is_deleting_candidate = |candidate: &Candidate| {
         let claim = candidate.node.claim_name().and_then(|name| found.get(name));
         claim.is_none_or(|(_, claim)| claim.deleting.is_some())
     };
-    if started.command.candidates.iter().all(is_going) {
+    if started.command.candidates.iter().all(is_deleting_candidate) {
         return Next::Done;
     }
     for name in &started.replacements {
@@ -143,7 +143,7 @@ pub fn progress(started: &StartedCommand, snapshot: &Snapshot, steady: Timestamp
             }
         }
     }
-    // A command without replacements can be blocked, too.
+    // A command without replacements can be blocked too.
     let indices = started.command.candidates.iter().filter_map(|candidate| {
         let (index, _) = found.get(candidate.node.claim_name()?)?;
         Some((candidate, *index))
@@ -154,7 +154,7 @@ pub fn progress(started: &StartedCommand, snapshot: &Snapshot, steady: Timestamp
     }
 }
 
-/// Whether a pod that arrived before the taint, or a budget that shrank since, blocks the removal of a candidate.
+/// Whether a pod that was bound before the taint, or a changed PodDisruptionBudget, blocks the deletion of a candidate.
 fn blocked(
     started: &StartedCommand,
     snapshot: &Snapshot,
@@ -162,7 +162,7 @@ fn blocked(
 ) -> Option<Abandoned> {
     let mut unmarked = snapshot.clone();
     for (_, index) in candidates {
-        // The marks of this very command do not block it.
+        // The marks of this command do not block it.
         if let Some(node) = unmarked.nodes.get_mut(*index) {
             let node: &mut StateNode = Arc::make_mut(node);
             node.marked_for_deletion = false;
@@ -186,14 +186,14 @@ fn blocked(
     })
 }
 
-/// What the annotation of a candidate says about its command.
+/// The record of a command in the annotation of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRecord {
     /// The id of the command.
     pub id: Str,
     /// Name of its method.
     pub method: Str,
-    /// When it started; `None` where that cannot be read.
+    /// When it started; `None` if that is invalid.
     pub started: Option<Timestamp>,
     /// How many NodeClaims it creates.
     pub replacements: usize,
@@ -201,8 +201,8 @@ pub struct CommandRecord {
     pub nodes: usize,
 }
 
-/// The command of a record as it continues, from `since` in steady time; `nodes` are the indices of the nodes that carry
-/// the record. `None` where it has to be rolled back.
+/// Resumes the command of a record, from `since` in steady time; `nodes` are the indices of the nodes with
+/// the record. `None` if it has to be rolled back.
 #[must_use]
 pub fn resume(
     snapshot: &Snapshot,
@@ -214,20 +214,20 @@ pub fn resume(
     let method = method(&record.method)?;
     let started = record.started?;
     let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
-    let ours = claims.filter(|claim| lineage::command(claim) == Some(&*record.id));
-    let replacements: Vec<ClaimName> = ours.map(|claim| claim.name.clone()).collect();
+    let replacement_claims = claims.filter(|claim| lineage::command(claim) == Some(&*record.id));
+    let replacements: Vec<ClaimName> = replacement_claims.map(|claim| claim.name.clone()).collect();
     let candidates: Vec<Candidate> = nodes.iter().filter_map(|index| known(snapshot, *index, now)).collect();
     let is_deleting =
         |index: &usize| snapshot.nodes[*index].claim.as_ref().is_some_and(|claim| claim.deleting.is_some());
     // Replacements are created once every candidate has its record, and candidates are deleted once all replacements are
-    // initialized: either shows that the candidates without a record are gone.
+    // initialized: either shows that the candidates without a record were deleted.
     let is_recorded = record.replacements > 0 || nodes.len() >= record.nodes || nodes.iter().any(is_deleting);
-    // Taint and condition are written after the records and before replacements: without either, pods may still come.
+    // Taint and condition are written after the records and before replacements: without them, pods may still be bound.
     let is_marked = record.replacements > 0 || nodes.iter().all(|index| has_marks(&snapshot.nodes[*index]));
     let is_complete = is_recorded && is_marked && replacements.len() == record.replacements;
-    // Two clocks: where they differ, a command may be rolled back needlessly, or continue and be checked again before it
-    // removes anything. Its timeout uses the clock of this process only.
-    let end = started.checked_add(STALE).unwrap_or(Timestamp::MAX);
+    // Compares two clocks: if they differ, a command may be rolled back needlessly, or resumed and checked again before it
+    // deletes a node. Its timeout uses the clock of this process only.
+    let end = started.checked_add(MAX_AGE).unwrap_or(Timestamp::MAX);
     let is_stale = record.replacements == 0 && end < now;
     if !is_complete || is_stale || candidates.len() < nodes.len() {
         return None;
@@ -239,12 +239,12 @@ pub fn resume(
 /// Whether a node has all marks that a command writes before it deletes it, or is being deleted.
 fn has_marks(node: &StateNode) -> bool {
     let is_tainted = node.node.as_ref().is_none_or(|node| node.is_disrupted() || node.deleting.is_some());
-    let is_announced =
+    let has_condition =
         |claim: &Arc<NodeClaim>| claim.deleting.is_some() || claim.is(ConditionType::DisruptionReason);
-    is_tainted && node.claim.as_ref().is_some_and(is_announced)
+    is_tainted && node.claim.as_ref().is_some_and(has_condition)
 }
 
-/// Whether a node has the marks of a command, and is not being deleted: an orphan, where this process runs no command that
+/// Whether a node has the marks of a command, and is not being deleted: an orphan, if this process runs no command that
 /// removes it. `has_record` is whether its NodeClaim has a [`CommandRecord`].
 #[must_use]
 pub fn is_marked(node: &StateNode, has_record: bool) -> bool {

@@ -1,6 +1,6 @@
 //! The disruption status of every node: whether it is a candidate, and all of its blockers.
 //!
-//! `fleetwright disrupt` and `fleetwright explain node` show it, by the code that the controller runs.
+//! Shown by `fleetwright disrupt` and `fleetwright explain node`; the controller runs the same code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +12,9 @@ use jiff::Timestamp;
 
 use super::{
     Allowance, Blocker, Candidate, Command, Context, DriftCapUsage, METHODS, Method, Proposal, Rules,
-    SimulationSolver, Unconsolidatable, budget, candidate, candidate::blockers, candidate::guarded,
-    candidate::price, consolidation, drift_cap_usage, guards::Guards, leads::Leads, method, propose_with,
+    SimulationSolver, Unconsolidatable, budget, candidate, candidate::blockers, candidate::price,
+    candidate::unblocked_candidate, cluster_blockers::ClusterBlockers, consolidation, drift_cap_usage,
+    hints::Hints, method, propose_with,
 };
 use crate::model::{
     DisruptionReason, NamespacedName, PodUid, Price, Snapshot, StateNode, Str, labels,
@@ -27,23 +28,23 @@ pub struct DisruptionStatus {
     pub node: Arc<StateNode>,
     /// Whether one of the methods considers it, regardless of budgets and outcome.
     pub candidate: bool,
-    /// Its price per hour, where that is known.
+    /// Its price per hour, if known.
     pub price: Option<Price>,
-    /// Everything that blocks its disruption now, in the order of evaluation; empty for a candidate of a command.
+    /// All of its disruption blockers, in the order of evaluation; empty for a candidate of a command.
     pub blockers: Vec<Blocker>,
 }
 
-/// What disruption would do now, and the status of every node.
+/// The result of a disruption pass, and the status of every node.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Survey {
-    /// Name of the method that found commands; `None` where none did.
+    /// Name of the method that found commands; `None` if none did.
     pub method: Option<&'static str>,
     /// The commands that one pass would start, in order, as many as the budgets allow.
     pub commands: Vec<Command>,
     /// All nodes, by name.
     pub nodes: Vec<DisruptionStatus>,
-    /// The budgets by pool, in the order of pools, and reason; `allowed` is at most the number of nodes.
+    /// The budgets by NodePool and reason; `allowed` is at most the number of nodes.
     pub budgets: Vec<Allowance>,
     /// How many simulations the pass ran.
     pub simulations: u32,
@@ -51,7 +52,7 @@ pub struct Survey {
     pub unreached: Vec<Str>,
 }
 
-/// What one pass of `methods` would do on `snapshot`, before the validation delay.
+/// Runs one pass of `methods` on `snapshot`, before the validation delay.
 pub fn survey(snapshot: &Snapshot, rules: &Rules, now: Timestamp, methods: &[&dyn Method]) -> Survey {
     let proposal = propose_with(snapshot, rules, now, methods);
     let nodes = statuses(snapshot, rules, now, methods, &proposal);
@@ -80,56 +81,60 @@ pub fn statuses(
 ) -> Vec<DisruptionStatus> {
     let context = Context::new(snapshot, rules, now);
     let findings = Findings::of(&context, proposal);
-    let guards = Guards::of(snapshot);
-    (0..snapshot.nodes.len()).map(|index| findings.status(&context, &guards, index, methods)).collect()
+    let cluster_blockers = ClusterBlockers::of(snapshot);
+    (0..snapshot.nodes.len())
+        .map(|index| findings.status(&context, &cluster_blockers, index, methods))
+        .collect()
 }
 
-/// The status of the node whose Node or NodeClaim is called `name`, with all methods; `None` where there is none. Runs two
+/// The status of the node with Node or NodeClaim `name`, with all methods; `None` if it does not exist. Runs two
 /// simulations.
 #[must_use]
 pub fn status(snapshot: &Snapshot, rules: &Rules, now: Timestamp, name: &str) -> Option<DisruptionStatus> {
-    let called = |node: &Arc<StateNode>| {
+    let has_name = |node: &Arc<StateNode>| {
         node.node_name().is_some_and(|own| &**own == name)
             || node.claim_name().is_some_and(|own| &**own == name)
     };
-    let index = snapshot.nodes.iter().position(called)?;
+    let index = snapshot.nodes.iter().position(has_name)?;
     let mut solver = SimulationSolver::new(snapshot, &rules.scheduling);
     let context = Context::new(snapshot, rules, now);
     let mut proposal = Proposal { allowances: budget::allowances(snapshot, now), ..Proposal::default() };
     if let (Ok(candidate), Some(single)) =
         (candidate(snapshot, index, now, false), method("single-node-consolidation"))
     {
-        let refused = match single.is_case(&context, &candidate) {
-            Ok(true) => consolidation::compute(&context, &mut solver, single.spec(), &[&candidate])
-                .err()
-                .map(|refusal| refusal.reason),
+        let refused = match single.should_disrupt(&context, &candidate) {
+            Ok(true) => {
+                consolidation::compute_consolidation(&context, &mut solver, single.spec(), &[&candidate])
+                    .err()
+                    .map(|refusal| refusal.reason)
+            }
             Ok(false) => None,
             Err(reason) => Some(reason),
         };
         proposal.unconsolidatable.extend(refused.map(|reason| (candidate, reason)));
     }
-    // Drift, which has no reason for a node that it would replace.
+    // Drift: a node that it would replace has no reason.
     for method in METHODS.iter().filter(|method| method.spec().is_eventual()) {
         if let Ok(candidate) = candidate(snapshot, index, now, true)
-            && method.is_case(&context, &candidate) == Ok(true)
+            && method.should_disrupt(&context, &candidate) == Ok(true)
         {
             let mut budgets = budget::left_of(&proposal.allowances, method.spec().reason);
-            let leads = Leads::default();
-            let verdict = method.propose(&context, &mut solver, &[&candidate], leads, &mut budgets);
+            let hints = Hints::default();
+            let verdict = method.propose(&context, &mut solver, &[&candidate], hints, &mut budgets);
             proposal.held.extend(verdict.refusals);
         }
     }
-    Some(Findings::of(&context, &proposal).status(&context, &Guards::of(snapshot), index, METHODS))
+    Some(Findings::of(&context, &proposal).status(&context, &ClusterBlockers::of(snapshot), index, METHODS))
 }
 
 /// The findings of a pass, by node.
 struct Findings<'a> {
-    taken: BTreeSet<Str>,
+    in_commands: BTreeSet<Str>,
     reasons: BTreeMap<Str, Vec<&'a Unconsolidatable>>,
-    /// Budgets by pool and reason, and how many nodes of the pool the commands take.
+    /// Budgets by NodePool and reason, and the number of nodes of the NodePool in commands.
     budgets: BTreeMap<(Str, DisruptionReason), (&'a Allowance, i64)>,
     pods: BTreeMap<&'a PodUid, &'a NamespacedName>,
-    /// How many nodes of each pool the commands take.
+    /// The number of nodes of each NodePool in commands.
     started: BTreeMap<Str, i64>,
 }
 
@@ -137,9 +142,9 @@ impl<'a> Findings<'a> {
     fn of(context: &Context<'a>, proposal: &'a Proposal) -> Self {
         let claim = |candidate: &Candidate| candidate.node.claim_name().map(|name| Str::from(name.as_str()));
         let mut started: BTreeMap<Str, i64> = BTreeMap::new();
-        let mut taken = BTreeSet::new();
+        let mut in_commands = BTreeSet::new();
         for candidate in proposal.commands.iter().flat_map(|command| &command.candidates) {
-            taken.extend(claim(candidate));
+            in_commands.extend(claim(candidate));
             *started.entry(candidate.pool.name.as_str().into()).or_default() += 1;
         }
         let mut reasons: BTreeMap<Str, Vec<&Unconsolidatable>> = BTreeMap::new();
@@ -157,56 +162,60 @@ impl<'a> Findings<'a> {
         let snapshot = context.snapshot;
         let pods = snapshot.pending.iter().chain(&snapshot.unscheduled).map(|pod| (&pod.uid, &pod.id));
         let budgets = budgets.collect();
-        Self { taken, reasons, budgets, pods: pods.collect(), started }
+        Self { in_commands, reasons, budgets, pods: pods.collect(), started }
     }
 
     fn status<'s>(
         &self,
         context: &Context<'s>,
-        guards: &Guards<'s>,
+        cluster_blockers: &ClusterBlockers<'s>,
         index: usize,
         methods: &[&dyn Method],
     ) -> DisruptionStatus {
         let node = context.snapshot.nodes[index].clone();
         let price = price(context.snapshot, &node);
         let claim = node.claim_name().map(|name| Str::from(name.as_str())).unwrap_or_else(|| "".into());
-        let is_taken = self.taken.contains(&claim);
-        let as_candidate = |eventual| guarded(context.snapshot, guards, index, context.now, eventual).ok();
-        let (graceful, eventual) = (as_candidate(false), as_candidate(true));
-        let is_case = |method: &&&dyn Method| {
-            let candidate = if method.spec().is_eventual() { &eventual } else { &graceful };
-            candidate.as_ref().is_some_and(|candidate| method.is_case(context, candidate) == Ok(true))
+        let in_command = self.in_commands.contains(&claim);
+        let as_candidate = |eventual| {
+            unblocked_candidate(context.snapshot, cluster_blockers, index, context.now, eventual).ok()
         };
-        let cases: Vec<&dyn Method> = methods.iter().filter(is_case).copied().collect();
+        let (graceful, eventual) = (as_candidate(false), as_candidate(true));
+        let should_disrupt = |method: &&&dyn Method| {
+            let candidate = if method.spec().is_eventual() { &eventual } else { &graceful };
+            candidate.as_ref().is_some_and(|candidate| method.should_disrupt(context, candidate) == Ok(true))
+        };
+        let considered: Vec<&dyn Method> = methods.iter().filter(should_disrupt).copied().collect();
         let mut all = Vec::new();
-        if !is_taken {
+        if !in_command {
             let lenient = methods.iter().all(|method| method.spec().is_eventual());
-            all = blockers(context.snapshot, guards, index, context.now, lenient);
+            all = blockers(context.snapshot, cluster_blockers, index, context.now, lenient);
             self.name_pods(&mut all);
             if methods.iter().any(|method| !method.spec().is_eventual()) {
-                all.extend(self.waits(context, index));
+                all.extend(self.consolidate_after_blocker(context, index));
             }
             let mut reasons: Vec<Unconsolidatable> =
                 self.reasons.get(&claim).into_iter().flatten().map(|why| (*why).clone()).collect();
-            // Methods after the one that found commands did not run; whether they consider the node is known without.
+            // Methods after the one that found commands did not run; whether they consider the node is known without a run.
             for method in methods {
                 let candidate = if method.spec().is_eventual() { &eventual } else { &graceful };
-                let case = candidate.as_ref().map(|candidate| method.is_case(context, candidate));
-                if let Some(Err(why)) = case
+                let considers = candidate.as_ref().map(|candidate| method.should_disrupt(context, candidate));
+                if let Some(Err(why)) = considers
                     && !reasons.contains(&why)
                 {
                     reasons.push(why);
                 }
             }
             all.extend(reasons.into_iter().map(Blocker::Unconsolidatable));
-            all.extend(self.over_budget(&node, &cases));
-            all.extend(self.over_drift_cap(context, &node, &cases));
+            all.extend(self.budget_blockers(&node, &considered));
+            all.extend(self.drift_cap_blocker(context, &node, &considered));
             let pool = node.label(labels::NODEPOOL).and_then(|pool| context.snapshot.pool(pool));
-            if let Some(pool) = pool.filter(|pool| pool.is_static() && cases.is_empty() && all.is_empty()) {
+            if let Some(pool) =
+                pool.filter(|pool| pool.is_static() && considered.is_empty() && all.is_empty())
+            {
                 all.push(Blocker::StaticPool(pool.name.as_str().into()));
             }
         }
-        DisruptionStatus { candidate: !cases.is_empty(), node, price, blockers: all }
+        DisruptionStatus { candidate: !considered.is_empty(), node, price, blockers: all }
     }
 
     fn name_pods(&self, blockers: &mut [Blocker]) {
@@ -218,7 +227,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The blocker of consolidateAfter, if it is not over.
-    fn waits(&self, context: &Context<'_>, index: usize) -> Option<Blocker> {
+    fn consolidate_after_blocker(&self, context: &Context<'_>, index: usize) -> Option<Blocker> {
         let node = &context.snapshot.nodes[index];
         let pool = context.snapshot.pool(node.label(labels::NODEPOOL)?)?;
         let claim = node.claim.as_ref().filter(|_| !pool.is_static() && !node.is_deleting())?;
@@ -228,15 +237,15 @@ impl<'a> Findings<'a> {
         let left = until.map(|until| until.duration_since(context.now));
         let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
         if let Some(until) = until.filter(|_| !left.is_zero()) {
-            let pod = claim.last_pod_event.and_then(|at| arrived(node, at));
+            let pod = claim.last_pod_event.and_then(|at| arrived_pod(node, at));
             return Some(Blocker::ConsolidateAfter { after, until, left, pod });
         }
         let is_current = claim.is(ConditionType::Consolidatable) || !node.is_initialized();
         (!is_current).then_some(Blocker::NotConsolidatable)
     }
 
-    /// The drift cap that leaves no room for a drifted node.
-    fn over_drift_cap(
+    /// The drift cap that blocks a drifted node.
+    fn drift_cap_blocker(
         &self,
         context: &Context<'_>,
         node: &StateNode,
@@ -251,8 +260,8 @@ impl<'a> Findings<'a> {
         (replaced >= cap).then(|| Blocker::DriftCap { pool: pool.as_str().into(), cap, replaced, until })
     }
 
-    /// The budgets that leave no room for a node that `methods` consider.
-    fn over_budget(&self, node: &StateNode, methods: &[&dyn Method]) -> Vec<Blocker> {
+    /// The budgets that block a node that `methods` consider.
+    fn budget_blockers(&self, node: &StateNode, methods: &[&dyn Method]) -> Vec<Blocker> {
         let Some(pool) = node.pool() else { return Vec::new() };
         let pool: Str = pool.as_str().into();
         let reasons: BTreeSet<DisruptionReason> = methods.iter().map(|method| method.spec().reason).collect();
@@ -271,13 +280,13 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// How far apart the pod event and the start of the pod that caused it may be: an event is recorded every ten seconds at
+/// Maximum time between the start of a pod and its pod event, which is recorded every ten seconds at
 /// most.
-const NEAR: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
+const TOLERANCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
 
-/// The pod whose arrival caused the pod event at that time, if it is still on the node.
-fn arrived(node: &StateNode, at: Timestamp) -> Option<NamespacedName> {
-    let near = |started: &Timestamp| started.duration_since(at).abs() <= NEAR;
+/// The pod that caused the pod event at that time, if it is still on the node.
+fn arrived_pod(node: &StateNode, at: Timestamp) -> Option<NamespacedName> {
+    let near = |started: &Timestamp| started.duration_since(at).abs() <= TOLERANCE;
     let pods = node.pods.iter().filter(|pod| !pod.is_daemon() && pod.started.as_ref().is_some_and(near));
     pods.max_by(|a, b| a.started.cmp(&b.started).then_with(|| b.id.cmp(&a.id))).map(|pod| pod.id.clone())
 }

@@ -1,4 +1,4 @@
-//! Disruption on small clusters, each as one line: the candidates and their replacements.
+//! Disruption on small clusters. Proposals are one line: candidates and replacements.
 
 mod by_price;
 mod merges;
@@ -42,8 +42,8 @@ fn idle(name: &str) -> NodeBuilder {
     node(name).condition(ConditionType::Consolidatable)
 }
 
-/// A claim that replaced `replaced` and has been initialized for some time.
-fn came_for(claim: &mut NodeClaim, replaced: &str) {
+/// Makes a NodeClaim a replacement of `replaced` that was initialized some time ago.
+fn replaced_offering(claim: &mut NodeClaim, replaced: &str) {
     claim.annotations.insert(crate::model::labels::LINEAGE.into(), format!("replaced={replaced}").into());
     let initialized = crate::model::Condition {
         status: crate::model::ConditionStatus::True,
@@ -93,7 +93,7 @@ fn check(builder: ClusterBuilder, expected: &str) {
     let _ = check_with(builder, &Rules::default(), expected);
 }
 
-/// [`check`], for a further look at the proposal.
+/// [`check`] that returns the proposal.
 #[track_caller]
 fn checked(builder: ClusterBuilder, expected: &str) -> Proposal {
     check_with(builder, &Rules::default(), expected)
@@ -110,11 +110,11 @@ fn check_with(builder: ClusterBuilder, rules: &Rules, expected: &str) -> Proposa
         blockers(&proposal),
         reasons(&proposal)
     );
-    // Later commands of a pass count on the earlier ones being under way.
+    // Later commands of a pass rely on the earlier ones.
     for command in proposal.commands.iter().take(1) {
         assert!(
             validate(command, &snapshot, rules, now()).is_ok(),
-            "a command must hold on the snapshot it came from"
+            "a command must be valid on its own snapshot"
         );
     }
     proposal
@@ -129,19 +129,19 @@ fn reasons(proposal: &Proposal) -> Vec<String> {
 }
 
 #[test]
-fn empty_nodes_go_together_within_the_budget() {
+fn empty_nodes_are_deleted_together_within_the_budget() {
     let builder =
         || ClusterBuilder::new().node(idle("a").build()).node(idle("b").build()).node(idle("c").build());
     check(builder().pool(pool("default")), "emptiness: a b c");
     check(builder().pool(with_budget(BudgetNodes::Count(2))), "emptiness: a b");
-    // Percentages round up, so that a small pool is not frozen.
+    // Percentages round up, so that they do not block a small NodePool.
     check(builder().pool(with_budget(BudgetNodes::Percent(34))), "emptiness: a b");
     check(builder().pool(with_budget(BudgetNodes::Count(0))), "nothing");
     check(builder().pool(with_budget(BudgetNodes::Invalid("many".into()))), "nothing");
 }
 
 #[test]
-fn what_is_being_disrupted_takes_up_the_budget() {
+fn nodes_being_disrupted_count_against_the_budget() {
     let unready = idle("b").with_node(|node| node.ready = false);
     let builder = ClusterBuilder::new()
         .pool(with_budget(BudgetNodes::Count(1)))
@@ -153,11 +153,11 @@ fn what_is_being_disrupted_takes_up_the_budget() {
 
 #[test]
 fn a_node_waits_for_consolidate_after() {
-    let calm = || pool("default").with(|pool| pool.consolidate_after = Some(Duration::from_secs(60)));
+    let waiting_pool = || pool("default").with(|pool| pool.consolidate_after = Some(Duration::from_secs(60)));
     let since = |secs: i64| now() - jiff::SignedDuration::from_secs(secs);
     for (age, expected) in [(59, "nothing"), (60, "emptiness: a")] {
         let node = idle("a").with_claim(|claim| claim.last_pod_event = Some(since(age)));
-        check(ClusterBuilder::new().pool(calm()).node(node.build()), expected);
+        check(ClusterBuilder::new().pool(waiting_pool()).node(node.build()), expected);
     }
     let never = pool("default").with(|pool| pool.consolidate_after = None);
     let proposal = checked(ClusterBuilder::new().pool(never).node(idle("a").build()), "nothing");
@@ -165,7 +165,7 @@ fn a_node_waits_for_consolidate_after() {
 }
 
 #[test]
-fn blocked_nodes_say_why() {
+fn blocked_nodes_have_a_reason() {
     let claim = |change: fn(&mut NodeClaim)| idle("a").with_claim(change);
     for (node, text) in [
         (node("a").uninitialized(), "a: node isn't initialized"),
@@ -192,7 +192,7 @@ fn blocked_nodes_say_why() {
 }
 
 #[test]
-fn pods_that_object_keep_their_node() {
+fn protected_pods_block_their_node() {
     let protect = |what: DoNotDisrupt| running("a", pod("p").cpu(100)).with(|pod| pod.do_not_disrupt = what);
     for (what, blocked) in [
         (DoNotDisrupt::Always, true),
@@ -232,17 +232,17 @@ fn pods_that_object_keep_their_node() {
 }
 
 #[test]
-fn pods_that_fit_elsewhere_free_their_node() {
+fn a_node_whose_pods_fit_elsewhere_is_deleted() {
     let builder = ClusterBuilder::new()
         .pool(on_demand_only())
         .node(idle("a").pod(on("a", "p", 500)).build())
         .node(idle("b").pod(on("b", "q", 2000)).pod(on("b", "r", 1000)).build());
-    // One of both can go, by its pods' moving to the other; the one with fewer pods saves more per disruption.
+    // The pods of either fit on the other; the one with fewer pods saves more per disruption.
     check(builder, "single-node-consolidation: a");
 }
 
 #[test]
-fn several_nodes_become_one_cheaper() {
+fn several_nodes_are_replaced_by_one_cheaper_node() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 900)).build();
     let builder =
         ClusterBuilder::new().pool(on_demand_only()).node(full("a")).node(full("b")).node(full("c"));
@@ -251,16 +251,19 @@ fn several_nodes_become_one_cheaper() {
 
 #[test]
 fn a_node_that_is_too_large_is_replaced_by_a_smaller_one() {
-    let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
-    check(ClusterBuilder::with_default_pool().node(lone()), "single-node-consolidation: a -> small/spot");
-    // Where the policy takes only empty nodes, it stays.
+    let too_large_node = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+    check(
+        ClusterBuilder::with_default_pool().node(too_large_node()),
+        "single-node-consolidation: a -> small/spot",
+    );
+    // Not with a policy that allows only empty nodes.
     let when_empty = pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::WhenEmpty);
-    let proposal = checked(ClusterBuilder::new().pool(when_empty).node(lone()), "nothing");
+    let proposal = checked(ClusterBuilder::new().pool(when_empty).node(too_large_node()), "nothing");
     assert!(reasons(&proposal)[0].contains("consolidation policy WhenEmpty, but node is not empty"));
 }
 
 #[test]
-fn what_is_cheapest_already_stays_and_says_so() {
+fn a_node_that_is_already_cheapest_is_not_replaced() {
     let spot = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
     let builder = || ClusterBuilder::with_default_pool().node(spot.clone());
     let proposal = checked(builder(), "nothing");
@@ -300,30 +303,30 @@ fn drifted_nodes_are_replaced_oldest_first() {
 }
 
 #[test]
-fn a_command_is_rejected_when_the_cluster_has_moved_on() {
+fn a_command_is_rejected_when_the_cluster_has_changed() {
     let before = ClusterBuilder::with_default_pool().node(idle("a").build()).node(idle("b").build()).build();
     let command = propose(&before, &Rules::default(), now()).commands.remove(0);
     let verdict = |builder: ClusterBuilder| {
         validate(&command, &builder.build(), &Rules::default(), now())
             .map(|command| command.candidates.iter().map(|c| c.name().to_owned()).collect::<Vec<_>>())
     };
-    let busy = || idle("a").pod(on("a", "p", 100)).build();
+    let with_pod = || idle("a").pod(on("a", "p", 100)).build();
     assert_eq!(
-        verdict(ClusterBuilder::with_default_pool().node(busy()).node(idle("b").build())),
+        verdict(ClusterBuilder::with_default_pool().node(with_pod()).node(idle("b").build())),
         Ok(vec!["b".to_owned()])
     );
-    assert_eq!(verdict(ClusterBuilder::with_default_pool().node(busy())), Err(Rejected::Churn));
-    let frozen = ClusterBuilder::new().pool(with_budget(BudgetNodes::Count(0)));
-    assert_eq!(verdict(frozen.node(idle("a").build())), Err(Rejected::Budget));
+    assert_eq!(verdict(ClusterBuilder::with_default_pool().node(with_pod())), Err(Rejected::Churn));
+    let blocked_budget = ClusterBuilder::new().pool(with_budget(BudgetNodes::Count(0)));
+    assert_eq!(verdict(blocked_budget.node(idle("a").build())), Err(Rejected::Budget));
 }
 
 #[test]
-fn a_replacement_is_rejected_when_it_would_no_longer_do() {
-    let lone = |milli| idle("a").size("xlarge", 16, 32).pod(on("a", "p", milli)).build();
-    let before = ClusterBuilder::with_default_pool().node(lone(1500)).build();
+fn a_replacement_is_rejected_when_it_does_not_fit_any_more() {
+    let too_large_node = |milli| idle("a").size("xlarge", 16, 32).pod(on("a", "p", milli)).build();
+    let before = ClusterBuilder::with_default_pool().node(too_large_node(1500)).build();
     let command = propose(&before, &Rules::default(), now()).commands.remove(0);
-    let grown = ClusterBuilder::with_default_pool().node(lone(3500)).build();
-    assert!(matches!(validate(&command, &grown, &Rules::default(), now()), Err(Rejected::Scheduling)));
+    let larger_pod = ClusterBuilder::with_default_pool().node(too_large_node(3500)).build();
+    assert!(matches!(validate(&command, &larger_pod, &Rules::default(), now()), Err(Rejected::Scheduling)));
 }
 
 #[test]
@@ -341,7 +344,7 @@ fn budgets_by_reason_and_time() {
         let pool: Arc<NodePool> = pool("default").with(|pool| pool.budgets = vec![budget]).into();
         allowed(&pool, DisruptionReason::Empty, 10, now())
     };
-    // The test clock stands at 15:06.
+    // The test clock is at 15:06.
     assert_eq!(nodes(|_| {}), Ok(0));
     assert_eq!(nodes(|budget| budget.duration = Some(Duration::from_secs(300))), Ok(i64::MAX));
     assert_eq!(nodes(|budget| budget.reasons = Some(vec![])), Ok(i64::MAX));
@@ -350,7 +353,7 @@ fn budgets_by_reason_and_time() {
         nodes(|budget| budget.schedule = Some("whenever".into())),
         Err(BudgetError::Schedule(_))
     ));
-    assert!(matches!(nodes(|budget| budget.duration = None), Err(BudgetError::HalfAWindow)));
+    assert!(matches!(nodes(|budget| budget.duration = None), Err(BudgetError::IncompleteWindow)));
     // In Berlin it is 17:06, in Kolkata 20:36.
     assert_eq!(nodes(|budget| budget.zone = Some("Europe/Berlin".into())), Ok(i64::MAX));
     assert_eq!(
@@ -367,11 +370,11 @@ fn budgets_by_reason_and_time() {
 }
 
 #[test]
-fn balanced_pools_want_a_saving_worth_the_trouble() {
+fn balanced_pools_approve_only_savings_above_the_threshold() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
     let builder = ClusterBuilder::new()
         .pool(balanced())
         .node(idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build());
-    // One small pod of a node that is far too large for it: worth it.
+    // One small pod on a node that is far too large: approved.
     check(builder, "single-node-consolidation: b -> small/spot");
 }

@@ -1,4 +1,4 @@
-//! Validation: whether a command still holds on a newer snapshot, after the validation delay.
+//! Validation: whether a command is still valid on a newer snapshot, after the validation delay.
 
 use jiff::Timestamp;
 
@@ -7,10 +7,10 @@ use super::{
 };
 use crate::model::Snapshot;
 
-/// Why a command no longer holds. The words are Karpenter's metric labels.
+/// Why a command is not valid any more. The names are Karpenter's metric labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// A budget has no room.
+    /// A budget does not allow it.
     Budget,
     /// The pods need other replacements.
     Scheduling,
@@ -19,7 +19,7 @@ pub enum Rejected {
 }
 
 impl Rejected {
-    /// The word for events and metrics.
+    /// The name for events and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Rejected {
     }
 }
 
-/// The command as it may start on `snapshot`: unchanged, or for emptiness with the nodes that are still empty.
+/// Validates a command on `snapshot`. Returns it unchanged, or for emptiness with the nodes that are still empty.
 ///
 /// # Errors
 /// Why it may not start.
@@ -43,7 +43,7 @@ pub fn validate(
     validate_on(command, &mut SimulationSolver::new(snapshot, &rules.scheduling), rules, now)
 }
 
-/// [`validate`] by a solver that exists already, which is the same afterwards.
+/// [`validate`] by an existing solver, which is restored afterwards.
 ///
 /// # Errors
 /// Why it may not start.
@@ -58,26 +58,27 @@ pub fn validate_on(
     let context = Context::new(snapshot, rules, now);
     let mut budgets = budget::budgets(snapshot, command.method.reason, now);
     if command.replacements.is_empty() && command.candidates.iter().all(Candidate::is_empty) {
-        return surviving(&context, method, command, &mut budgets);
+        return still_empty(&context, method, command, &mut budgets);
     }
-    let fresh = command.candidates.iter().map(|old| again(&context, method, old).ok_or(Rejected::Churn));
-    let fresh = fresh.collect::<Result<Vec<_>, _>>()?;
-    if !fresh.iter().all(|candidate| budgets.take(&candidate.pool.name)) {
+    let current =
+        command.candidates.iter().map(|old| current_candidate(&context, method, old).ok_or(Rejected::Churn));
+    let current = current.collect::<Result<Vec<_>, _>>()?;
+    if !current.iter().all(|candidate| budgets.take(&candidate.pool.name)) {
         return Err(Rejected::Budget);
     }
-    let references: Vec<&Candidate> = fresh.iter().collect();
-    if !method.still_holds(&context, solver, &references, &command.replacements) {
+    let references: Vec<&Candidate> = current.iter().collect();
+    if !method.is_still_valid(&context, solver, &references, &command.replacements) {
         return Err(Rejected::Scheduling);
     }
-    Ok(Command { candidates: fresh, ..command.clone() })
+    Ok(Command { candidates: current, ..command.clone() })
 }
 
-/// Whether the nodes of a command are still candidates of its method, and within the budgets, on `snapshot`: what is
-/// checked before a command that is not validated starts after another one of its pass.
+/// Checks that the nodes of a command are still candidates of its method, and within the budgets, on `snapshot`. Used
+/// before a command without validation starts after another one of its pass.
 ///
 /// # Errors
 /// Why it may not start.
-pub fn still_allowed(
+pub fn is_still_allowed(
     command: &Command,
     snapshot: &Snapshot,
     rules: &Rules,
@@ -87,8 +88,8 @@ pub fn still_allowed(
     let context = Context::new(snapshot, rules, now);
     let mut budgets = budget::budgets(snapshot, command.method.reason, now);
     for old in &command.candidates {
-        let fresh = again(&context, method, old).ok_or(Rejected::Churn)?;
-        if !budgets.take(&fresh.pool.name) {
+        let current = current_candidate(&context, method, old).ok_or(Rejected::Churn)?;
+        if !budgets.take(&current.pool.name) {
             return Err(Rejected::Budget);
         }
     }
@@ -96,14 +97,14 @@ pub fn still_allowed(
 }
 
 /// Emptiness continues with the nodes that are still empty and within budget.
-fn surviving(
+fn still_empty(
     context: &Context<'_>,
     method: &dyn Method,
     command: &Command,
     budgets: &mut Budgets,
 ) -> Result<Command, Rejected> {
     let still: Vec<Candidate> =
-        command.candidates.iter().filter_map(|old| again(context, method, old)).collect();
+        command.candidates.iter().filter_map(|old| current_candidate(context, method, old)).collect();
     if still.is_empty() {
         return Err(Rejected::Churn);
     }
@@ -112,10 +113,10 @@ fn surviving(
     if kept.is_empty() { Err(Rejected::Budget) } else { Ok(Command { candidates: kept, ..command.clone() }) }
 }
 
-/// The same node as a candidate of the newer snapshot, where the method still considers it.
-fn again(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<Candidate> {
+/// The node as a candidate of the newer snapshot, if the method still considers it.
+fn current_candidate(context: &Context<'_>, method: &dyn Method, old: &Candidate) -> Option<Candidate> {
     let claim = old.node.claim_name()?;
     let index = context.snapshot.nodes.iter().position(|node| node.claim_name() == Some(claim))?;
-    let fresh = candidate(context.snapshot, index, context.now, method.spec().is_eventual()).ok()?;
-    method.is_case(context, &fresh).ok()?.then_some(fresh)
+    let current = candidate(context.snapshot, index, context.now, method.spec().is_eventual()).ok()?;
+    method.should_disrupt(context, &current).ok()?.then_some(current)
 }

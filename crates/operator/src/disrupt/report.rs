@@ -151,7 +151,7 @@ pub(super) struct Timing {
     pub(super) simulations: u32,
 }
 
-/// What a report needs beside the survey.
+/// Input of a report beside the survey.
 pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) timing: Timing,
@@ -206,10 +206,10 @@ fn score(score: &BalancedScore) -> ScoreRow {
     }
 }
 
-/// What is saved per hour, with a sign where it is the other way round. What nodes of unknown price save is not known:
-/// they count as nothing, and no more is said of what comes in their place.
+/// The saving per hour; negative if the replacements cost more. Unknown if the price of a node is:
+/// such nodes count as zero, and the price of their replacements is not reported.
 pub(crate) fn savings(command: &Command) -> String {
-    let (now, then) = (command.price_now(), command.price_then());
+    let (now, then) = (command.price_before(), command.price_after());
     let known = command.candidates.iter().all(|candidate| candidate.price > Price::ZERO);
     if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }
 }

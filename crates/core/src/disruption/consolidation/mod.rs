@@ -1,4 +1,4 @@
-//! What the consolidation methods share: which nodes they consider, and what a set of nodes can be replaced by.
+//! The common part of the consolidation methods: their candidates, and the replacements of a set of nodes.
 
 mod n_to_m;
 mod narrow;
@@ -8,7 +8,7 @@ pub(super) use narrow::worst_launch_price;
 
 use super::{
     Candidate, Command, Context, MethodSpec, Refusal, SimulationSolver, Unconsolidatable,
-    candidate::is_consolidatable, gates, leads::Demand, simulation::simulate,
+    candidate::is_consolidatable, gates, hints::Demand, simulation::simulate,
 };
 use crate::{
     model::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Whether consolidation considers a node.
-pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+pub(super) fn should_disrupt(context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
     if candidate.pool.is_static() {
         return Ok(false);
     }
@@ -49,8 +49,8 @@ pub(super) fn is_case(context: &Context<'_>, candidate: &Candidate) -> Result<bo
 /// The command that removes `candidates` together, with one cheaper replacement or none.
 ///
 /// # Errors
-/// Why they stay. Where several replacements may be cheaper, that is a lead.
-pub(super) fn compute(
+/// Why there is none. If several replacements may be cheaper, the refusal has a hint.
+pub(super) fn compute_consolidation(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
     spec: &'static MethodSpec,
@@ -63,21 +63,21 @@ pub(super) fn compute(
         (Some(new_claim), 0) => match narrow::cheaper(context, candidates, new_claim) {
             Ok(new_claim) => vec![new_claim],
             Err(reason) => {
-                let lead = match reason {
+                let hint = match reason {
                     Unconsolidatable::NotCheaper { .. } => {
-                        n_to_m::by_price(context, candidates, demand).map(Box::new)
+                        n_to_m::repack_hint(context, candidates, demand).map(Box::new)
                     }
                     _ => None,
                 };
-                return Err(Refusal { lead, ..Refusal::from(reason) });
+                return Err(Refusal { hint, ..Refusal::from(reason) });
             }
         },
         (Some(last), others) => {
             new_claims.push(last);
-            let lead = n_to_m::split(context, candidates, new_claims)
-                .or_else(|| n_to_m::by_price(context, candidates, demand))
+            let hint = n_to_m::split_hint(context, candidates, new_claims)
+                .or_else(|| n_to_m::repack_hint(context, candidates, demand))
                 .map(Box::new);
-            return Err(Refusal { lead, ..Refusal::from(Unconsolidatable::NeedsSeveral(others + 1)) });
+            return Err(Refusal { hint, ..Refusal::from(Unconsolidatable::NeedsSeveral(others + 1)) });
         }
     };
     admit(context, spec, candidates, replacements)
@@ -97,7 +97,7 @@ pub(super) fn new_claims(
     }
 }
 
-/// The command that replaces `candidates` by `replacements`, where the gates admit it.
+/// The command that replaces `candidates` by `replacements`, if the gates admit it.
 pub(super) fn admit(
     context: &Context<'_>,
     spec: &'static MethodSpec,
@@ -110,7 +110,7 @@ pub(super) fn admit(
     let removed = candidates.iter().map(|candidate| (*candidate).clone()).collect();
     gates::admit(context, Command::new(spec, removed, replacements)).map_err(|(reason, scores)| Refusal {
         reason,
-        lead: None,
+        hint: None,
         scores,
     })
 }

@@ -1,22 +1,24 @@
-//! Several replacements narrowed to the instance types that pay together.
+//! Several replacements, restricted to instance types that are cheaper in total.
 
-use super::narrow::{force_spot, keep_flexible, may_be_spot, narrow, prefer_spot, worst_launch_price};
+use super::narrow::{
+    force_spot, keep_spot_flexibility, may_be_spot, narrow, prefer_spot, worst_launch_price,
+};
 use crate::{
     disruption::{
         Candidate, Context, Unconsolidatable, gates,
-        leads::{Demand, LEAST_SAVING, Lead},
+        hints::{Demand, Hint, MIN_SAVING_DIVISOR},
     },
     model::Price,
     scheduling::{NODE_OVERHEAD, NewClaim},
 };
 
-/// The most replacements of a command.
+/// Maximum number of replacements of a command.
 const MAX_REPLACEMENTS: usize = 50;
 
-/// The new NodeClaims, each narrowed to what is cheaper than its share of what the nodes cost now.
+/// The new NodeClaims, each restricted to instance types below its share of the current price of the nodes.
 ///
 /// # Errors
-/// Why they do not pay.
+/// Why they are not cheaper.
 pub(in crate::disruption) fn cheaper_together(
     context: &Context<'_>,
     candidates: &[&Candidate],
@@ -25,11 +27,11 @@ pub(in crate::disruption) fn cheaper_together(
     let count = new_claims.len();
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
     let planned: Price = new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
-    let (paid, wanted) = (i128::from(now.nanos()), i128::from(planned.nanos()));
-    // A larger number of nodes than before has a cost beside their price.
+    let (paid, min_saving) = (i128::from(now.nanos()), i128::from(planned.nanos()));
+    // Additional nodes have a cost beside their price.
     let more = i128::try_from(count.saturating_sub(candidates.len())).unwrap_or(i128::MAX);
-    let wanted = wanted.saturating_add(more.saturating_mul(i128::from(NODE_OVERHEAD)));
-    if count > MAX_REPLACEMENTS || LEAST_SAVING * wanted > (LEAST_SAVING - 1) * paid {
+    let min_saving = min_saving.saturating_add(more.saturating_mul(i128::from(NODE_OVERHEAD)));
+    if count > MAX_REPLACEMENTS || MIN_SAVING_DIVISOR * min_saving > (MIN_SAVING_DIVISOR - 1) * paid {
         return Err(Unconsolidatable::NeedsSeveral(count));
     }
     let all_spot = candidates.iter().all(|candidate| candidate.is_spot());
@@ -43,19 +45,19 @@ pub(in crate::disruption) fn cheaper_together(
             force_spot(&mut new_claim);
         }
         let share = share(paid, new_claim.chosen.price, planned);
-        // A candidate of a type that is bought could have stayed.
-        let stays = |name: &str| {
+        // A replacement of a candidate's own type saves nothing.
+        let is_own_type = |name: &str| {
             let mut own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
             own.any(|own| *own.name == *name)
         };
         let narrower = narrow(new_claim, |offered, requirements| {
-            !stays(&offered.name)
+            !is_own_type(&offered.name)
                 && worst_launch_price(offered, requirements).is_some_and(|price| price < share)
         });
         let mut new_claim = narrower.map_err(|why| why.unwrap_or(Unconsolidatable::NeedsSeveral(count)))?;
         if to_spot && candidates.len() == 1 {
             gates::narrow(context, candidates, &mut new_claim)?;
-            keep_flexible(&mut new_claim)?;
+            keep_spot_flexibility(&mut new_claim)?;
         }
         prefer_spot(&mut new_claim);
         narrowed.push(new_claim);
@@ -63,8 +65,8 @@ pub(in crate::disruption) fn cheaper_together(
     Ok(narrowed)
 }
 
-/// The part of what is paid now that a new NodeClaim may cost, in proportion to the expected prices: then all of them
-/// are cheaper together, whatever is launched.
+/// The maximum price of a new NodeClaim: its share of the current price, in proportion to the expected prices. Then all
+/// of them are cheaper in total, whichever instance types are launched.
 fn share(paid: i128, chosen: Price, planned: Price) -> Price {
     if planned == Price::ZERO {
         return Price::ZERO;
@@ -73,21 +75,21 @@ fn share(paid: i128, chosen: Price, planned: Price) -> Price {
     Price::from_nanos(i64::try_from(share).unwrap_or(i64::MAX))
 }
 
-/// A lead where `new_claims`, those of a simulation, pay together.
-pub(super) fn split(
+/// A hint if `new_claims`, those of a simulation, are cheaper in total.
+pub(super) fn split_hint(
     context: &Context<'_>,
     candidates: &[&Candidate],
     new_claims: Vec<NewClaim>,
-) -> Option<Lead> {
+) -> Option<Hint> {
     let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
     let new_claims = cheaper_together(context, candidates, new_claims).ok()?;
     let then: Price = new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
-    Some(Lead::Split(now.saturating_sub(then).nanos()))
+    Some(Hint::Split(now.saturating_sub(then).nanos()))
 }
 
-/// A lead where a packing by price may find what a simulation did not.
-pub(super) fn by_price(context: &Context<'_>, candidates: &[&Candidate], demand: Demand) -> Option<Lead> {
-    // The settings forbid to replace spot nodes by spot nodes, and on-demand nodes cost more.
+/// A hint if packing by price may find a cheaper set than the simulation did.
+pub(super) fn repack_hint(context: &Context<'_>, candidates: &[&Candidate], demand: Demand) -> Option<Hint> {
+    // The settings forbid spot-to-spot consolidation, and on-demand nodes cost more.
     let forbidden = !context.rules.spot_to_spot && candidates.iter().all(|candidate| candidate.is_spot());
-    (!forbidden).then_some(Lead::Demand(demand))
+    (!forbidden).then_some(Hint::Demand(demand))
 }

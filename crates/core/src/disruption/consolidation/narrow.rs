@@ -1,4 +1,4 @@
-//! A replacement narrowed to the instance types that pay.
+//! A replacement, restricted to cheaper instance types.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::{
     scheduling::NewClaim,
 };
 
-/// From how many cheaper types a spot node must be able to choose before it is replaced by another spot node, so that
-/// the replacement is not always of the one type that is reclaimed next.
+/// Minimum number of cheaper types for the replacement of a spot node by another spot node, so that
+/// the replacement is not always of the type that is reclaimed next.
 const SPOT_TO_SPOT_TYPES: usize = 15;
 
-/// The new NodeClaim narrowed to what is strictly cheaper than the nodes that it replaces.
+/// The new NodeClaim, restricted to instance types that are strictly cheaper than the nodes that it replaces.
 ///
 /// # Errors
 /// Why no instance type is left.
@@ -28,7 +28,7 @@ pub(super) fn cheaper(
     if may_be_spot(&new_claim) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, new_claim, now);
     }
-    // The price that the launch may end at counts, which can be higher than the expected one.
+    // The highest possible launch price counts; it may be above the expected one.
     let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &new_claim.requirements);
     let cheapest = new_claim.instance_types.iter().filter_map(worst).min();
     let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
@@ -56,37 +56,37 @@ fn spot_to_spot(
             .map_err(|error| error.unwrap_or(not_cheaper))?;
     if candidates.len() == 1 {
         gates::narrow(context, candidates, &mut new_claim)?;
-        keep_flexible(&mut new_claim)?;
+        keep_spot_flexibility(&mut new_claim)?;
     }
     Ok(new_claim)
 }
 
-/// Fixes the capacity type to spot where both spot and on-demand are left: the price was compared by spot, and the
-/// launch would choose.
+/// Fixes the capacity type to spot if both spot and on-demand are left: the spot price was compared, and the
+/// launch could choose either.
 pub(super) fn prefer_spot(new_claim: &mut NewClaim) {
     if new_claim.requirements.allows(CAPACITY_TYPE, ON_DEMAND) && may_be_spot(new_claim) {
         force_spot(new_claim);
     }
 }
 
-/// Whether one of its instance types is offered as spot.
+/// Whether one of its instance types has a spot offering.
 pub(super) fn may_be_spot(new_claim: &NewClaim) -> bool {
     new_claim.requirements.allows(CAPACITY_TYPE, SPOT)
         && new_claim.instance_types.iter().any(|known| offers(known, &new_claim.requirements, SPOT))
 }
 
-/// Keeps the cheapest types of a spot replacement of one spot node, as many as it must be able to choose from.
+/// Keeps as many of the cheapest types of a spot-to-spot replacement as it needs to choose from.
 ///
 /// # Errors
-/// Where there are too few.
-pub(super) fn keep_flexible(new_claim: &mut NewClaim) -> Result<(), Unconsolidatable> {
+/// If there are too few.
+pub(super) fn keep_spot_flexibility(new_claim: &mut NewClaim) -> Result<(), Unconsolidatable> {
     let found = new_claim.instance_types.len();
     if found < SPOT_TO_SPOT_TYPES {
         return Err(Unconsolidatable::SpotToSpotFlexibility(found));
     }
     let needed = (SPOT_TO_SPOT_TYPES..=found).find(|count| {
-        let kept = &new_claim.instance_types[..*count];
-        new_claim.unmet_min_values(kept).is_none()
+        let chosen_types = &new_claim.instance_types[..*count];
+        new_claim.unmet_min_values(chosen_types).is_none()
     });
     new_claim.retain_first(needed.unwrap_or(found));
     Ok(())
@@ -98,7 +98,7 @@ pub(super) fn force_spot(new_claim: &mut NewClaim) {
     new_claim.refresh();
 }
 
-/// Keeps the instance types that `keep` accepts; `Err(None)` where none is left, `Err(Some)` where minValues is unmet.
+/// Keeps the instance types that `keep` accepts; `Err(None)` if none is left, `Err(Some)` if minValues is not met.
 pub(super) fn narrow(
     mut new_claim: NewClaim,
     keep: impl Fn(&InstanceType, &Requirements) -> bool,
@@ -123,7 +123,7 @@ fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_ty
 }
 
 /// The highest price of the available offerings of the first capacity type that is compatible: reserved, spot,
-/// on-demand. The launch may end at that price, so that is what must be cheaper.
+/// on-demand. The launch may choose it, so it must be cheaper.
 pub(in crate::disruption) fn worst_launch_price(
     instance_type: &InstanceType,
     requirements: &Requirements,

@@ -1,4 +1,4 @@
-//! The policy `Balanced`: each pool of a move that has it must approve the move ([`BalancedScore`]).
+//! The policy `Balanced`: each NodePool with this policy must approve the move of its nodes ([`BalancedScore`]).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
     model::{ConsolidationPolicy, PoolName, Price, labels},
 };
 
-/// Scores every move, and rejects those that one of their pools does not approve.
+/// Scores every move, and rejects those that one of their NodePools does not approve.
 pub(super) struct Balanced;
 
 impl Gate for Balanced {
@@ -31,10 +31,10 @@ fn scores(context: &Context<'_>, command: &Command) -> Vec<BalancedScore> {
             entry.1 = entry.1 + candidate.cost;
         }
     }
-    let total_now = i128::from(command.price_now().nanos());
+    let total_now = i128::from(command.price_before().nanos());
     let savings = i128::from(command.savings().nanos());
     let scores = per_pool.into_iter().map(|(pool, (price, moved))| {
-        // Savings of a move across pools are split by what each pool pays now.
+        // Savings of a move across NodePools are split by the current price of each.
         let share = if total_now == 0 { 0 } else { savings * price / total_now };
         let share = Price::from_nanos(i64::try_from(share).unwrap_or(i64::MAX));
         let totals = totals(context, &pool);
@@ -43,7 +43,7 @@ fn scores(context: &Context<'_>, command: &Command) -> Vec<BalancedScore> {
     scores.collect()
 }
 
-/// What a pool costs per hour, and what disrupting all of it would cost.
+/// The price per hour of a NodePool, and the cost of disrupting all of it.
 fn totals(context: &Context<'_>, pool: &str) -> (Price, DisruptionCost) {
     let mut sums = (Price::ZERO, DisruptionCost::default());
     for node in context.snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool)) {

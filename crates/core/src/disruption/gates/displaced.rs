@@ -1,9 +1,9 @@
 //! Pods that consolidation evicted a short time ago. A NodeClaim that has to be created for one of them shows that
-//! consolidation removed a node too many: the NodeClaim records that, and [`WouldRecreate`](super::WouldRecreate) reads
+//! consolidation deleted one node too many: the NodeClaim records that, and [`WouldRecreate`](super::WouldRecreate) reads
 //! it.
 //!
-//! kube-scheduler places pods in their order of arrival, a simulation the largest first, so a pod may not get the place
-//! that a simulation found. Without this record the new node would be consolidated again, and again. The record is in
+//! kube-scheduler binds pods in their order of arrival, a simulation places the largest first, so a pod may not be bound where
+//! the simulation placed it. Without this record the new node would be consolidated again and again. The record is in
 //! memory only: after a restart a node may be recreated once more.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -12,25 +12,25 @@ use jiff::Timestamp;
 
 use crate::model::{Pod, PodUid, Str};
 
-/// How long after the removal of its node a pod counts as displaced. Few drains last longer.
-const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Pods that are remembered, at most; nodes that are created for others are not recognised.
-const BOUND: usize = 100_000;
+/// How long after the deletion of its node a pod counts as displaced. Few drains last longer.
+const DISPLACED_FOR: Duration = Duration::from_secs(10 * 60);
+/// Maximum number of recorded pods; nodes that are created for others are not recognized.
+const MAX_PODS: usize = 100_000;
 
 /// Displaced pods by UID of their controller, each with the end of its window.
 #[derive(Debug, Default)]
 pub struct DisplacedPods(BTreeMap<Str, BTreeMap<PodUid, Timestamp>>);
 
 impl DisplacedPods {
-    /// Records that consolidation removes the node of `pods`. Pods without a controller are not created again.
+    /// Records that consolidation deletes the node of `pods`. Pods without a controller are not recreated.
     pub fn record(&mut self, pods: &[Arc<Pod>], now: Timestamp) {
         self.0.retain(|_, pods| {
             pods.retain(|_, until| now < *until);
             !pods.is_empty()
         });
         let known: usize = self.0.values().map(BTreeMap::len).sum();
-        let until = now.checked_add(WINDOW).unwrap_or(Timestamp::MAX);
-        for pod in pods.iter().take(BOUND.saturating_sub(known)) {
+        let until = now.checked_add(DISPLACED_FOR).unwrap_or(Timestamp::MAX);
+        for pod in pods.iter().take(MAX_PODS.saturating_sub(known)) {
             if let Some(owner) = &pod.owner {
                 let of_owner = self.0.entry(owner.uid.clone()).or_default();
                 of_owner.entry(pod.uid.clone()).or_insert(until);
@@ -77,7 +77,7 @@ mod tests {
         assert!(!displaced.recreates(&[pod("alone").build()], now()));
         assert!(displaced.recreates(&of("web", &["c"]), now()));
         assert!(displaced.recreates(&of("web", &["d", "e"]), now()));
-        assert!(!displaced.recreates(&of("web", &["f"]), now()), "this one is for more load");
+        assert!(!displaced.recreates(&of("web", &["f"]), now()), "this pod is additional load");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use crate::{
     model::DisruptionReason,
 };
 
-/// How long the conditions take.
+/// How long the evaluation of the conditions takes.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Leaves drift out at the start of a process.
+/// Suspends drift at the start of a process.
 pub(super) struct DriftAtStart;
 
 impl Gate for DriftAtStart {

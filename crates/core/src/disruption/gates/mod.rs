@@ -1,8 +1,8 @@
-//! The rules against churn: what keeps consolidation from moving pods back and forth, or for too little. One file each.
+//! The gates: rules that keep consolidation from moving pods back and forth, or for too small a saving. One file each.
 //!
 //! A pass applies them at these points, always in the order of [`GATES`]:
 //! 1. [`admits_method`], before any method runs;
-//! 2. [`admit_candidate`], where consolidation considers a node, and [`admits_merge`], where it considers it together with
+//! 2. [`admit_candidate`], when consolidation considers a node, and [`admits_merge`], when it considers it together with
 //!    others;
 //! 3. [`admits_set`], before a set is packed by price;
 //! 4. [`narrow`] and [`admit`], when a command is complete.
@@ -12,22 +12,22 @@ mod displaced;
 mod drift_at_start;
 mod net_benefit;
 mod price_age;
-mod quiet;
 mod recent_replacement;
 mod recreate;
 mod refused;
+mod unchanged;
 mod undo;
 
 pub use displaced::DisplacedPods;
-pub use refused::Refused;
-pub(super) use refused::{Mark, PricedSet};
+pub use refused::RefusedSets;
+pub(super) use refused::{PricedSet, SimulationDigest};
 
 use jiff::Timestamp;
 
 use super::{BalancedScore, Candidate, Command, Context, MethodSpec, PassStart, Unconsolidatable};
 use crate::scheduling::NewClaim;
 
-/// A rule against churn. A rule overrides the points at which it has something to say.
+/// A rule against churn. It overrides the points at which it applies.
 trait Gate: Sync {
     /// Whether a pass runs a method.
     fn admits_method(&self, _pass: &PassStart, _method: &MethodSpec) -> bool {
@@ -49,11 +49,11 @@ trait Gate: Sync {
     }
 
     /// Whether a set is packed by price.
-    fn admits_set(&self, _refused: &Refused, _set: &PricedSet, _now: Timestamp) -> bool {
+    fn admits_set(&self, _refused: &RefusedSets, _set: &PricedSet, _now: Timestamp) -> bool {
         true
     }
 
-    /// Removes from a replacement of `candidates` what it may not launch.
+    /// Removes instance types that a replacement of `candidates` may not launch.
     fn narrow(
         &self,
         _context: &Context<'_>,
@@ -71,11 +71,11 @@ trait Gate: Sync {
 
 /// All gates, in the order in which they apply.
 static GATES: &[&dyn Gate] = &[
-    &quiet::Quiet,
+    &unchanged::UnchangedCluster,
     &drift_at_start::DriftAtStart,
     &price_age::PriceAge,
     &recent_replacement::RecentReplacement,
-    &refused::RefusedMemory,
+    &refused::UnchangedRefusal,
     &recreate::WouldRecreate,
     &undo::WouldUndo,
     &net_benefit::NetBenefit,
@@ -90,7 +90,7 @@ pub(super) fn admits_method(pass: &PassStart, method: &MethodSpec) -> bool {
 /// Whether consolidation considers a node.
 ///
 /// # Errors
-/// The reason of the first gate that objects.
+/// The reason of the first gate that rejects it.
 pub(super) fn admit_candidate(context: &Context<'_>, candidate: &Candidate) -> Result<(), Unconsolidatable> {
     GATES.iter().try_for_each(|gate| gate.admit_candidate(context, candidate))
 }
@@ -101,11 +101,11 @@ pub(super) fn admits_merge(context: &Context<'_>, candidate: &Candidate) -> bool
 }
 
 /// Whether a set is packed by price.
-pub(super) fn admits_set(refused: &Refused, set: &PricedSet, now: Timestamp) -> bool {
+pub(super) fn admits_set(refused: &RefusedSets, set: &PricedSet, now: Timestamp) -> bool {
     GATES.iter().all(|gate| gate.admits_set(refused, set, now))
 }
 
-/// Removes from a replacement of `candidates` what it may not launch.
+/// Removes instance types that a replacement of `candidates` may not launch.
 ///
 /// # Errors
 /// The reason of the first gate that leaves too few instance types.
@@ -117,10 +117,10 @@ pub(super) fn narrow(
     GATES.iter().try_for_each(|gate| gate.narrow(context, candidates, new_claim))
 }
 
-/// The command with its scores, where every gate admits it.
+/// The command with its scores, if every gate admits it.
 ///
 /// # Errors
-/// The reason of the first gate that objects, with the scores so far.
+/// The reason of the first gate that rejects it, with the scores so far.
 pub(super) fn admit(
     context: &Context<'_>,
     mut command: Command,

@@ -1,6 +1,6 @@
-//! A replacement must save more, over the time that it is expected to last, than the move costs.
+//! A replacement must save more over its expected lifetime than the move costs.
 //!
-//! A move has two costs: pods restart and lose some minutes of work, and for some minutes old and new nodes are both
+//! A move has two costs: pods restart and lose some minutes of work, and for some minutes both old and new nodes are
 //! paid. A command without replacements saves from the first second and always passes.
 
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::{
 
 /// The longest time over which a saving counts: prices and load change within a day.
 const HORIZON: Duration = Duration::from_secs(24 * 60 * 60);
-/// The work that a pod of eviction cost 1 loses by a restart, as time of its node; proportionally for other pods.
+/// The work that a pod of eviction cost 1 loses by a restart, as node time; in proportion for other pods.
 const RESTART: Duration = Duration::from_secs(5 * 60);
-/// How long old and new nodes are both paid: launch, start, drain.
+/// How long both old and new nodes are paid: launch, start, drain.
 const OVERLAP: Duration = Duration::from_secs(5 * 60);
 
 /// Rejects replacements that cost more than they save.
@@ -28,10 +28,10 @@ impl Gate for NetBenefit {
         if command.replacements.is_empty() {
             return Ok(());
         }
-        let lives = command.candidates.iter().map(|candidate| life_left(candidate, context.now));
+        let lives = command.candidates.iter().map(|candidate| remaining_lifetime(candidate, context.now));
         let over = lives.min().unwrap_or(HORIZON);
         let savings = amount(command.savings(), over);
-        let cost = restarts(command).saturating_add(amount(command.price_then(), OVERLAP));
+        let cost = restarts(command).saturating_add(amount(command.price_after(), OVERLAP));
         if savings > cost {
             return Ok(());
         }
@@ -40,8 +40,8 @@ impl Gate for NetBenefit {
     }
 }
 
-/// How long a node would remain without the move, at most [`HORIZON`]: at its expiry it is replaced anyway.
-fn life_left(candidate: &Candidate, now: Timestamp) -> Duration {
+/// The remaining lifetime of a node without the move, at most [`HORIZON`]: at its expiration it is replaced anyway.
+fn remaining_lifetime(candidate: &Candidate, now: Timestamp) -> Duration {
     let claim = candidate.node.claim.as_ref();
     let end = claim.and_then(|claim| claim.created.checked_add(claim.expire_after?).ok());
     let left = end.map(|end| Duration::try_from(end.duration_since(now)).unwrap_or_default());
@@ -53,13 +53,13 @@ fn restarts(command: &Command) -> i128 {
     let of_one = |candidate: &Candidate| {
         let pods = i128::try_from(candidate.pods.len()).unwrap_or(i128::MAX).max(1);
         let evictions = i128::from(candidate.cost.units() - DisruptionCost::NODE.units());
-        let whole = i128::from(DisruptionCost::NODE.units());
-        amount(candidate.price, RESTART).saturating_mul(evictions) / whole / pods
+        let unit = i128::from(DisruptionCost::NODE.units());
+        amount(candidate.price, RESTART).saturating_mul(evictions) / unit / pods
     };
     command.candidates.iter().map(of_one).sum()
 }
 
-/// A price per hour over some time, in nano-dollars.
+/// The cost of a price per hour over a duration, in nano-dollars.
 fn amount(price: Price, over: Duration) -> i128 {
     i128::from(price.nanos()) * i128::from(over.as_secs()) / 3600
 }

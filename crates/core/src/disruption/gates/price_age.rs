@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Gate;
 use crate::disruption::{Candidate, Context, Unconsolidatable};
 
-/// How long prices are good enough.
-const PRICES_LAST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum age of prices.
+const MAX_PRICE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rejects all candidates of consolidation while prices are too old.
 pub(super) struct PriceAge;
@@ -14,7 +14,7 @@ pub(super) struct PriceAge;
 impl Gate for PriceAge {
     fn admit_candidate(&self, context: &Context<'_>, _: &Candidate) -> Result<(), Unconsolidatable> {
         match context.rules.prices_as_of {
-            Some(as_of) if as_of.checked_add(PRICES_LAST).is_ok_and(|end| end < context.now) => {
+            Some(as_of) if as_of.checked_add(MAX_PRICE_AGE).is_ok_and(|end| end < context.now) => {
                 Err(Unconsolidatable::PricesTooOld { as_of })
             }
             _ => Ok(()),

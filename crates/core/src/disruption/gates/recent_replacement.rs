@@ -1,4 +1,4 @@
-//! A replacement node is not consolidated within ten minutes of its initialization, while its pods stay.
+//! A replacement node is not consolidated within ten minutes of its initialization while it has its pods.
 
 use super::Gate;
 use crate::{
@@ -6,13 +6,13 @@ use crate::{
     model::nodeclaim::ConditionType,
 };
 
-/// Rejects recent replacements that still hold all the pods that they were created for. A node that lost pods may be too
+/// Rejects recent replacements that still have all the pods that they were created for. A node that lost pods may be too
 /// large, and is admitted.
 pub(super) struct RecentReplacement;
 
 impl Gate for RecentReplacement {
     fn admit_candidate(&self, context: &Context<'_>, candidate: &Candidate) -> Result<(), Unconsolidatable> {
-        // A node that consolidateAfter holds has that as its reason.
+        // The reason of a node within consolidateAfter is that one.
         if !is_consolidatable(context.now, candidate) {
             return Ok(());
         }
@@ -23,8 +23,8 @@ impl Gate for RecentReplacement {
             return Ok(());
         };
         let requested = |(name, amount): (_, i64)| candidate.node.requested.get(&name) >= amount;
-        let is_whole = claim.requests.iter().all(requested);
-        if is_whole && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
+        let has_all_pods = claim.requests.iter().all(requested);
+        if has_all_pods && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
             return Err(Unconsolidatable::RecentReplacement { since });
         }
         Ok(())

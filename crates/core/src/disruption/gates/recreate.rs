@@ -1,4 +1,4 @@
-//! A node that was created again for pods which a consolidation had evicted is not removed without a replacement within
+//! A node that was recreated for pods that a consolidation had evicted is not deleted without a replacement within
 //! an hour: deleting it would recreate it once more.
 
 use super::Gate;

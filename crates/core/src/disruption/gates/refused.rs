@@ -1,4 +1,4 @@
-//! A set of nodes that was packed by price in vain is not tried again until something about it changes, at most for an
+//! A set of nodes that packing by price refused is not tried again until the set changes, for at most an
 //! hour.
 
 use std::collections::BTreeMap;
@@ -9,38 +9,38 @@ use jiff::{SignedDuration, Timestamp};
 use super::Gate;
 use crate::model::Str;
 
-/// Prices and load change with time alone: a set is tried again after this.
-const MEMORY: SignedDuration = SignedDuration::from_hours(1);
-/// Refusals that are remembered, at most; the oldest are dropped first.
+/// A set is tried again after this.
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(1);
+/// Maximum number of refused sets; the oldest are dropped first.
 const MAX_REMEMBERED: usize = 50_000;
 
-/// Holds back sets that were refused and have not changed.
-pub(super) struct RefusedMemory;
+/// Rejects sets that were refused and have not changed.
+pub(super) struct UnchangedRefusal;
 
-impl Gate for RefusedMemory {
-    fn admits_set(&self, refused: &Refused, set: &PricedSet, now: Timestamp) -> bool {
+impl Gate for UnchangedRefusal {
+    fn admits_set(&self, refused: &RefusedSets, set: &PricedSet, now: Timestamp) -> bool {
         let known = refused.0.get(&set.names);
-        known.is_none_or(|(mark, at)| *mark != set.mark || now.duration_since(*at) >= MEMORY)
+        known.is_none_or(|(digest, at)| *digest != set.digest || now.duration_since(*at) >= MAX_AGE)
     }
 }
 
 /// A digest (FNV-1a, 64 bits) of what a simulation found for a set: it changes with the result and with prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::disruption) struct Mark(u64);
+pub(in crate::disruption) struct SimulationDigest(u64);
 
-impl Mark {
-    /// The mark with more data.
+impl SimulationDigest {
+    /// The digest with more data.
     pub(in crate::disruption) fn with(self, bytes: &[u8]) -> Self {
         Self(fnv1a_64_more(self.0, bytes.iter().copied()))
     }
 
-    /// Its bytes, as part of another mark.
+    /// Its bytes, as part of another digest.
     pub(in crate::disruption) fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
 }
 
-impl Default for Mark {
+impl Default for SimulationDigest {
     fn default() -> Self {
         Self(BASIS_64)
     }
@@ -51,23 +51,23 @@ impl Default for Mark {
 pub(in crate::disruption) struct PricedSet {
     /// The names of its NodeClaims.
     pub(in crate::disruption) names: Vec<Str>,
-    /// What a simulation found for it.
-    pub(in crate::disruption) mark: Mark,
+    /// The digest of its simulation.
+    pub(in crate::disruption) digest: SimulationDigest,
 }
 
-/// Sets that were packed by price in vain, by the names of their NodeClaims, with the time.
+/// Sets that packing by price refused, by the names of their NodeClaims, with the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refused(BTreeMap<Vec<Str>, (Mark, Timestamp)>);
+pub struct RefusedSets(BTreeMap<Vec<Str>, (SimulationDigest, Timestamp)>);
 
-impl Refused {
-    /// Remembers a set.
+impl RefusedSets {
+    /// Records a refused set.
     pub(in crate::disruption) fn add(&mut self, set: &PricedSet, now: Timestamp) {
-        self.0.insert(set.names.clone(), (set.mark, now));
+        self.0.insert(set.names.clone(), (set.digest, now));
     }
 
-    /// Drops sets that are too old, and the oldest where there are too many.
+    /// Drops sets that are too old, and the oldest ones beyond the maximum.
     pub(in crate::disruption) fn prune(&mut self, now: Timestamp) {
-        self.0.retain(|_, (_, at)| now.duration_since(*at) < MEMORY);
+        self.0.retain(|_, (_, at)| now.duration_since(*at) < MAX_AGE);
         if self.0.len() > MAX_REMEMBERED {
             let mut ages: Vec<Timestamp> = self.0.values().map(|(_, at)| *at).collect();
             ages.sort_unstable();

@@ -1,4 +1,4 @@
-//! A node does not become within an hour what it replaced: prices that go up and down would move the same pods back and
+//! A replacement is not reverted within an hour: prices that go up and down would move the same pods back and
 //! forth.
 
 use jiff::Timestamp;
@@ -10,12 +10,12 @@ use crate::{
     scheduling::NewClaim,
 };
 
-/// Leaves what `candidates` replaced out of their replacements, and rejects commands that are expected to launch it.
+/// Removes the offerings that `candidates` replaced from their replacements, and rejects commands that are expected to launch one.
 pub(super) struct WouldUndo;
 
 impl Gate for WouldUndo {
-    /// The launch chooses among all instance types that the NodeClaim names, not only the expected one. The expected one
-    /// is for [`Gate::admit_command`].
+    /// The launch chooses among all instance types of the NodeClaim, not only the expected one, which
+    /// [`Gate::admit_command`] checks.
     fn narrow(
         &self,
         context: &Context<'_>,
@@ -45,9 +45,9 @@ impl Gate for WouldUndo {
 
     fn admit_command(&self, context: &Context<'_>, command: &mut Command) -> Result<(), Unconsolidatable> {
         for new_claim in &command.replacements {
-            let wanted = format!("{}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type);
+            let expected = format!("{}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type);
             let mut replaced = replaced(&command.candidates, context.now);
-            if let Some((offering, since)) = replaced.find(|(offering, _)| *offering == wanted) {
+            if let Some((offering, since)) = replaced.find(|(offering, _)| *offering == expected) {
                 return Err(Unconsolidatable::WouldUndo { offering: offering.into(), since });
             }
         }
@@ -55,7 +55,7 @@ impl Gate for WouldUndo {
     }
 }
 
-/// The offerings that `candidates`, or what they replaced, replaced within the hour.
+/// The offerings that `candidates` and their predecessors replaced within the hour.
 fn replaced<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate>,
     now: Timestamp,

@@ -3,7 +3,7 @@
 use crate::{
     disruption::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, SimulationSolver,
-        Unconsolidatable, Verdict, leads::Leads, simulate,
+        Unconsolidatable, Verdict, hints::Hints, simulate,
     },
     model::DisruptionReason,
 };
@@ -16,7 +16,7 @@ const SPEC: MethodSpec = MethodSpec {
     validated: false,
 };
 
-/// Replaces drifted nodes, the longest drifted first, nodes without pods before others; one a pass.
+/// Replaces drifted nodes, the longest drifted first, nodes without pods before others; one per pass.
 pub(super) struct Drift;
 
 impl Method for Drift {
@@ -24,12 +24,13 @@ impl Method for Drift {
         &SPEC
     }
 
-    fn is_case(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    fn should_disrupt(&self, _: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
         Ok(candidate.is_drifted() && !candidate.pool.is_static())
     }
 
-    fn arrange(&self, cases: &mut [&Candidate]) {
-        cases.sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
+    fn sort_candidates(&self, considered: &mut [&Candidate]) {
+        considered
+            .sort_by_key(|candidate| (!candidate.is_empty(), candidate.drifted_since(), candidate.name()));
     }
 
     fn propose(
@@ -37,23 +38,23 @@ impl Method for Drift {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
-        first_replaceable(&SPEC, (context, solver), candidates, leads, budgets)
+        first_replaceable(&SPEC, (context, solver), candidates, hints, budgets)
     }
 }
 
-/// A command for the first node, in this order, whose budget has room and whose pods are schedulable elsewhere. Nodes
+/// A command for the first node, in this order, whose budget allows it and whose pods are schedulable elsewhere. Nodes
 /// that the previous pass did not reach come first.
 pub(super) fn first_replaceable(
     spec: &'static MethodSpec,
     (context, solver): (&Context<'_>, &mut SimulationSolver<'_>),
     ordered: &[&Candidate],
-    leads: Leads,
+    hints: Hints,
     budgets: &mut Budgets,
 ) -> Verdict {
-    let mut verdict = Verdict::new(leads);
+    let mut verdict = Verdict::new(hints);
     let (first, others) = context.unreached_first(ordered);
     for candidate in first.into_iter().chain(others) {
         if !budgets.has(&candidate.pool.name) {
@@ -61,7 +62,7 @@ pub(super) fn first_replaceable(
         }
         let mut replacements = Vec::new();
         if !candidate.is_empty() {
-            if solver.is_spent() {
+            if solver.is_exhausted() {
                 verdict.unreached.push(candidate.clone());
                 continue;
             }
@@ -72,7 +73,7 @@ pub(super) fn first_replaceable(
             }
             replacements = simulation.plan.new_claims;
         }
-        // Only a node that is removed counts: one that must stay leaves the budget to the next.
+        // Only a node that is replaced uses the budget; a blocked one leaves it to the next.
         budgets.take(&candidate.pool.name);
         verdict.accept(Command::new(spec, vec![candidate.clone()], replacements));
         return verdict;

@@ -3,7 +3,7 @@
 use crate::{
     disruption::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, SimulationSolver,
-        Unconsolidatable, Verdict, candidate::is_consolidatable, leads::Leads,
+        Unconsolidatable, Verdict, candidate::is_consolidatable, hints::Hints,
     },
     model::DisruptionReason,
 };
@@ -24,7 +24,7 @@ impl Method for Emptiness {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
         if candidate.pool.is_static() {
             return Ok(false);
         }
@@ -32,7 +32,7 @@ impl Method for Emptiness {
             return Err(Unconsolidatable::Disabled(candidate.pool.name.as_str().into()));
         }
         if candidate.node.buffered > 0 {
-            return Err(Unconsolidatable::HoldsBuffer(candidate.name().into()));
+            return Err(Unconsolidatable::HasBufferPods(candidate.name().into()));
         }
         Ok(candidate.is_empty() && is_consolidatable(context.now, candidate))
     }
@@ -42,14 +42,14 @@ impl Method for Emptiness {
         _: &Context<'_>,
         _: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
         let mut ordered = candidates.to_vec();
-        // The most expensive first, where the budget does not allow all.
+        // The most expensive first, if the budget does not allow all.
         ordered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
         ordered.retain(|candidate| budgets.take(&candidate.pool.name));
-        let mut verdict = Verdict::new(leads);
+        let mut verdict = Verdict::new(hints);
         if !ordered.is_empty() {
             verdict.accept(Command::new(&SPEC, ordered.into_iter().cloned().collect(), Vec::new()));
         }

@@ -1,12 +1,12 @@
 //! Expired nodes, replaced within the budgets of their NodePool before they are deleted regardless of budgets.
 //!
 //! Opt-in per NodePool: Karpenter deletes expired nodes regardless of budgets. Budgets have no such reason, so an
-//! expired node counts as drifted. Nodes of static NodePools are for static drift, which replaces one for one.
+//! expired node counts as drifted. Static drift replaces nodes of static NodePools one for one.
 
 use crate::{
     disruption::{
         Budgets, Candidate, Context, DisruptionClass, Method, MethodSpec, SimulationSolver, Unconsolidatable,
-        Verdict, leads::Leads,
+        Verdict, hints::Hints,
     },
     model::DisruptionReason,
 };
@@ -29,7 +29,7 @@ impl Method for Expiry {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
         Ok(!candidate.pool.is_static() && candidate.expired_since(context.now).is_some())
     }
 
@@ -38,11 +38,11 @@ impl Method for Expiry {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
         let mut ordered = candidates.to_vec();
         ordered.sort_by_key(|candidate| (candidate.expired_since(context.now), candidate.name()));
-        first_replaceable(&SPEC, (context, solver), &ordered, leads, budgets)
+        first_replaceable(&SPEC, (context, solver), &ordered, hints, budgets)
     }
 }

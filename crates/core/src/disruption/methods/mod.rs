@@ -21,7 +21,7 @@ pub static METHODS: &[&dyn Method] = &[
     &n_to_m::NToM,
 ];
 
-/// The method called `name`.
+/// Returns method `name`.
 #[must_use]
 pub fn method(name: &str) -> Option<&'static dyn Method> {
     METHODS.iter().copied().find(|method| method.spec().name == name)

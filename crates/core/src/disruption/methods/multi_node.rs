@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use crate::{
     disruption::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, Refusal, SimulationSolver,
-        Unconsolidatable, Verdict, consolidation, gates, leads::Leads,
+        Unconsolidatable, Verdict, consolidation, gates, hints::Hints,
     },
     model::{DisruptionReason, InstanceType, Price},
 };
 
-/// The most nodes of a command.
+/// Maximum number of nodes of a command.
 const MAX_CANDIDATES: usize = 100;
 
 const SPEC: MethodSpec = MethodSpec {
@@ -29,12 +29,12 @@ impl Method for MultiNode {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        consolidation::is_case(context, candidate)
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::should_disrupt(context, candidate)
     }
 
-    fn arrange(&self, cases: &mut [&Candidate]) {
-        cases.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+    fn sort_candidates(&self, considered: &mut [&Candidate]) {
+        considered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
     }
 
     fn propose(
@@ -42,24 +42,24 @@ impl Method for MultiNode {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
-        // A node that needs a replacement of its own would block every prefix that contains it.
+        // A node that needs its own replacement would block every prefix with it.
         let may_merge =
             candidates.iter().copied().filter(|candidate| gates::admits_merge(context, candidate));
-        let within = may_merge.filter(|candidate| budgets.take(&candidate.pool.name));
-        let ordered: Vec<&Candidate> = within.take(MAX_CANDIDATES).collect();
-        let mut verdict = Verdict::new(leads);
-        if ordered.len() > 1 && solver.is_spent() {
+        let affordable = may_merge.filter(|candidate| budgets.take(&candidate.pool.name));
+        let ordered: Vec<&Candidate> = affordable.take(MAX_CANDIDATES).collect();
+        let mut verdict = Verdict::new(hints);
+        if ordered.len() > 1 && solver.is_exhausted() {
             verdict.unreached.extend(ordered.iter().map(|candidate| (*candidate).clone()));
         }
-        // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one. Where much can be removed,
-        // all of it often can, so the whole prefix is the first probe.
+        // Feasibility is nearly monotone in the prefix: a few probes find nearly the longest one. Often
+        // all nodes can be removed, so the complete prefix is the first probe.
         let (mut low, mut high) = (2, ordered.len());
         let mut next = high;
         let mut best = None;
-        while low <= high && !solver.is_spent() {
+        while low <= high && !solver.is_exhausted() {
             match prefix(context, solver, &ordered[..next]) {
                 Ok(command) => {
                     verdict.scores.extend(command.scores.iter().cloned());
@@ -83,20 +83,20 @@ fn prefix(
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
 ) -> Result<Command, Refusal> {
-    let mut command = consolidation::compute(context, solver, &SPEC, candidates)?;
+    let mut command = consolidation::compute_consolidation(context, solver, &SPEC, candidates)?;
     let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
     let requirements = new_claim.requirements.clone();
     let worst = |offered: &InstanceType| consolidation::worst_launch_price(offered, &requirements);
     let prices = || new_claim.instance_types.iter().filter_map(|offered| worst(offered));
-    let (cheapest, dearest) = (prices().min(), prices().max().unwrap_or_default());
-    // Buying a type that is removed pays only below the price of the cheapest candidate of that type: a new node may turn
-    // out no larger than that one, even where the simulation has more room on it.
+    let (cheapest, price_limit) = (prices().min(), prices().max().unwrap_or_default());
+    // Launching the type of a candidate saves only below the price of the cheapest candidate of that type: a new node may
+    // be no larger than that one, even if it has more free capacity in the simulation.
     let own = candidates.iter().filter(|candidate| {
         let own = candidate.instance_type.as_ref();
         own.is_some_and(|own| new_claim.instance_types.iter().any(|offered| offered.name == own.name))
     });
     let own = own.map(|candidate| candidate.price).min();
-    let deletion = best_deletion(context, solver, candidates, dearest);
+    let deletion = best_deletion(context, solver, candidates, price_limit);
     let Some(limit) = own.into_iter().chain(deletion.as_ref().map(|deletion| deletion.kept)).min() else {
         return Ok(command);
     };
@@ -110,43 +110,43 @@ fn prefix(
         // Single-node consolidation comes next.
         _ => {
             let reason = Unconsolidatable::NotCheaper { now: limit, cheapest };
-            Err(Refusal { reason, lead: None, scores: command.scores })
+            Err(Refusal { reason, hint: None, scores: command.scores })
         }
     }
 }
 
-/// A way to remove nodes of a set without a replacement.
+/// A deletion of some nodes of a set, without a replacement.
 struct Deletion {
-    /// The price of the nodes of the set that stay.
+    /// The price of the other nodes of the set.
     kept: Price,
-    /// Removes the others.
+    /// The deletion.
     command: Command,
 }
 
-/// How many deletions are simulated that keep one node.
+/// Maximum number of simulated deletions that keep one node.
 const DELETIONS_MAX: usize = 7;
 
-/// The deletion within `candidates` that keeps the least, of those whose kept nodes cost at most `dearest`, the most that a
-/// replacement may cost. A merge that does not save more moves more pods, and launches a node, for nothing.
+/// The deletion within `candidates` with the lowest price of kept nodes, at most `price_limit`, the maximum price of a
+/// replacement. A merge that does not save more would move more pods and launch a node for nothing.
 ///
-/// Tries to keep the cheapest node of each instance type, cheapest first, and once several. Of equal ones those stay that save
+/// Tries to keep the cheapest node of each instance type, cheapest first, and once several. Of equal nodes, those are kept that save
 /// the least per disruption, which are the last of `candidates`.
 fn best_deletion(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
-    dearest: Price,
+    price_limit: Price,
 ) -> Option<Deletion> {
     let mut by_price: Vec<&Candidate> = candidates.iter().rev().copied().collect();
     by_price.sort_by_key(|candidate| candidate.price);
     let mut seen = BTreeSet::new();
     by_price.retain(|candidate| {
         let name = candidate.instance_type.as_ref().map(|own| own.name.clone());
-        candidate.price <= dearest && seen.insert(name)
+        candidate.price <= price_limit && seen.insert(name)
     });
     let ones = by_price.iter().take(DELETIONS_MAX).map(|kept| vec![*kept]);
     let one = ones.into_iter().find_map(|kept| delete_all_but(context, solver, candidates, &kept));
-    let pays = |kept: Price| kept <= dearest && one.as_ref().is_none_or(|one| kept < one.kept);
+    let pays = |kept: Price| kept <= price_limit && one.as_ref().is_none_or(|one| kept < one.kept);
     let (mut several, mut sum) = (Vec::new(), Price::ZERO);
     for candidate in candidates.iter().rev().copied() {
         let with = sum + candidate.price;
@@ -161,7 +161,7 @@ fn best_deletion(
     delete_all_but(context, solver, candidates, &several).or(one)
 }
 
-/// Removes `candidates` except `kept` without a replacement, where that is possible and the gates admit it.
+/// Deletes `candidates` except `kept` without a replacement, if possible and if the gates admit it.
 fn delete_all_but(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,

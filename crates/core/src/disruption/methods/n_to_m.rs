@@ -1,10 +1,10 @@
-//! Nodes replaced by several cheaper ones: one node that is split, or many nodes that become fewer, or others.
+//! Nodes replaced by several cheaper ones: one node is split, or many nodes become fewer or other ones.
 //!
-//! Karpenter stops where more than one node would have to be created. Here single-node and multi-node consolidation
-//! return such sets as leads, so that this method, which comes last, tries only sets that may pay. More pods move than
-//! where nodes are only removed, so a command must save at least a tenth.
+//! Karpenter refuses a set if more than one node would have to be created. Here single-node and multi-node consolidation
+//! return such sets as hints, so that this method, which is the last, tries only sets that may be cheaper. More pods move than
+//! in a deletion, so a command must save at least a tenth.
 //!
-//! Simulations place pods as Karpenter does, on few nodes of the types that fit. Sets for which that is not cheaper, but
+//! Simulations place pods in Karpenter's order, on few nodes of the types that fit. Sets for which that is not cheaper, but
 //! whose demand may cost less, are packed by price.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, Refusal, SimulationSolver,
         Unconsolidatable, Verdict,
         consolidation::{self, cheaper_together},
-        leads::Leads,
+        hints::Hints,
         simulation,
     },
     model::{DisruptionReason, Limits, PoolName, Price, Resources, Str},
@@ -32,7 +32,7 @@ const SPEC: MethodSpec = MethodSpec {
     validated: true,
 };
 
-/// Replaces the set with the largest known saving; else the first that a packing by price makes cheaper.
+/// Replaces the set with the largest known saving, otherwise the first that packing by price makes cheaper.
 pub(super) struct NToM;
 
 impl Method for NToM {
@@ -40,8 +40,8 @@ impl Method for NToM {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        consolidation::is_case(context, candidate)
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::should_disrupt(context, candidate)
     }
 
     fn propose(
@@ -49,17 +49,17 @@ impl Method for NToM {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
-        let mut verdict = Verdict::new(leads);
+        let mut verdict = Verdict::new(hints);
         if solver.simulations() == 0 {
-            look(context, solver, candidates, &mut verdict);
+            find_hints(context, solver, candidates, &mut verdict);
         }
         let by_index = candidates.iter().map(|candidate| (candidate.index, *candidate)).collect();
-        for nodes in verdict.leads.splits() {
+        for nodes in verdict.hints.splits() {
             let Some((set, after)) = affordable(&nodes, &by_index, budgets) else { continue };
-            if solver.is_spent() {
+            if solver.is_exhausted() {
                 verdict.unreached.extend(set.into_iter().cloned());
                 continue;
             }
@@ -71,7 +71,7 @@ impl Method for NToM {
                 }
                 Err(refusal) => {
                     let reason = verdict.absorb(context, &set, refusal);
-                    // The reason of a larger set says nothing about one of its nodes.
+                    // The reason of a set is not one of its nodes.
                     if let [one] = set.as_slice() {
                         verdict.refusals.push(((*one).clone(), reason));
                     }
@@ -82,7 +82,7 @@ impl Method for NToM {
         verdict
     }
 
-    fn still_holds(
+    fn is_still_valid(
         &self,
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
@@ -98,16 +98,16 @@ impl Method for NToM {
 /// Candidates by index of their node.
 type ByIndex<'c> = BTreeMap<usize, &'c Candidate>;
 
-/// Finds leads where no other method has run in this pass.
-fn look(
+/// Finds hints if no other method has run in this pass.
+fn find_hints(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
     verdict: &mut Verdict,
 ) {
     for candidate in candidates {
-        match consolidation::compute(context, solver, &SPEC, &[candidate]) {
-            // A node that one replacement, or none, makes cheaper is for single-node consolidation.
+        match consolidation::compute_consolidation(context, solver, &SPEC, &[candidate]) {
+            // Single-node consolidation handles nodes with one replacement or none.
             Ok(command) => verdict.scores.extend(command.scores),
             Err(refusal) => {
                 verdict.absorb(context, &[candidate], refusal);
@@ -116,7 +116,7 @@ fn look(
     }
 }
 
-/// The candidates of a set, and the budgets without it; `None` where one is no candidate any more, or the budgets do
+/// The candidates of a set, and the budgets without it; `None` if one is no candidate any more, or the budgets do
 /// not allow it.
 fn affordable<'c>(
     nodes: &[usize],
@@ -142,7 +142,7 @@ fn compute(
     consolidation::admit(context, &SPEC, candidates, replacements)
 }
 
-/// Packs sets by price, the best lead first, until one becomes a command or the pass has made all its trials.
+/// Packs sets by price, the best hint first, until one becomes a command or the pass has made all its trials.
 fn try_by_price(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
@@ -150,10 +150,10 @@ fn try_by_price(
     budgets: &mut Budgets,
     verdict: &mut Verdict,
 ) {
-    while let Some(nodes) = verdict.leads.next(context.now, budgets, candidates) {
+    while let Some(nodes) = verdict.hints.next(context.now, budgets, candidates) {
         let Some((set, after)) = affordable(&nodes, by_index, budgets) else { continue };
-        if solver.is_spent() || !verdict.leads.try_one() {
-            let left = verdict.leads.give_up(nodes);
+        if solver.is_exhausted() || !verdict.hints.take_trial() {
+            let left = verdict.hints.stop_trials(nodes);
             let left = left.iter().filter_map(|index| by_index.get(index).copied());
             verdict.unreached.extend(left.cloned());
             return;
@@ -165,9 +165,9 @@ fn try_by_price(
                 return;
             }
             Err(refusal) => {
-                verdict.leads.refuse(&nodes, context.now);
+                verdict.hints.refuse(&nodes, context.now);
                 let reason = verdict.absorb(context, &set, refusal);
-                // A method before this one has reported that nothing is cheaper.
+                // An earlier method has reported that nothing is cheaper.
                 let is_known =
                     matches!(reason, Unconsolidatable::NeedsSeveral(_) | Unconsolidatable::NotCheaper { .. });
                 if let ([one], false) = (set.as_slice(), is_known) {
@@ -189,8 +189,8 @@ fn compute_by_price(
     consolidation::admit(context, &SPEC, candidates, replacements)
 }
 
-/// The NodeClaims that would have to be created for the pods of `candidates`, packed by price. A candidate of a type
-/// that is bought could have stayed, so their types are excluded.
+/// The NodeClaims that would have to be created for the pods of `candidates`, packed by price, without the types of `candidates`:
+/// a replacement of a candidate's own type saves nothing.
 fn by_price(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
@@ -209,7 +209,7 @@ fn by_price(
     }
 }
 
-/// Whether the limits of the pools have room for `replacements` without `candidates`, each replacement as large as it may
+/// Checks the limits of the NodePools for `replacements` without `candidates`, each replacement as large as it may
 /// become.
 ///
 /// # Errors
@@ -219,23 +219,23 @@ fn within_limits(
     candidates: &[&Candidate],
     replacements: &[NewClaim],
 ) -> Result<(), Unconsolidatable> {
-    let mut coming: BTreeMap<&PoolName, (&Limits, Resources, i64)> = BTreeMap::new();
+    let mut added: BTreeMap<&PoolName, (&Limits, Resources, i64)> = BTreeMap::new();
     for new_claim in replacements.iter().filter(|new_claim| !new_claim.pool.limits.is_empty()) {
         let capacities = new_claim.instance_types.iter().map(|known| &known.capacity);
-        let most = capacities.fold(Resources::new(), |most, capacity| most.component_max(capacity));
-        let fresh = || (&new_claim.pool.limits, Resources::new(), 0);
-        let (_, sum, nodes) = coming.entry(&new_claim.pool.name).or_insert_with(fresh);
-        sum.add_assign(&most);
+        let largest = capacities.fold(Resources::new(), |largest, capacity| largest.component_max(capacity));
+        let empty = || (&new_claim.pool.limits, Resources::new(), 0);
+        let (_, sum, nodes) = added.entry(&new_claim.pool.name).or_insert_with(empty);
+        sum.add_assign(&largest);
         *nodes += 1;
     }
-    for (pool, (limits, most, nodes)) in coming {
+    for (pool, (limits, largest, nodes)) in added {
         let (mut used, mut count) = context.snapshot.usage(pool);
-        let leaving = candidates.iter().filter(|candidate| candidate.pool.name == *pool && !limits.hard);
-        for candidate in leaving {
+        let removed = candidates.iter().filter(|candidate| candidate.pool.name == *pool && !limits.hard);
+        for candidate in removed {
             used.sub_assign(&candidate.node.charge());
             count -= 1;
         }
-        if let Some((resource, usage, limit)) = limits.first_exceeded(&used.plus(&most), count + nodes) {
+        if let Some((resource, usage, limit)) = limits.first_exceeded(&used.plus(&largest), count + nodes) {
             let pool = pool.as_str().into();
             return Err(Unconsolidatable::LimitExceeded { pool, resource, usage, limit });
         }

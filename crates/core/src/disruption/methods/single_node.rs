@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{
     disruption::{
         Budgets, Candidate, Context, DisruptionClass, Method, MethodSpec, SimulationSolver, Unconsolidatable,
-        Verdict, consolidation, leads::Leads,
+        Verdict, consolidation, hints::Hints,
     },
     model::{DisruptionReason, PoolName},
 };
@@ -19,7 +19,7 @@ const SPEC: MethodSpec = MethodSpec {
     validated: true,
 };
 
-/// Tries the nodes, best saving per disruption first within each pool and the pools in turn, and takes the first that
+/// Tries the nodes, best saving per disruption first within each NodePool and the NodePools in turn, and takes the first that
 /// can be removed.
 pub(super) struct SingleNode;
 
@@ -28,12 +28,12 @@ impl Method for SingleNode {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
-        consolidation::is_case(context, candidate)
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+        consolidation::should_disrupt(context, candidate)
     }
 
-    fn arrange(&self, cases: &mut [&Candidate]) {
-        cases.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
+    fn sort_candidates(&self, considered: &mut [&Candidate]) {
+        considered.sort_by(|a, b| Candidate::by_savings_ratio(a, b));
     }
 
     fn propose(
@@ -41,20 +41,20 @@ impl Method for SingleNode {
         context: &Context<'_>,
         solver: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
-        let mut verdict = Verdict::new(leads);
+        let mut verdict = Verdict::new(hints);
         let (first, others) = context.unreached_first(candidates);
         for candidate in interleaved(&first).into_iter().chain(interleaved(&others)) {
             if !budgets.has(&candidate.pool.name) {
                 continue;
             }
-            if solver.is_spent() {
+            if solver.is_exhausted() {
                 verdict.unreached.push(candidate.clone());
                 continue;
             }
-            match consolidation::compute(context, solver, &SPEC, &[candidate]) {
+            match consolidation::compute_consolidation(context, solver, &SPEC, &[candidate]) {
                 Ok(command) => {
                     budgets.take(&candidate.pool.name);
                     verdict.accept(command);
@@ -70,7 +70,7 @@ impl Method for SingleNode {
     }
 }
 
-/// Candidates in their order, the pools in turn, so that a large pool does not starve the others.
+/// Candidates in their order, the NodePools in turn, so that a large NodePool does not starve the others.
 fn interleaved<'a>(candidates: &[&'a Candidate]) -> Vec<&'a Candidate> {
     let mut pools: BTreeMap<&PoolName, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {

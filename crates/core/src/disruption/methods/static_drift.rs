@@ -1,4 +1,4 @@
-//! Drifted nodes of static NodePools: one for one and without a simulation, because such a pool keeps a number of nodes.
+//! Drifted nodes of static NodePools: one for one and without a simulation, because such a NodePool has a fixed number of nodes.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::{
     disruption::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, SimulationSolver,
         StaticDriftBlocked, Unconsolidatable, Verdict,
-        leads::Leads,
-        static_pool::{Census, new_claim},
+        hints::Hints,
+        static_pool::{NodeCounts, new_claim},
     },
     model::{DisruptionReason, NodePool, PoolName},
 };
@@ -20,7 +20,7 @@ const SPEC: MethodSpec = MethodSpec {
     validated: false,
 };
 
-/// Replaces drifted nodes of static pools, as many at once as budgets and limits allow.
+/// Replaces drifted nodes of static NodePools, as many at once as budgets and limits allow.
 pub(super) struct StaticDrift;
 
 impl Method for StaticDrift {
@@ -28,7 +28,7 @@ impl Method for StaticDrift {
         &SPEC
     }
 
-    fn is_case(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
+    fn should_disrupt(&self, context: &Context<'_>, candidate: &Candidate) -> Result<bool, Unconsolidatable> {
         let is_due = candidate.is_drifted() || candidate.expired_since(context.now).is_some();
         Ok(is_due && candidate.pool.is_static())
     }
@@ -38,11 +38,11 @@ impl Method for StaticDrift {
         context: &Context<'_>,
         _: &mut SimulationSolver<'_>,
         candidates: &[&Candidate],
-        leads: Leads,
+        hints: Hints,
         budgets: &mut Budgets,
     ) -> Verdict {
-        let mut verdict = Verdict::new(leads);
-        // By pool: how many more nodes its limit allows, or why nothing is replaced.
+        let mut verdict = Verdict::new(hints);
+        // By NodePool: how many more nodes its limit allows, or why no node is replaced.
         let mut room: BTreeMap<PoolName, Result<i64, Unconsolidatable>> = BTreeMap::new();
         let mut ordered = candidates.to_vec();
         let since = |candidate: &Candidate| {
@@ -73,20 +73,20 @@ impl Method for StaticDrift {
     }
 }
 
-/// How many nodes the limit of `pool` still allows.
+/// The number of nodes that the limit of `pool` still allows.
 ///
 /// # Errors
-/// Where nothing is launched for the pool: its nodes would be tainted in vain, again and again. Where it has a surplus:
-/// that is removed first, so that no node is created that is not kept.
+/// If nothing can be launched for the NodePool: its nodes would be tainted in vain again and again. If it has surplus nodes:
+/// these are deleted first, so that no node is created in vain.
 fn room_for_one_more(context: &Context<'_>, pool: &NodePool) -> Result<i64, Unconsolidatable> {
     if !pool.ready || pool.deleting {
         return Err(Unconsolidatable::Static(pool.name.as_str().into(), StaticDriftBlocked::NotReady));
     }
-    let census = Census::of(context.snapshot, &pool.name);
-    let (nodes, replicas) = (census.active + census.replaced, pool.replicas.unwrap_or(0));
+    let node_counts = NodeCounts::of(context.snapshot, &pool.name);
+    let (nodes, replicas) = (node_counts.active + node_counts.replaced, pool.replicas.unwrap_or(0));
     if nodes > replicas {
         let surplus = StaticDriftBlocked::Surplus { nodes, replicas };
         return Err(Unconsolidatable::Static(pool.name.as_str().into(), surplus));
     }
-    Ok(census.room(pool))
+    Ok(node_counts.room(pool))
 }

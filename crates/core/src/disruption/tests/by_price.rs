@@ -1,4 +1,4 @@
-//! Nodes whose pods cost less when they are packed by price than when they are laid as Karpenter does.
+//! Nodes whose pods cost less when packed by price than in Karpenter's order.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     testing::{Numbers, instance_type},
 };
 
-/// A pool of on-demand nodes, any number of which may go.
+/// A NodePool of on-demand nodes without budgets.
 fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
     use crate::model::Requirement;
     let pool = pool("default").with(|pool| {
@@ -19,7 +19,7 @@ fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
 }
 
 /// A node of 16 CPUs with pods of these sizes.
-fn roomy(name: &str, sizes: &[i64]) -> NodeBuilder {
+fn node_with_pods(name: &str, sizes: &[i64]) -> NodeBuilder {
     let node = idle(name).size("xlarge", 16, 32);
     sizes
         .iter()
@@ -28,22 +28,23 @@ fn roomy(name: &str, sizes: &[i64]) -> NodeBuilder {
 }
 
 #[test]
-fn a_node_is_split_by_price_where_one_would_hold_all() {
-    let builder = ClusterBuilder::new().pool(on_demand(|_| {})).node(roomy("a", &[7_000, 1_500]).build());
+fn a_node_is_split_by_price_if_two_cost_less_than_one() {
+    let builder =
+        ClusterBuilder::new().pool(on_demand(|_| {})).node(node_with_pods("a", &[7_000, 1_500]).build());
     let proposal = checked(builder, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
     let pods: Vec<usize> = command.replacements.iter().map(|new_claim| new_claim.pods.len()).collect();
     assert_eq!(pods, [1, 1]);
-    assert!(command.savings().times(10) >= command.price_now());
+    assert!(command.savings().times(10) >= command.price_before());
 }
 
 #[test]
-fn pods_stay_on_nodes_that_have_room_and_the_rest_is_packed() {
-    // The small pods go to the neighbour, which is full then.
+fn pods_use_existing_nodes_first_and_the_others_are_repacked() {
+    // The small pods fill the neighbouring node.
     let neighbour = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();
     let builder = ClusterBuilder::new()
         .pool(on_demand(|_| {}))
-        .node(roomy("a", &[7_000, 1_800, 1_500]).build())
+        .node(node_with_pods("a", &[7_000, 1_800, 1_500]).build())
         .node(neighbour);
     let proposal = checked(builder, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let pods: usize = proposal.commands[0].replacements.iter().map(|new_claim| new_claim.pods.len()).sum();
@@ -51,10 +52,12 @@ fn pods_stay_on_nodes_that_have_room_and_the_rest_is_packed() {
 }
 
 #[test]
-fn limits_hold_for_what_is_packed_by_price() {
+fn repacked_claims_respect_limits() {
     let limited = |nodes: i64| move |pool: &mut NodePool| pool.limits.nodes = Some(nodes);
     let builder = |nodes| {
-        ClusterBuilder::new().pool(on_demand(limited(nodes))).node(roomy("a", &[7_000, 1_500]).build())
+        ClusterBuilder::new()
+            .pool(on_demand(limited(nodes)))
+            .node(node_with_pods("a", &[7_000, 1_500]).build())
     };
     check(builder(2), "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let proposal = checked(builder(1), "nothing");
@@ -65,53 +68,54 @@ fn limits_hold_for_what_is_packed_by_price() {
     );
 }
 
-/// One pass after what `recall` has of the last one.
-fn after(snapshot: &Snapshot, recall: Recall) -> Proposal {
+/// One pass with the state of the previous one.
+fn after(snapshot: &Snapshot, carry_over: CarryOver) -> Proposal {
     let rules = Rules::default();
     let mut solver = SimulationSolver::new(snapshot, &rules.scheduling);
-    propose_after(&mut solver, &rules, now(), METHODS, recall)
+    propose_after(&mut solver, &rules, now(), METHODS, carry_over)
 }
 
 #[test]
-fn what_was_packed_in_vain_is_left_alone_while_it_stays_as_it_is() {
-    // Two of 8 CPUs would cost what one of 16 does.
-    let builder =
-        |sizes: &[i64]| ClusterBuilder::new().pool(on_demand(|_| {})).node(roomy("a", sizes).build()).build();
+fn refused_sets_are_not_repacked_until_they_change() {
+    // Two nodes of 8 CPUs cost as much as one of 16.
+    let builder = |sizes: &[i64]| {
+        ClusterBuilder::new().pool(on_demand(|_| {})).node(node_with_pods("a", sizes).build()).build()
+    };
     let (stuck, other) = (builder(&[4_500, 4_500]), builder(&[4_600, 4_500]));
-    let first = after(&stuck, Recall::default());
+    let first = after(&stuck, CarryOver::default());
     assert_eq!((summary(&first).as_str(), first.unreached.len()), ("nothing", 0));
-    let again = after(&stuck, first.recall());
-    assert_eq!(again.simulations, first.simulations - 1, "it is not tried again");
+    let again = after(&stuck, first.carry_over());
+    assert_eq!(again.simulations, first.simulations - 1, "a refused set is not tried again");
     assert_eq!(again.refused, first.refused);
-    assert_eq!(after(&other, first.recall()).simulations, first.simulations, "it is another one now");
+    assert_eq!(after(&other, first.carry_over()).simulations, first.simulations, "the set has changed");
     let rules = Rules::default();
     let later = now() + jiff::SignedDuration::from_hours(1);
     let mut solver = SimulationSolver::new(&stuck, &rules.scheduling);
-    let late = propose_after(&mut solver, &rules, later, METHODS, first.recall());
-    assert_eq!(late.simulations, first.simulations, "things change with time alone");
+    let late = propose_after(&mut solver, &rules, later, METHODS, first.carry_over());
+    assert_eq!(late.simulations, first.simulations, "refusals expire");
 }
 
 #[test]
-fn what_a_pass_does_not_reach_is_told_and_reached_next() {
-    // No two of these pods share a node of 8 CPUs, and none has room elsewhere.
+fn unreached_sets_are_reported_and_come_first_in_the_next_pass() {
+    // No two of these pods fit on a node of 8 CPUs, and none fits elsewhere.
     let stuck = (0..60).fold(ClusterBuilder::new().pool(on_demand(|_| {})), |builder, at| {
-        builder.node(roomy(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
+        builder.node(node_with_pods(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
     });
     let snapshot = stuck.build();
-    let mut last = after(&snapshot, Recall::default());
+    let mut last = after(&snapshot, CarryOver::default());
     assert_eq!(summary(&last), "nothing");
     assert!(!last.unreached.is_empty());
-    let trials = |proposal: &Proposal| proposal.simulations;
-    let looks = trials(&last) - 32;
+    let simulations = |proposal: &Proposal| proposal.simulations;
+    let plain_simulations = simulations(&last) - 32;
     for _ in 0..3 {
-        last = after(&snapshot, last.recall());
-        assert!(trials(&last) <= looks + 32 && summary(&last) == "nothing");
+        last = after(&snapshot, last.carry_over());
+        assert!(simulations(&last) <= plain_simulations + 32 && summary(&last) == "nothing");
     }
-    assert_eq!(last.unreached, Vec::<Str>::new(), "all were tried, alone and together");
-    assert_eq!(trials(&after(&snapshot, last.recall())), looks, "and none is tried again");
+    assert_eq!(last.unreached, Vec::<Str>::new(), "all sets were tried");
+    assert_eq!(simulations(&after(&snapshot, last.carry_over())), plain_simulations, "no set is tried again");
 }
 
-/// Nodes for CPUs, for memory, and for both, which are bad value.
+/// Instance types for CPU, for memory, and general ones, which cost more.
 fn families() -> Arc<Catalog> {
     let sizes = [
         ("c-4", 4, 8, 170),
@@ -120,14 +124,14 @@ fn families() -> Arc<Catalog> {
         ("g-8", 8, 32, 480),
         ("g-16", 16, 64, 960),
     ];
-    let sold = sizes.map(|(name, cpus, gib, price)| {
+    let offered = sizes.map(|(name, cpus, gib, price)| {
         let known = instance_type(name, cpus, gib);
         known.offer("a", "on-demand", price).offer("b", "on-demand", price).build()
     });
-    Arc::new(Catalog::new(sold.to_vec()))
+    Arc::new(Catalog::new(offered.to_vec()))
 }
 
-/// A general node of 8 CPUs with a pod that wants CPUs and one that wants memory.
+/// A general node of 8 CPUs with a CPU-intensive and a memory-intensive pod.
 fn mixed(name: &str) -> Arc<StateNode> {
     let hungry =
         |kind: &str, milli, mib| running(name, pod(&format!("{kind}-{name}")).cpu(milli).memory(mib)).into();
@@ -136,19 +140,19 @@ fn mixed(name: &str) -> Arc<StateNode> {
 }
 
 #[test]
-fn several_become_several_others() {
+fn several_nodes_are_replaced_by_several_others() {
     let builder = |nodes: &[&str]| {
         let builder = ClusterBuilder::new().catalog(families()).pool(on_demand(|_| {}));
         nodes.iter().fold(builder, |builder, name| builder.node(mixed(name)))
     };
-    // Alone it would take two nodes that cost more; one for both pairs costs what two do.
+    // One node alone would need two that cost more; two nodes share two replacements.
     check(builder(&["m"]), "nothing");
     let proposal =
         checked(builder(&["m", "n"]), "n-to-m-consolidation: m n -> r-8/on-demand -> c-4/on-demand");
     assert_eq!(proposal.commands[0].savings(), Price::from_nanos(960_000_000 - 670_000_000));
 }
 
-/// A few nodes of any size, filled by chance.
+/// A few random nodes with random pods.
 fn random(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     if numbers.below(3) == 0 {
@@ -212,7 +216,7 @@ fn random_families(numbers: &mut Numbers) -> Snapshot {
         .build()
 }
 
-/// What the method says once another one has looked at all sets of nodes; nothing where that one acts.
+/// A pass of the consolidation methods.
 fn one_pass(snapshot: &Snapshot) -> Proposal {
     let methods = ["multi-node-consolidation", "single-node-consolidation", "n-to-m-consolidation"];
     let proposal =
@@ -220,36 +224,36 @@ fn one_pass(snapshot: &Snapshot) -> Proposal {
     if proposal.method == Some("n-to-m-consolidation") { proposal } else { Proposal::default() }
 }
 
-/// The most that a node of this type may cost when it is launched, by the plainest reckoning.
-fn dearest(known: &InstanceType, requirements: &Requirements) -> Price {
-    let sold = known
+/// The maximum launch price of an instance type, computed independently.
+fn max_launch_price(known: &InstanceType, requirements: &Requirements) -> Price {
+    let offered = known
         .offerings
         .iter()
         .filter(|offering| offering.available && requirements.intersects(&offering.requirements).is_ok());
-    sold.map(|offering| offering.price).max().unwrap()
+    offered.map(|offering| offering.price).max().unwrap()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_decided_is_cheaper_and_within_limits(seed in any::<u64>()) {
+    fn commands_are_cheaper_and_within_limits(seed in any::<u64>()) {
         let snapshot = random(seed);
         let proposal = one_pass(&snapshot);
         let mut usage = snapshot.usage("default").0.cpu();
-        let mut gone: Vec<usize> = Vec::new();
+        let mut removed: Vec<usize> = Vec::new();
         for command in &proposal.commands {
-            let mut dear = Price::ZERO;
+            let mut expensive = Price::ZERO;
             for new_claim in &command.replacements {
-                let each = new_claim.instance_types.iter().map(|known| dearest(known, &new_claim.requirements));
-                dear = dear + each.max().unwrap();
+                let each = new_claim.instance_types.iter().map(|known| max_launch_price(known, &new_claim.requirements));
+                expensive = expensive + each.max().unwrap();
                 usage += new_claim.instance_types.iter().map(|known| known.capacity.cpu()).max().unwrap();
             }
-            prop_assert!(dear < command.price_now(), "{command}: may cost {dear}");
-            prop_assert!(command.savings().times(10) >= command.price_now(), "{command}");
+            prop_assert!(expensive < command.price_before(), "{command}: may cost {expensive}");
+            prop_assert!(command.savings().times(10) >= command.price_before(), "{command}");
             for candidate in &command.candidates {
-                prop_assert!(!gone.contains(&candidate.index), "{command}: it goes twice");
-                gone.push(candidate.index);
+                prop_assert!(!removed.contains(&candidate.index), "{command}: a node is in two commands");
+                removed.push(candidate.index);
                 usage -= candidate.node.capacity().cpu();
             }
             let limits = &snapshot.pools[0].limits.resources;
@@ -261,9 +265,9 @@ proptest! {
     }
 }
 
-/// The property above is about something.
+/// The property above is not vacuous.
 #[test]
-fn chance_finds_nodes_to_pack_by_price() {
+fn random_clusters_have_nodes_to_repack() {
     let commands = (0..300).flat_map(|seed| one_pass(&random(seed)).commands);
     let sizes: Vec<(usize, usize)> =
         commands.map(|command| (command.candidates.len(), command.replacements.len())).collect();

@@ -1,4 +1,4 @@
-//! Several nodes replaced by one: only where that saves more than to keep some of them and delete the others.
+//! Several nodes replaced by one, only if that saves more than deleting some of them.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     testing::instance_type,
 };
 
-/// `od` has 4 CPUs and is on-demand at $0.2; what else is offered is spot.
+/// `od` has 4 CPUs and costs $0.2 on-demand; the other types are spot.
 fn builder(spot: &[Arc<InstanceType>], nodes: &[(&str, &[i64])]) -> ClusterBuilder {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200).build();
     let catalog = Arc::new(Catalog::new(std::iter::once(od).chain(spot.iter().cloned()).collect()));
@@ -28,15 +28,15 @@ fn spot(cpus: i64, milli_dollars: i64) -> Arc<InstanceType> {
 const TWO: [(&str, &[i64]); 2] = [("n1", &[500, 500]), ("n2", &[500])];
 
 #[test]
-fn a_merge_saves_more_than_a_deletion_within_its_set() {
-    // Either node may stay, for $0.2.
+fn a_merge_must_save_more_than_a_deletion_within_its_set() {
+    // One node may be kept, for $0.2.
     check(builder(&[spot(4, 190)], &TWO), "multi-node-consolidation: n1 n2 -> sp/spot");
     check(builder(&[spot(4, 200)], &TWO), "single-node-consolidation: n2");
     check(builder(&[spot(4, 300)], &TWO), "single-node-consolidation: n2");
 }
 
 #[test]
-fn a_type_that_cannot_be_had_as_spot_now_counts_all_the_same() {
+fn an_unavailable_spot_offering_of_the_type_counts() {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200);
     let od = od.offer_with("a", "spot", 100, |offering| offering.available = false).build();
     let merged = builder(&[spot(4, 210)], &TWO).catalog(Arc::new(Catalog::new(vec![od, spot(4, 210)])));
@@ -44,14 +44,14 @@ fn a_type_that_cannot_be_had_as_spot_now_counts_all_the_same() {
 }
 
 #[test]
-fn several_nodes_are_deleted_where_one_may_stay() {
+fn several_nodes_are_deleted_if_one_fits_all_pods() {
     let nodes: [(&str, &[i64]); 3] = [("n1", &[500]), ("n2", &[500]), ("n3", &[500])];
     check(builder(&[spot(4, 300)], &nodes), "multi-node-consolidation: n1 n2");
 }
 
 #[test]
-fn a_merge_saves_more_than_a_deletion_that_keeps_several() {
-    // No two pods more than fit on a node: two nodes have to stay, for $0.4.
+fn a_merge_must_save_more_than_a_deletion_that_keeps_several() {
+    // Two pods fit on a node: two nodes have to be kept, for $0.4.
     let nodes: [(&str, &[i64]); 3] = [("n1", &[1_800]), ("n2", &[1_800]), ("n3", &[1_800])];
     check(builder(&[spot(16, 390)], &nodes), "multi-node-consolidation: n1 n2 n3 -> sp/spot");
     check(builder(&[spot(16, 400)], &nodes), "single-node-consolidation: n1");

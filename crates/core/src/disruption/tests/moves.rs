@@ -1,4 +1,4 @@
-//! What moves are worth: to several nodes, over a time, against an own move, by the policy `Balanced`.
+//! The benefit of moves: to several nodes, over the remaining lifetime, against earlier moves, with the policy `Balanced`.
 
 use super::*;
 use crate::{
@@ -17,8 +17,8 @@ fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
     pool.with(change).into()
 }
 
-/// A node of 16 CPUs whose pods cannot share another one: they keep apart.
-fn crowded(name: &str, milli: i64) -> NodeBuilder {
+/// A node of 16 CPUs whose pods have anti-affinity to each other.
+fn spread_pods(name: &str, milli: i64) -> NodeBuilder {
     let apart = |at: i64| {
         let pod = pod(&format!("p-{name}-{at}")).app("web").cpu(milli);
         let pod = pod.anti_affinity(crate::testing::affinity_to(crate::model::labels::HOSTNAME, "web"));
@@ -28,13 +28,13 @@ fn crowded(name: &str, milli: i64) -> NodeBuilder {
 }
 
 #[test]
-fn a_node_is_split_where_two_small_ones_are_cheaper() {
-    let builder = || ClusterBuilder::new().pool(on_demand(|_| {})).node(crowded("a", 1500).build());
+fn a_node_is_split_if_two_small_ones_are_cheaper() {
+    let builder = || ClusterBuilder::new().pool(on_demand(|_| {})).node(spread_pods("a", 1500).build());
     let proposal = checked(builder(), "n-to-m-consolidation: a -> small/on-demand -> small/on-demand");
     let [command] = proposal.commands.as_slice() else { panic!() };
-    assert_eq!(command.savings(), command.price_now().saturating_sub(command.price_then()));
+    assert_eq!(command.savings(), command.price_before().saturating_sub(command.price_after()));
     assert!(command.savings() > Price::ZERO);
-    // What single-node consolidation says stays true, and is shown where nothing can be done.
+    // Without N-to-M consolidation, the reason of single-node consolidation is reported.
     let alone = propose_with(
         &builder().build(),
         &Rules::default(),
@@ -53,20 +53,20 @@ fn a_node_is_split_where_two_small_ones_are_cheaper() {
 
 #[test]
 fn a_split_must_save_a_tenth() {
-    // Two of 8 CPUs cost what one of 16 does.
-    let builder = ClusterBuilder::new().pool(on_demand(|_| {})).node(crowded("a", 7500).build());
+    // Two nodes of 8 CPUs cost as much as one of 16.
+    let builder = ClusterBuilder::new().pool(on_demand(|_| {})).node(spread_pods("a", 7500).build());
     let proposal = checked(builder, "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
-    // In thousandths of a dollar 900 of 1,000 may be spent, of which a node more weighs three.
+    // Of 1,000 (thousandths of a dollar) 900 may be spent; an additional node counts as 3.
     let priced = |half: i64| {
-        let sold = [("xlarge", 16, 32, 1_000), ("half", 8, 16, half)].map(|(name, cpus, gib, price)| {
+        let offered = [("xlarge", 16, 32, 1_000), ("half", 8, 16, half)].map(|(name, cpus, gib, price)| {
             instance_type(name, cpus, gib).offer("a", "on-demand", price).build()
         });
-        let catalog = Arc::new(Catalog::new(sold.to_vec()));
+        let catalog = Arc::new(Catalog::new(offered.to_vec()));
         ClusterBuilder::new()
             .catalog(catalog)
             .pool(on_demand(|_| {}))
-            .node(crowded("a", 1500).zone("a").build())
+            .node(spread_pods("a", 1500).zone("a").build())
     };
     check(priced(448), "n-to-m-consolidation: a -> half/on-demand -> half/on-demand");
     let proposal = checked(priced(449), "nothing");
@@ -74,30 +74,30 @@ fn a_split_must_save_a_tenth() {
 }
 
 #[test]
-fn a_split_needs_the_budget_of_all_that_go() {
+fn a_split_needs_budget_for_all_its_nodes() {
     let none = |pool: &mut NodePool| pool.budgets = vec![budget(BudgetNodes::Count(0))];
-    check(ClusterBuilder::new().pool(on_demand(none)).node(crowded("a", 1500).build()), "nothing");
+    check(ClusterBuilder::new().pool(on_demand(none)).node(spread_pods("a", 1500).build()), "nothing");
 }
 
 #[test]
-fn a_split_must_not_undo_a_merge() {
-    let merged = crowded("a", 1500).with_claim(|claim| came_for(claim, "small/on-demand"));
+fn a_split_does_not_undo_a_merge() {
+    let merged = spread_pods("a", 1500).with_claim(|claim| replaced_offering(claim, "small/on-demand"));
     let proposal = checked(ClusterBuilder::new().pool(on_demand(|_| {})).node(merged.build()), "nothing");
     assert!(proposal.unconsolidatable.iter().any(|(_, why)| why.kind() == "WouldUndo"));
 }
 
 #[test]
-fn spot_is_split_into_spot_where_the_settings_say_so() {
-    let spot = || crowded("a", 1500).capacity_type("spot").build();
+fn spot_is_split_into_spot_only_if_enabled() {
+    let spot = || spread_pods("a", 1500).capacity_type("spot").build();
     let proposal = checked(ClusterBuilder::with_default_pool().node(spot()), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "NeedsSeveral");
-    // One node that becomes spot must keep the choice among fifteen types, which this catalogue does not have.
+    // Spot-to-spot needs fifteen types, which this catalogue does not have.
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
     let _ = check_with(ClusterBuilder::with_default_pool().node(spot()), &rules, "nothing");
 }
 
 #[test]
-fn a_move_late_in_life_does_not_pay() {
+fn a_node_near_expiration_is_not_replaced() {
     let aged = |left: i64| {
         let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
             claim.expire_after = Some(Duration::from_secs(86_400));
@@ -112,7 +112,7 @@ fn a_move_late_in_life_does_not_pay() {
     };
     assert_eq!(*over, Duration::from_secs(300));
     assert!(savings <= cost, "{savings} {cost}");
-    // What merely goes costs nothing that is not saved at once.
+    // A deletion saves at once.
     let empty = idle("a").with_claim(|claim| {
         claim.expire_after = Some(Duration::from_secs(60));
     });
@@ -120,10 +120,10 @@ fn a_move_late_in_life_does_not_pay() {
 }
 
 #[test]
-fn a_replacement_stays_for_a_while() {
+fn a_recent_replacement_is_not_consolidated() {
     let node = |minutes: i64, wanted: i64| {
         let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
-            came_for(claim, "large/on-demand");
+            replaced_offering(claim, "large/on-demand");
             let since = now() - jiff::SignedDuration::from_mins(minutes);
             claim.conditions.get_mut(&ConditionType::Initialized).unwrap().since = since;
             claim.requests = crate::model::Resources::of(wanted, 0);
@@ -133,7 +133,7 @@ fn a_replacement_stays_for_a_while() {
     let proposal = checked(node(9, 1500), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "RecentReplacement");
     check(node(10, 1500), "single-node-consolidation: a -> small/spot");
-    // Pods that it was made for are gone.
+    // It has lost pods that it was created for.
     check(node(9, 1600), "single-node-consolidation: a -> small/spot");
     let snapshot = node(9, 1500).build();
     let found = status(&snapshot, &Rules::default(), now(), "a").unwrap();
@@ -141,10 +141,10 @@ fn a_replacement_stays_for_a_while() {
 }
 
 #[test]
-fn nothing_is_ended_while_nearly_half_of_the_nodes_are_not_ready() {
+fn nothing_is_disrupted_while_nearly_half_of_the_nodes_are_not_ready() {
     let fleet = |unready: i64, all: i64| {
-        let generous = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
-        (0..all).fold(ClusterBuilder::new().pool(generous), |builder, at| {
+        let full_budget = pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Percent(100))]);
+        (0..all).fold(ClusterBuilder::new().pool(full_budget), |builder, at| {
             builder.node(idle(&format!("n{at}")).with_node(move |node| node.ready = at >= unready).build())
         })
     };
@@ -157,19 +157,19 @@ fn nothing_is_ended_while_nearly_half_of_the_nodes_are_not_ready() {
 }
 
 #[test]
-fn old_prices_move_no_pods() {
-    let busy = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+fn stale_prices_suspend_consolidation() {
+    let with_pod = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
     let as_of = |hours: i64| Rules {
         prices_as_of: Some(now() - jiff::SignedDuration::from_hours(hours)),
         ..Rules::default()
     };
-    let builder = || ClusterBuilder::with_default_pool().node(busy());
+    let builder = || ClusterBuilder::with_default_pool().node(with_pod());
     let _ = check_with(builder(), &as_of(24), "single-node-consolidation: a -> small/spot");
     let proposal = check_with(builder(), &as_of(25), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "PricesTooOld");
     let reasons = reasons(&proposal);
     assert!(reasons[0].starts_with("a: prices are as of 2025-"), "{reasons:?}");
-    // What is empty goes whatever it costs, and drift is no matter of prices.
+    // Emptiness and drift do not depend on prices.
     let _ =
         check_with(ClusterBuilder::with_default_pool().node(idle("a").build()), &as_of(25), "emptiness: a");
     let drifted = node("a").pod(on("a", "p", 1500)).condition(ConditionType::Drifted).build();
@@ -178,10 +178,10 @@ fn old_prices_move_no_pods() {
 }
 
 #[test]
-fn dear_pods_make_a_move_dearer() {
+fn pods_of_high_priority_increase_the_cost_of_a_move() {
     let node = |priority: i32| {
-        let dear = running("a", pod("p").cpu(1500).with_spec(|spec| spec.priority = priority));
-        let node = idle("a").size("xlarge", 16, 32).pod(dear.into()).with_claim(|claim| {
+        let expensive = running("a", pod("p").cpu(1500).with_spec(|spec| spec.priority = priority));
+        let node = idle("a").size("xlarge", 16, 32).pod(expensive.into()).with_claim(|claim| {
             claim.expire_after = Some(Duration::from_secs(1800));
         });
         ClusterBuilder::with_default_pool().node(node.build())
@@ -192,18 +192,18 @@ fn dear_pods_make_a_move_dearer() {
 }
 
 #[test]
-fn a_circle_over_several_nodes_is_seen() {
+fn a_cycle_over_several_nodes_is_detected() {
     let secs = jiff::SignedDuration::from_secs;
-    let lone = |name: &str, replaced: String| {
+    let too_large_node = |name: &str, replaced: String| {
         let node = idle(name).size("xlarge", 16, 32).pod(on(name, "p", 1500)).with_claim(move |claim| {
-            came_for(claim, &replaced);
+            replaced_offering(claim, &replaced);
             claim.created = now() - secs(60);
         });
         ClusterBuilder::with_default_pool().node(node.build()).build()
     };
     // small/spot became medium/spot half an hour ago, and that became this node a minute ago.
     let at = (now() - secs(1800)).as_second();
-    let first = lone("a", format!("medium/spot,small/spot@{at}"));
+    let first = too_large_node("a", format!("medium/spot,small/spot@{at}"));
     let proposal = propose(&first, &Rules::default(), now());
     let Unconsolidatable::WouldUndo { since, .. } = &proposal.unconsolidatable[0].1 else {
         panic!("{:?}", reasons(&proposal))
@@ -213,7 +213,7 @@ fn a_circle_over_several_nodes_is_seen() {
     let minute = (now() - secs(60)).as_second();
     let replaced = format!("medium/spot@{minute},small/spot@{at},xlarge/on-demand");
     assert_eq!(lineage_of(&all, now()), format!("command=id;replaced={replaced}"));
-    // An hour after the first move all is forgotten but the second.
+    // An hour after the first move, only the second counts.
     let (all, _) = candidates(&first, now() + secs(1800), false);
     let replaced = format!("medium/spot@{minute},xlarge/on-demand");
     assert_eq!(lineage_of(&all, now() + secs(1800)), format!("command=id;replaced={replaced}"));
@@ -222,14 +222,14 @@ fn a_circle_over_several_nodes_is_seen() {
 #[test]
 fn balanced_moves_have_a_score() {
     let balanced = || pool("default").with(|pool| pool.consolidation_policy = ConsolidationPolicy::Balanced);
-    let lone = idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build();
+    let too_large_node = idle("b").size("large", 8, 16).pod(on("b", "q", 1500)).build();
     let proposal = checked(
-        ClusterBuilder::new().pool(balanced()).node(lone),
+        ClusterBuilder::new().pool(balanced()).node(too_large_node),
         "single-node-consolidation: b -> small/spot",
     );
     let judged = proposal.scores.last().unwrap();
     assert!(judged.approved && judged.score() >= 0.5, "{judged:?}");
-    // Nine pods of no size: to move them saves a little, and disturbs nearly everything that the pool runs.
+    // Nine tiny pods: moving them saves little, and disrupts nearly all pods of the NodePool.
     let many = (0..9).fold(idle("a").size("medium", 4, 8).capacity_type("on-demand"), |node, at| {
         node.pod(on("a", &format!("p{at}"), 210))
     });
@@ -249,7 +249,7 @@ fn balanced_moves_have_a_score() {
     );
 }
 
-/// A node of which half a day is over the age of one day.
+/// A node that expired some hours ago.
 fn expired(name: &str, hours_over: i64) -> NodeBuilder {
     idle(name).pod(on(name, &format!("p-{name}"), 3500)).with_claim(move |claim| {
         claim.expire_after = Some(Duration::from_secs(86_400));
@@ -258,7 +258,7 @@ fn expired(name: &str, hours_over: i64) -> NodeBuilder {
 }
 
 #[test]
-fn nodes_past_their_age_are_replaced_within_budgets_where_the_pool_wants_it() {
+fn expired_nodes_are_replaced_within_budgets_if_the_pool_opts_in() {
     let builder = |grace: Option<Duration>, budgeted| {
         let pool = pool("default").with(|pool| {
             pool.expiry_grace = grace;
@@ -285,13 +285,13 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
     let drifted = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
     };
-    let came = |name: &str, ago: i64| {
+    let created_ago = |name: &str, ago: i64| {
         let full = node(name).pod(on(name, &format!("p-{name}"), 3900));
-        let came = full.with_claim(move |claim| {
+        let created_ago = full.with_claim(move |claim| {
             claim.annotations.insert(crate::model::labels::LINEAGE.into(), "replaced=medium/spot".into());
             claim.created = now() - secs(ago);
         });
-        came.build()
+        created_ago.build()
     };
     let capped = || {
         pool("default").with(|pool| {
@@ -306,7 +306,7 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
             ["a", "b", "c", "d"].into_iter().fold(builder, |builder, name| builder.node(drifted(name)));
         ages.iter()
             .enumerate()
-            .fold(builder, |builder, (at, ago)| builder.node(came(&format!("new-{at}"), *ago)))
+            .fold(builder, |builder, (at, ago)| builder.node(created_ago(&format!("new-{at}"), *ago)))
     };
     let commands = |ages: &[i64]| propose(&builder(ages).build(), &Rules::default(), now()).commands.len();
     assert_eq!(commands(&[]), 3);
@@ -320,13 +320,13 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
     assert_eq!(reached(builder(&[60, 3599, 5])), [true]);
     let taken = ClusterBuilder::new()
         .pool(capped())
-        .node(came("new", 5))
-        .node(came("newer", 5))
-        .node(came("newest", 5));
+        .node(created_ago("new", 5))
+        .node(created_ago("newer", 5))
+        .node(created_ago("newest", 5));
     assert_eq!(reached(taken.clone()), [false], "no drifted node waits");
     let mut marked = drifted("a");
     Arc::make_mut(&mut marked).marked_for_deletion = true;
-    assert_eq!(reached(taken.clone().node(marked)), [false], "it is being replaced");
+    assert_eq!(reached(taken.clone().node(marked)), [false], "the node is being replaced");
     assert_eq!(reached(taken.node(drifted("a"))), [true]);
     let survey = survey(&builder(&[60, 3599, 5]).build(), &Rules::default(), now(), METHODS);
     let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftCap").unwrap();

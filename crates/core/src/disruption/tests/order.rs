@@ -1,4 +1,4 @@
-//! Who goes first, who may go at all, and what takes up a budget.
+//! The order of candidates, blockers, and the use of budgets.
 
 use super::*;
 use crate::model::{Str, pod::Owner};
@@ -8,7 +8,7 @@ fn one_at_a_time() -> impl Into<Arc<NodePool>> {
 }
 
 #[test]
-fn of_empty_nodes_the_dearest_goes_first() {
+fn the_most_expensive_empty_node_is_deleted_first() {
     let builder = ClusterBuilder::new()
         .pool(one_at_a_time())
         .node(idle("a").size("small", 2, 4).build())
@@ -19,7 +19,7 @@ fn of_empty_nodes_the_dearest_goes_first() {
 }
 
 #[test]
-fn a_drifted_node_that_must_stay_leaves_the_budget_to_the_next() {
+fn a_blocked_drifted_node_does_not_use_the_budget() {
     let drifted = |name: &str, ago: i64, milli: i64| {
         node(name).pod(on(name, &format!("p-{name}"), milli)).condition(ConditionType::Drifted).with_claim(
             move |claim| {
@@ -29,7 +29,7 @@ fn a_drifted_node_that_must_stay_leaves_the_budget_to_the_next() {
             },
         )
     };
-    // No type of the catalogue holds the pod of the one that has drifted for longest.
+    // No instance type fits the pod of the node that drifted first.
     let builder = ClusterBuilder::new()
         .pool(one_at_a_time())
         .node(drifted("a", 20, 64_000).build())
@@ -46,7 +46,7 @@ fn owned(kind: &str) -> impl FnOnce(&mut Pod) {
 }
 
 #[test]
-fn the_annotation_counts_on_daemons_and_static_pods_too() {
+fn do_not_disrupt_counts_on_daemonset_and_static_pods() {
     for kind in ["DaemonSet", "Node", "ReplicaSet"] {
         let pod = running("a", pod("p").cpu(100)).with(owned(kind));
         let pod = pod.with(|pod| pod.do_not_disrupt = DoNotDisrupt::Always);
@@ -57,7 +57,7 @@ fn the_annotation_counts_on_daemons_and_static_pods_too() {
 }
 
 #[test]
-fn a_budget_counts_where_a_drain_would_evict() {
+fn a_pod_disruption_budget_blocks_only_pods_that_a_drain_evicts() {
     let pdb = PodDisruptionBudget {
         id: crate::model::NamespacedName::new("default", "x"),
         selector: Some(LabelSelector::of("app", "web")),
@@ -81,16 +81,17 @@ fn a_budget_counts_where_a_drain_would_evict() {
 }
 
 #[test]
-fn pods_that_wait_may_count_on_a_node_that_is_not_ready() {
-    // The pending pod goes to the node that is coming; that is no reason for the empty-enough one to stay.
-    let lone = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
-    let builder = ClusterBuilder::with_default_pool().node(lone()).node(node("b").launched().build());
+fn pending_pods_may_use_a_node_that_is_not_ready() {
+    // The pending pod is placed on the in-flight node; that does not block the other node.
+    let too_large_node = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
+    let builder =
+        ClusterBuilder::with_default_pool().node(too_large_node()).node(node("b").launched().build());
     let builder = builder.pending(pod("w").cpu(3900));
     check(builder, "single-node-consolidation: a -> small/spot");
 }
 
 #[test]
-fn what_a_pass_does_not_reach_comes_first_in_the_next() {
+fn unreached_nodes_come_first_in_the_next_pass() {
     let full =
         |name: &str| idle(name).capacity_type("spot").pod(on(name, &format!("p-{name}"), 3900)).build();
     let snapshot = ["a", "b", "c", "d"]
@@ -103,22 +104,22 @@ fn what_a_pass_does_not_reach_comes_first_in_the_next() {
     let rules = Rules { simulations_max: 2, ..Rules::default() };
     let pass = |first: BTreeSet<Str>| {
         let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
-        let recall = Recall { first, ..Recall::default() };
-        let proposal = propose_after(&mut solver, &rules, now(), &[single], recall);
-        let mut looked: Vec<String> =
+        let carry_over = CarryOver { first, ..CarryOver::default() };
+        let proposal = propose_after(&mut solver, &rules, now(), &[single], carry_over);
+        let mut simulated: Vec<String> =
             proposal.unconsolidatable.iter().map(|(candidate, _)| candidate.name().to_owned()).collect();
-        looked.sort();
-        (looked.concat(), proposal.unreached)
+        simulated.sort();
+        (simulated.concat(), proposal.unreached)
     };
-    let (looked, unreached) = pass(BTreeSet::new());
-    assert_eq!((looked.as_str(), unreached.len()), ("ab", 2));
-    let (looked, unreached) = pass(unreached.into_iter().collect());
-    assert_eq!(looked, "cd");
+    let (simulated, unreached) = pass(BTreeSet::new());
+    assert_eq!((simulated.as_str(), unreached.len()), ("ab", 2));
+    let (simulated, unreached) = pass(unreached.into_iter().collect());
+    assert_eq!(simulated, "cd");
     assert_eq!(unreached.iter().map(|name| &**name).collect::<String>(), "ab");
 }
 
 #[test]
-fn commands_beyond_the_bound_of_a_pass_are_reported() {
+fn commands_beyond_the_limit_of_a_pass_are_reported() {
     let drifted = |name: String| {
         let pod = on(&name, &format!("p-{name}"), 3500);
         node(&name).pod(pod).condition(ConditionType::Drifted).build()
@@ -131,7 +132,7 @@ fn commands_beyond_the_bound_of_a_pass_are_reported() {
 }
 
 #[test]
-fn a_pass_gives_the_solver_back_as_it_was() {
+fn a_pass_restores_the_solver() {
     let drifted = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 3500)).condition(ConditionType::Drifted).build()
     };
@@ -143,14 +144,14 @@ fn a_pass_gives_the_solver_back_as_it_was() {
         .build();
     let rules = Rules::default();
     let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
-    let first = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
-    let second = propose_after(&mut solver, &rules, now(), METHODS, Recall::default());
+    let first = propose_after(&mut solver, &rules, now(), METHODS, CarryOver::default());
+    let second = propose_after(&mut solver, &rules, now(), METHODS, CarryOver::default());
     assert_eq!(summary(&first), "drift: a, b -> medium/spot");
     assert_eq!(summary(&second), summary(&first));
 }
 
 #[test]
-fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
+fn blocked_drifted_nodes_do_not_starve_the_others() {
     let stuck = |name: &str| {
         node(name).pod(on(name, &format!("p-{name}"), 64_000)).condition(ConditionType::Drifted).build()
     };
@@ -162,8 +163,8 @@ fn drifted_nodes_that_cannot_move_do_not_starve_the_others() {
     let rules = Rules { simulations_max: 2, ..Rules::default() };
     let pass = |first: BTreeSet<Str>| {
         let mut solver = SimulationSolver::new(&snapshot, &rules.scheduling);
-        let recall = Recall { first, ..Recall::default() };
-        propose_after(&mut solver, &rules, now(), &[method("drift").unwrap()], recall)
+        let carry_over = CarryOver { first, ..CarryOver::default() };
+        propose_after(&mut solver, &rules, now(), &[method("drift").unwrap()], carry_over)
     };
     let proposal = pass(BTreeSet::new());
     assert_eq!((summary(&proposal).as_str(), proposal.unreached.len()), ("nothing", 2));

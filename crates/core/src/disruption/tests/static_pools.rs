@@ -1,4 +1,4 @@
-//! Pools with replicas: up, down, and one for one.
+//! Static NodePools: scale up, scale down, replace one for one.
 
 use rstest::rstest;
 
@@ -27,7 +27,7 @@ fn down(names: &[&str]) -> Scaling {
 #[case::limited(5, Some(3), up(2, 2))]
 #[case::enough(1, None, up(0, 0))]
 #[case::none(0, None, down(&["a"]))]
-fn a_pool_is_brought_to_its_number(
+fn a_pool_is_scaled_to_its_replicas(
     #[case] replicas: i64,
     #[case] limit: Option<i64>,
     #[case] expected: Scaling,
@@ -37,7 +37,7 @@ fn a_pool_is_brought_to_its_number(
 }
 
 #[test]
-fn nodes_that_are_being_replaced_count_until_they_go() {
+fn nodes_being_replaced_count_until_they_are_deleted() {
     let builder = |replicas| {
         ClusterBuilder::new()
             .pool(fixed(replicas))
@@ -47,30 +47,30 @@ fn nodes_that_are_being_replaced_count_until_they_go() {
     };
     assert_eq!(scaled(builder(2)), up(0, 0));
     assert_eq!(scaled(builder(3)), up(1, 0));
-    // The one that goes anyway is not taken twice.
+    // The node that is being deleted does not count twice.
     assert_eq!(scaled(builder(1)), up(0, 0));
 }
 
 #[test]
-fn what_costs_least_goes_first() {
-    let busy = |name: &str, pods: i64| {
+fn the_cheapest_to_disrupt_is_deleted_first() {
+    let with_pod = |name: &str, pods: i64| {
         (0..pods).fold(node(name), |node, at| node.pod(on(name, &format!("{name}-{at}"), 10)))
     };
-    let guarded = |name: &str| {
+    let protected_node = |name: &str| {
         node(name).with_node(|node| {
             node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
         })
     };
-    let old = busy("old", 2).with_claim(|claim| {
+    let old = with_pod("old", 2).with_claim(|claim| {
         claim.expire_after = Some(Duration::from_secs(1000));
         claim.created = now() - jiff::SignedDuration::from_secs(900);
     });
     let builder = |replicas| {
         ClusterBuilder::new()
             .pool(fixed(replicas))
-            .node(guarded("guarded").build())
-            .node(busy("one", 1).build())
-            .node(busy("two", 2).build())
+            .node(protected_node("guarded").build())
+            .node(with_pod("one", 1).build())
+            .node(with_pod("two", 2).build())
             .node(old.clone().build())
             .node(node("empty").build())
             .node(node("unlaunched").unlaunched(&[]).build())
@@ -89,15 +89,15 @@ fn drifted_nodes_are_replaced_one_for_one() {
     };
     let summary_by = |builder: ClusterBuilder| summary(&propose(&builder.build(), &Rules::default(), now()));
     assert_eq!(summary_by(builder(fixed(3))), "static-drift: a -> small/spot, b -> small/spot");
-    // The limit has room for one more node.
+    // The limit allows one more node.
     let limited = fixed(3).with(|pool| pool.limits.nodes = Some(4));
     assert_eq!(summary_by(builder(limited)), "static-drift: a -> small/spot");
-    // A surplus goes before anything is replaced; empty nodes of a static pool are no case for emptiness.
+    // Surplus nodes are deleted before any is replaced; emptiness ignores static NodePools.
     assert_eq!(summary_by(builder(fixed(2))), "nothing");
 }
 
 #[test]
-fn nothing_is_replaced_where_nothing_is_launched() {
+fn nothing_is_replaced_if_nothing_can_be_launched() {
     let drifted = node("a").condition(ConditionType::Drifted).build();
     let closed = fixed(1).with(|pool| pool.ready = false);
     let proposal = checked(ClusterBuilder::new().pool(closed).node(drifted), "nothing");
@@ -106,7 +106,7 @@ fn nothing_is_replaced_where_nothing_is_launched() {
 }
 
 #[test]
-fn nodes_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
+fn expired_nodes_are_replaced_one_for_one_if_the_pool_opts_in() {
     let old = |name: &str, days: i64| {
         node(name).with_claim(move |claim| {
             claim.expire_after = Some(Duration::from_secs(30 * 24 * 3600));
@@ -128,7 +128,7 @@ fn nodes_past_their_age_are_replaced_one_for_one_where_the_pool_asks_for_it() {
 }
 
 #[test]
-fn a_claim_of_a_static_pool_names_no_instance_types() {
+fn a_claim_of_a_static_pool_lists_no_instance_types() {
     let snapshot = ClusterBuilder::new().pool(fixed(1)).build();
     let new_claim = static_new_claim(&snapshot, &snapshot.pools[0].clone()).unwrap();
     assert!(new_claim.requirements.get(crate::model::labels::INSTANCE_TYPE).is_none());

@@ -1,4 +1,4 @@
-//! Passes of several commands, and what keeps each node.
+//! Passes of several commands, and the blockers of each node.
 
 use super::*;
 use crate::model::{NodeClaim, Nomination};
@@ -53,8 +53,8 @@ fn a_pass_has_as_many_commands_as_the_budget_allows() {
 }
 
 #[test]
-fn commands_of_one_pass_do_not_count_on_the_same_room() {
-    // `room` has space for the pod of one of both, not for those of both.
+fn commands_of_one_pass_do_not_use_the_same_capacity_twice() {
+    // `room` fits the pod of one of them, not both.
     let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| pool.budgets = vec![budget(BudgetNodes::Count(5))]))
         .node(node("room").build())
@@ -65,24 +65,24 @@ fn commands_of_one_pass_do_not_count_on_the_same_room() {
 }
 
 #[test]
-fn everything_that_keeps_a_node_is_listed() {
+fn all_blockers_of_a_node_are_listed() {
     let secs = jiff::SignedDuration::from_secs;
-    let calm = pool("default").with(|pool| {
+    let waiting_pool = pool("default").with(|pool| {
         pool.consolidate_after = Some(Duration::from_secs(60));
         pool.budgets = vec![budget(BudgetNodes::Count(0))];
     });
     let recent = |claim: &mut NodeClaim| claim.last_pod_event = Some(now() - secs(20));
     let mut nominated = (*idle("a").build()).clone();
     nominated.nominations.push(Nomination { pod: pod("w").build().uid.clone(), until: now() + secs(9) });
-    let guarded = running("b", pod("p").cpu(100)).with(|pod| {
+    let protected_pod = running("b", pod("p").cpu(100)).with(|pod| {
         pod.do_not_disrupt = DoNotDisrupt::For(Duration::from_secs(300));
         pod.started = Some(now() - secs(20));
     });
-    let protected = idle("b").with_claim(recent).pod(guarded.into()).with_node(|node| {
+    let protected = idle("b").with_claim(recent).pod(protected_pod.into()).with_node(|node| {
         node.annotations.insert("karpenter.sh/do-not-disrupt".into(), "true".into());
     });
     let builder = ClusterBuilder::new()
-        .pool(calm)
+        .pool(waiting_pool)
         .pending(pod("w").cpu(100))
         .node(nominated)
         .node(protected.build())
@@ -105,7 +105,7 @@ fn everything_that_keeps_a_node_is_listed() {
 }
 
 #[test]
-fn budgets_and_prices_keep_nodes_too() {
+fn budgets_and_prices_are_listed_too() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3900)).build();
     let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| {
@@ -132,7 +132,7 @@ fn budgets_and_prices_keep_nodes_too() {
 }
 
 #[test]
-fn one_node_says_why_it_is_not_cheaper() {
+fn the_status_of_one_node_has_the_reason() {
     let small = idle("a").size("small", 2, 4).capacity_type("spot").pod(on("a", "p", 1500)).build();
     let snapshot = ClusterBuilder::with_default_pool().node(small).build();
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
@@ -167,7 +167,7 @@ fn methods_are_found_by_name() {
 }
 
 #[test]
-fn a_budget_ends_when_the_last_window_that_says_so_closes() {
+fn a_budget_blocks_until_its_last_window_closes() {
     let zero = |schedule: &str, hours: u64| Budget {
         schedule: Some(schedule.into()),
         duration: Some(Duration::from_secs(hours * 3600)),
@@ -187,11 +187,11 @@ fn a_budget_ends_when_the_last_window_that_says_so_closes() {
 }
 
 #[test]
-fn a_node_does_not_become_again_what_it_replaced() {
+fn a_replacement_is_not_reverted() {
     let secs = jiff::SignedDuration::from_secs;
-    let lone = |replaced: &'static str, ago: i64| {
+    let too_large_node = |replaced: &'static str, ago: i64| {
         let large = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
-            came_for(claim, replaced);
+            replaced_offering(claim, replaced);
             claim.created = now() - secs(ago);
         });
         ClusterBuilder::with_default_pool().node(large.build())
@@ -201,25 +201,25 @@ fn a_node_does_not_become_again_what_it_replaced() {
         let types = proposal.commands[0].replacements[0].instance_types.iter();
         types.map(|known| known.name.to_string()).collect::<Vec<_>>()
     };
-    // The launch chooses among all that is named, so what it replaced is not.
-    let all = names(lone("memory/on-demand", 60));
+    // The launch may choose any listed type, so the replaced one is not listed.
+    let all = names(too_large_node("memory/on-demand", 60));
     assert!(all.iter().any(|name| name == "memory"), "{all:?}");
     let others: Vec<String> = all.into_iter().filter(|name| name != "memory").collect();
-    assert_eq!(names(lone("memory/spot", 60)), others);
-    check(lone("small/on-demand", 60), "single-node-consolidation: a -> small/spot");
-    check(lone("medium/spot,small/spot", 3600), "single-node-consolidation: a -> small/spot");
-    let proposal = checked(lone("medium/spot,small/spot", 3599), "nothing");
+    assert_eq!(names(too_large_node("memory/spot", 60)), others);
+    check(too_large_node("small/on-demand", 60), "single-node-consolidation: a -> small/spot");
+    check(too_large_node("medium/spot,small/spot", 3600), "single-node-consolidation: a -> small/spot");
+    let proposal = checked(too_large_node("medium/spot,small/spot", 3599), "nothing");
     assert_eq!(proposal.unconsolidatable[0].1.kind(), "WouldUndo");
-    let snapshot = lone("small/spot", 3599).build();
+    let snapshot = too_large_node("small/spot", 3599).build();
     let found = status(&snapshot, &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
 }
 
 #[test]
-fn a_node_that_came_back_does_not_go_without_another() {
+fn a_recreated_node_is_not_deleted_without_a_replacement() {
     let secs = jiff::SignedDuration::from_secs;
     let returned = |ago: i64| (now() - secs(ago)).as_second().to_string();
-    let came = |name: &str, milli: i64, ago: i64| {
+    let created_ago = |name: &str, milli: i64, ago: i64| {
         let returned = returned(ago);
         idle(name).pod(on(name, &format!("p-{name}"), milli)).with_claim(move |claim| {
             claim
@@ -229,7 +229,8 @@ fn a_node_that_came_back_does_not_go_without_another() {
         })
     };
     let room = || node("b").size("xlarge", 16, 32).pod(on("b", "q", 9000)).build();
-    let pair = |ago: i64| ClusterBuilder::with_default_pool().node(room()).node(came("a", 500, ago).build());
+    let pair =
+        |ago: i64| ClusterBuilder::with_default_pool().node(room()).node(created_ago("a", 500, ago).build());
     check(pair(3600), "single-node-consolidation: a");
     let proposal = checked(pair(3599), "nothing");
     assert!(
@@ -239,10 +240,12 @@ fn a_node_that_came_back_does_not_go_without_another() {
     );
     let found = status(&pair(3599).build(), &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
-    // It is removed with a replacement, which remembers.
-    let lone = came("c", 1500, 60).size("xlarge", 16, 32).build();
-    let proposal =
-        checked(ClusterBuilder::with_default_pool().node(lone), "single-node-consolidation: c -> small/spot");
+    // It may be replaced; the replacement records that.
+    let too_large_node = created_ago("c", 1500, 60).size("xlarge", 16, 32).build();
+    let proposal = checked(
+        ClusterBuilder::with_default_pool().node(too_large_node),
+        "single-node-consolidation: c -> small/spot",
+    );
     let returned = returned(60);
     assert_eq!(
         lineage_of(&proposal.commands[0].candidates, now()),
@@ -256,7 +259,7 @@ fn a_node_that_came_back_does_not_go_without_another() {
 }
 
 #[test]
-fn replacements_remember_what_they_replace() {
+fn replacements_record_what_they_replace() {
     let snapshot = ClusterBuilder::with_default_pool()
         .node(idle("a").size("small", 2, 4).capacity_type("spot").build())
         .node(idle("b").build())
@@ -267,8 +270,8 @@ fn replacements_remember_what_they_replace() {
 }
 
 #[test]
-fn a_pod_that_runs_does_not_wait_for_a_node_that_may_never_come() {
-    // What is left of a command that was rolled back answers the pod still.
+fn running_pods_do_not_wait_for_uninitialized_nodes() {
+    // The replacement of a rolled back command is still nominated for the pod.
     let stranded = drifted("a", 9).build();
     let mut snapshot =
         ClusterBuilder::with_default_pool().node(stranded).node(node("b").launched().build()).build();

@@ -1,32 +1,32 @@
-//! What CPU and memory cost at the best rates of a pool: a lower bound on the price of any packing.
+//! The cost of CPU and memory at the best rates of a NodePool: a lower bound on the price of any packing.
 
 use crate::{
     model::{InstanceType, Price, Requirements, Snapshot, labels::INSTANCE_TYPE},
     scheduling::{Columns, lower_bound},
 };
 
-/// The instance types of a pool that no other type beats for the price.
+/// The Pareto-optimal instance types of a NodePool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates(Vec<(Price, [i64; 2])>);
 
 impl Rates {
-    /// The rates of the pool called `pool`.
+    /// The rates of NodePool `pool`.
     pub(super) fn of(snapshot: &Snapshot, pool: &str) -> Self {
         let model = snapshot.pools.iter().find(|known| *known.name == *pool);
         let (Some(catalog), Some(pool)) = (snapshot.catalog(pool), model) else { return Self::default() };
-        let mut asked: Requirements = pool.template.requirements.clone();
-        asked.add_all(&Requirements::from_labels(&pool.template.labels));
-        let sold = |known: &InstanceType| {
-            let allowed =
-                asked.allows(INSTANCE_TYPE, &known.name) && asked.intersects(&known.requirements).is_ok();
-            let price = allowed.then(|| known.cheapest(&asked))?.map(|offering| offering.price)?;
+        let mut requirements: Requirements = pool.template.requirements.clone();
+        requirements.add_all(&Requirements::from_labels(&pool.template.labels));
+        let offered = |known: &InstanceType| {
+            let allowed = requirements.allows(INSTANCE_TYPE, &known.name)
+                && requirements.intersects(&known.requirements).is_ok();
+            let price = allowed.then(|| known.cheapest(&requirements))?.map(|offering| offering.price)?;
             let room = known.allocatable();
             (price > Price::ZERO).then(|| (price, [room.cpu().max(0), room.memory().max(0)]))
         };
-        Self(frontier(catalog.instance_types.iter().filter_map(|known| sold(known)).collect()))
+        Self(frontier(catalog.instance_types.iter().filter_map(|known| offered(known)).collect()))
     }
 
-    /// The least that `demand`, CPU and memory, costs at any of these rates.
+    /// The minimum cost of `demand` (CPU and memory) at any of these rates.
     pub(super) fn least<'a>(rates: impl Iterator<Item = &'a Self>, demand: [i64; 2]) -> Price {
         let mut columns = Columns::new(2);
         for (price, room) in rates.flat_map(|rates| &rates.0) {
@@ -36,9 +36,9 @@ impl Rates {
     }
 }
 
-/// The entries that have more CPU for their price than every entry with as much memory for its price. The others are
+/// The Pareto frontier of CPU and memory per price. The others are
 /// never the better choice.
-fn frontier(mut sold: Vec<(Price, [i64; 2])>) -> Vec<(Price, [i64; 2])> {
+fn frontier(mut offered: Vec<(Price, [i64; 2])>) -> Vec<(Price, [i64; 2])> {
     // More of a resource for the price: compared crosswise.
     let more = |at: usize, a: &(Price, [i64; 2]), b: &(Price, [i64; 2])| {
         let of = |one: &(Price, [i64; 2]), other: &(Price, [i64; 2])| {
@@ -46,39 +46,39 @@ fn frontier(mut sold: Vec<(Price, [i64; 2])>) -> Vec<(Price, [i64; 2])> {
         };
         of(a, b).cmp(&of(b, a))
     };
-    sold.sort_by(|a, b| more(0, b, a).then_with(|| more(1, b, a)).then_with(|| a.cmp(b)));
-    let mut kept: Vec<(Price, [i64; 2])> = Vec::new();
-    for one in sold {
-        if kept.last().is_none_or(|last| more(1, &one, last).is_gt()) {
-            kept.push(one);
+    offered.sort_by(|a, b| more(0, b, a).then_with(|| more(1, b, a)).then_with(|| a.cmp(b)));
+    let mut optimal: Vec<(Price, [i64; 2])> = Vec::new();
+    for one in offered {
+        if optimal.last().is_none_or(|last| more(1, &one, last).is_gt()) {
+            optimal.push(one);
         }
     }
-    kept
+    optimal
 }
 
 #[cfg(test)]
 mod tests {
-    //! The bound is that of the best mix, without types that another type beats.
+    //! The bound is that of the best mix, without dominated types.
     use super::*;
 
     const GIB: i64 = 1 << 30;
 
-    fn sold(dollars_thousandths: i64, cpu: i64, gib: i64) -> (Price, [i64; 2]) {
+    fn offered(dollars_thousandths: i64, cpu: i64, gib: i64) -> (Price, [i64; 2]) {
         (Price::from_nanos(dollars_thousandths * 1_000_000), [cpu * 1000, gib * GIB])
     }
 
     #[test]
-    fn types_that_another_type_beats_are_left_out() {
-        let (compute, general, memory) = (sold(80, 2, 4), sold(100, 2, 8), sold(150, 2, 16));
-        let double = sold(200, 4, 16);
-        let dear = sold(160, 2, 8);
-        let kept = frontier(vec![dear, memory, general, double, compute]);
-        assert_eq!(kept, [compute, general, memory]);
+    fn dominated_types_are_left_out() {
+        let (compute, general, memory) = (offered(80, 2, 4), offered(100, 2, 8), offered(150, 2, 16));
+        let double = offered(200, 4, 16);
+        let expensive = offered(160, 2, 8);
+        let optimal = frontier(vec![expensive, memory, general, double, compute]);
+        assert_eq!(optimal, [compute, general, memory]);
     }
 
     #[test]
     fn the_bound_is_the_price_of_the_best_mix() {
-        let rates = Rates(frontier(vec![sold(80, 2, 4), sold(100, 2, 8), sold(150, 2, 16)]));
+        let rates = Rates(frontier(vec![offered(80, 2, 4), offered(100, 2, 8), offered(150, 2, 16)]));
         let near = |price: Price, dollars: f64| (price.dollars() - dollars).abs() < 1e-6;
         let least = |cpu: i64, gib: i64| Rates::least([&rates].into_iter(), [cpu * 1000, gib * GIB]);
         assert!(near(least(2, 4), 0.08));
