@@ -28,13 +28,13 @@ impl CloudCall {
     /// The failure as text, without parts that differ from call to call (request IDs, times).
     pub(super) fn failure(self, error: &CloudError) -> String {
         let what = match self {
-            Self::Terminate => "cannot end the instance",
-            Self::Get => "cannot look up the instance, which comes before it ends",
-            Self::List => "cannot list instances, which shows whether the launch left one behind",
+            Self::Terminate => "cannot terminate the instance",
+            Self::Get => "cannot look up the instance before its termination",
+            Self::List => "cannot list instances to check whether the launch left one behind",
         };
         match error {
             CloudError::RateLimited { .. } => format!("{what}: throttled by the cloud"),
-            CloudError::Unavailable(_) => format!("{what}: the cloud answers with an error"),
+            CloudError::Unavailable(_) => format!("{what}: the cloud returned an error"),
             other => format!("{what}: {}", truncate(&other.to_string())),
         }
     }

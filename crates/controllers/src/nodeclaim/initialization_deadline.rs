@@ -276,6 +276,6 @@ async fn release_all_pods(nominations: &Nominations, node: &ClaimedNode) -> Resu
         return Ok(());
     }
     let misfit = Misfit::NotInitialized;
-    let text = format!("{misfit}; its {} pods may be answered by another nodeclaim", pods.len());
+    let text = format!("{misfit}; its {} pods may get another nodeclaim", pods.len());
     nominations.release_pods(&node.claim.name, misfit.reason(), &text, &pods).await
 }

@@ -148,13 +148,13 @@ fn condition_of(observed: &Observed) -> (&'static str, String) {
     let shapes = observed.shapes.iter().map(|shape| {
         let image = shape.image.as_deref().map(|image| format!(" with image {image}")).unwrap_or_default();
         format!(
-            "{}{image} has {} for pods, {} were promised (nodeclaim {}, until {})",
+            "{}{image} has {} for pods, {} were predicted (nodeclaim {}, until {})",
             shape.instance_type, shape.found, shape.promised, shape.claim, shape.until
         )
     });
     let taints = observed.taints.iter().map(|known| {
         format!(
-            "nodes come up with taint {}, which nobody announced (nodeclaim {}, until {})",
+            "nodes come up with taint {}, which the NodePool does not declare (nodeclaim {}, until {})",
             known.taint, known.claim, known.until
         )
     });

@@ -44,7 +44,7 @@ impl Controller for Readiness {
         let problem: Option<(String, String)> = match state {
             None => Some((
                 "NodeClassNotFound".to_owned(),
-                format!("{class} is not there: create it, or correct spec.template.spec.nodeClassRef"),
+                format!("{class} does not exist: create it, or correct spec.template.spec.nodeClassRef"),
             )),
             Some(state) if state.deleting.is_some() => {
                 Some(("NodeClassTerminating".to_owned(), format!("{class} is being deleted")))
@@ -54,7 +54,7 @@ impl Controller for Readiness {
                 Some(false) => Some((state.why.0.to_string(), state.why.1.to_string())),
                 None => Some((
                     "NodeClassReadinessUnknown".to_owned(),
-                    format!("{class} does not say yet whether it is ready"),
+                    format!("{class} has no Ready condition yet"),
                 )),
             },
         };

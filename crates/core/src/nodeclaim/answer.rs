@@ -41,7 +41,7 @@ pub enum Misfit {
     TooSmall {
         /// Of what there is too little.
         resource: Str,
-        /// How much pods were promised.
+        /// The amount that was predicted for pods.
         promised: Str,
         /// How much they can have.
         found: Str,
@@ -79,10 +79,13 @@ impl fmt::Display for Misfit {
                 write!(f, "volume claim {volume} was bound elsewhere: {reach}")
             }
             Self::Taint(taint) => {
-                write!(f, "the node has taint {taint}, which nobody announced and the pods do not tolerate")
+                write!(
+                    f,
+                    "the node has taint {taint}, which the NodePool does not declare and the pods do not tolerate"
+                )
             }
             Self::TooSmall { resource, promised, found } => {
-                write!(f, "the node has {found} of {resource} for pods, {promised} were promised")
+                write!(f, "the node has {found} of {resource} for pods, {promised} were predicted")
             }
             Self::Unwell(taint) => write!(f, "the node has taint {taint}"),
             Self::Cordoned => f.write_str("the node was cordoned"),
@@ -172,7 +175,7 @@ fn volume_elsewhere(
     })
 }
 
-/// Whether the pod would fit if the node were what it was promised to be.
+/// Whether the pod would fit if the node were as predicted.
 fn too_small(node: &StateNode, pod: &Pod, planned: &Resources) -> Option<Misfit> {
     let (claim, object) = (node.claim.as_ref()?, node.node.as_ref()?);
     if !node.is_registered() || !object.ready || object.allocatable.is_zero() {
@@ -262,7 +265,7 @@ pub fn explanation(pods: &[&NamespacedName], misfit: &Misfit) -> String {
         names.push(format!("{} more", pods.len() - NAMED));
     }
     let many = if pods.len() == 1 { "pod" } else { "pods" };
-    format!("{misfit}; {many} {} may be answered by another nodeclaim", names.join(", "))
+    format!("{misfit}; {many} {} may get another nodeclaim", names.join(", "))
 }
 
 #[cfg(test)]

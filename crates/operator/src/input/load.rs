@@ -491,7 +491,7 @@ impl Loader {
                 Err(("NodeClassNotReady", format!("{class} is not ready: {}", state.why.1)))
             }
             (Some(state), _) if state.ready.is_none() && !state.why.0.is_empty() => {
-                Err(("NodeClassReadinessUnknown", format!("{class} does not say yet whether it is ready")))
+                Err(("NodeClassReadinessUnknown", format!("{class} has no Ready condition yet")))
             }
             (Some(_), _) => Ok(()),
         }?;
