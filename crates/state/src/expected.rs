@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleetwright_core::model::{Catalog, InstanceType, NodeClaim, ResourceName, Resources, labels};
 
-/// The instance types that a claim allows and that hold what it asks for.
+/// The instance types that a NodeClaim allows and that fit its requests.
 fn candidates<'a>(
     claim: &'a NodeClaim,
     catalog: &'a Catalog,

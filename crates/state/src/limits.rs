@@ -1,4 +1,4 @@
-//! Limits of NodePools, checked against what is about to be created, and the room that a creation takes.
+//! Limits of NodePools, checked before a creation, and the resources that a creation reserves.
 //!
 //! A plan respects the limits that its snapshot had. NodeClaims that were created since count here, and room is reserved
 //! until the NodeClaim exists, so that two plans do not share it.

@@ -62,7 +62,7 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<(), Problems> 
             problems.add(format!("invalid key: {:?} in requirements, restricted", wanted.key));
         }
     }
-    // Quantities, and whatever else cannot be read.
+    // Invalid quantities and other values.
     if problems.is_empty()
         && let Err(invalid) = lower::pool::pool(pool, schema)
     {

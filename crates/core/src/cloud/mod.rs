@@ -107,7 +107,7 @@ pub struct Instance {
     pub launched_by: Option<(BatchId, u32)>,
     /// UID of the cluster that owns it, from its tags.
     pub cluster_uid: Option<Str>,
-    /// Instance type, zone, capacity type and whatever else its node will carry.
+    /// Instance type, zone, capacity type and the other labels of its node.
     pub labels: Labels,
     /// Annotations that its NodeClaim carries from the launch on, such as the hash of its class.
     pub annotations: Labels,
@@ -143,7 +143,7 @@ pub enum Identity {
     Mismatch(Str),
 }
 
-/// Why a node is not what its class asks for any more, in one word (`AMIDrift`).
+/// Why a node does not match its NodeClass any more, in one word (`AMIDrift`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift(pub Str);
 
@@ -183,7 +183,7 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// All instances that this cluster owns, complete or an error.
     async fn list(&self) -> Result<Vec<Instance>, CloudError>;
 
-    /// Whether a launched claim's instance differs from what its class asks for.
+    /// Whether the instance of a launched NodeClaim differs from its NodeClass.
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
 
     /// When the oldest of its prices were updated, if they are updated regularly: a day without an update suspends consolidation. `None`

@@ -123,7 +123,7 @@ pub enum Object {
     },
 }
 
-/// A change of an object: what is not named stays as it is.
+/// A change of an object: other fields are unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// The object.

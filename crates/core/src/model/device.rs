@@ -21,7 +21,7 @@ pub struct Device {
     pub taints: Vec<DeviceTaint>,
     /// Whether a claim that has it stays on the node that it was allocated for (`bindsToNode`).
     pub binds_to_node: bool,
-    /// Which nodes can use it, where its slice leaves that to each device.
+    /// The nodes that can use it, if its slice defines that per device.
     pub nodes: Option<Nodes>,
 }
 

@@ -194,7 +194,7 @@ impl StateNode {
         }
     }
 
-    /// What the node is or will be: its labels, and while it is not launched also what its claim asks for, so that
+    /// The requirements of the node: its labels and, until it is launched, the requirements of its NodeClaim, so that
     /// an open choice (zone, instance type) stays a set of values.
     #[must_use]
     pub fn requirements(&self) -> Requirements {
@@ -251,7 +251,7 @@ impl StateNode {
         self.reported(|node| &node.capacity, |claim| &claim.capacity)
     }
 
-    /// What a limit counts: what it has or, before launch, the most that it may become.
+    /// The resources that count against a limit: its capacity or, before the launch, the largest possible one.
     #[must_use]
     pub fn charge(&self) -> Resources {
         self.at_most.clone().unwrap_or_else(|| self.capacity())

@@ -1,4 +1,4 @@
-//! NodeClaims: what was asked of a cloud, and what is known of the answer.
+//! NodeClaims: the request to a cloud, and its result.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -106,13 +106,13 @@ pub struct NodeClaim {
 pub enum ConditionType {
     /// The instance exists.
     Launched,
-    /// The Node has joined and carries what it should.
+    /// The Node has registered and has its labels and taints.
     Registered,
     /// The Node is ready for pods.
     Initialized,
     /// consolidateAfter is over.
     Consolidatable,
-    /// It is not what its pool asks for any more.
+    /// It does not match its NodePool any more.
     Drifted,
     /// The pods are gone.
     Drained,

@@ -28,7 +28,7 @@ pub struct ObservedCapacity {
     pub instance_type: Str,
     /// The image that the node ran.
     pub image: Option<Str>,
-    /// What pods were promised on it. Once the catalogue promises something else, it has observed by itself.
+    /// The resources that were predicted for pods. The observation ends once the catalogue predicts others.
     pub promised: Resources,
     /// What pods could have.
     pub found: Resources,
@@ -79,7 +79,7 @@ impl Observed {
         trim(&mut self.taints, |taint| taint.since);
     }
 
-    /// Without what is out of date at `now`.
+    /// Without expired observations at `now`.
     #[must_use]
     pub fn current(&self, now: Timestamp) -> Self {
         let mut current = self.clone();

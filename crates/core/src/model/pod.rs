@@ -1,7 +1,7 @@
 //! A pod as scheduling and disruption see it.
 //!
 //! What many pods share (requests, constraints) is in [`PodSpec`] behind an `Arc`: pods of one template share one
-//! allocation, and two pods with the same `Arc` are known to be alike without comparing.
+//! allocation, and two pods with the same `Arc` are equal without a comparison.
 
 use std::{sync::Arc, time::Duration};
 

@@ -27,7 +27,7 @@ pub struct NodePool {
     pub deleting: bool,
     /// Whether its `Ready` condition is True, and nothing has stopped launches for it.
     pub ready: bool,
-    /// Why nothing is launched for it, where that is not a matter of its `Ready` condition.
+    /// Why nothing is launched for it, other than its `Ready` condition.
     pub halted: Option<Str>,
     /// `spec.weight`; unset is zero. Higher is tried first, strictly.
     pub weight: i32,
@@ -70,7 +70,7 @@ pub enum InitializationTimeout {
 }
 
 impl InitializationTimeout {
-    /// The deadline, where that of the settings is `setting`; `None` where there is none.
+    /// The deadline, with `setting` as the default; `None` if there is none.
     #[must_use]
     pub fn or(self, setting: Option<Duration>) -> Option<Duration> {
         match self {
@@ -131,7 +131,7 @@ pub struct Template {
     pub expire_after: Option<Duration>,
 }
 
-/// What the nodes of a pool may be in sum; what is not named is unlimited.
+/// Limits of the total of the nodes of a NodePool; resources without a limit are unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// By resource; a resource with an entry of zero is limited to nothing.
@@ -179,7 +179,7 @@ pub enum DisruptionReason {
     Underutilized,
     /// It has no pods.
     Empty,
-    /// It is not what its pool asks for any more.
+    /// It does not match its NodePool any more.
     Drifted,
 }
 

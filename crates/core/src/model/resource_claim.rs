@@ -1,4 +1,4 @@
-//! Claims of devices (Dynamic Resource Allocation): what a pod asks for, and what it was given.
+//! Claims of devices (Dynamic Resource Allocation): the requests of a pod, and their allocation.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -93,7 +93,7 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// An amount of every resource; what is not named is zero.
+/// An amount of every resource; missing resources are zero.
 ///
 /// Arithmetic saturates: an amount beyond `i64` is as infeasible as the largest one, and never wraps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -45,7 +45,7 @@ impl Consolidatable {
     }
 }
 
-/// Whether a node is not what its pool or its class asks for any more; the first reason counts.
+/// Whether a node does not match its NodePool or NodeClass any more; the first reason counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drifted<'a> {
     /// The instance types of the NodePool, if drift is due.

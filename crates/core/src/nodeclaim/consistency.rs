@@ -1,4 +1,4 @@
-//! Whether a node is what was promised.
+//! Whether a node has the predicted resources.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub const INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// The share of the promised amount that must be there, in percent.
 const ENOUGH_PERCENT: i128 = 90;
 
-/// Compares the node's capacity with the claim's, for what its pods asked for.
+/// Compares the capacity of the node with that of the NodeClaim, for the requested resources.
 #[derive(Clone, Copy, Debug)]
 pub struct Consistency;
 

@@ -33,7 +33,7 @@ pub enum Decision {
 pub enum OverdueResponse {
     /// Say so, and replace the node.
     Replace {
-        /// Whether the NodePool has the record of that: what was begun is finished after a crash.
+        /// Whether the NodePool has the record of that, so that the replacement is completed after a crash.
         recorded: bool,
     },
     /// Say so, and stop launching for the pool.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Next, Step, View, remaining};
 use crate::safety::Cause;
 
-/// Deletes what is older than its `expireAfter`: forcefully, as Karpenter does, without budget or replacement.
+/// Deletes NodeClaims older than their `expireAfter`: forcefully, as Karpenter does, without budget or replacement.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiration;
 

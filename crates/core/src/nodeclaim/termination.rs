@@ -123,7 +123,7 @@ pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
     Next::steps(change.into_iter().chain([publish])).again(NOT_OWNED_INTERVAL)
 }
 
-/// What keeps new pods and new connections off the node, where that is not there yet.
+/// The taint and label that keep new pods and connections off the node, if they are missing.
 fn closed(node: &Node) -> Option<NodeChange> {
     let taint = drain::disrupted_taint();
     let tainted = node.taints.iter().any(|known| &*known.key == DISRUPTED_TAINT && known.matches(&taint));

@@ -76,7 +76,7 @@ impl Held {
         }
     }
 
-    /// How long until the act may be admitted, where that is known.
+    /// How long until the act may be admitted, if known.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         match self {

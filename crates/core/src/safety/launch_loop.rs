@@ -3,7 +3,7 @@
 //! A pod that is preempted, evicted or created again by its controller has another UID and is the same [`Demand`]. Whatever
 //! keeps its pods off their nodes, a demand that has missed its nodes [`FREE`] times gets the next one only after a pause, which
 //! doubles each further time. A launch is missed once its NodeClaim ends, or has an initialized node and lost all the pods that it was
-//! created for, while no pod of the demand that was bound since has run for [`RAN`] or ended by itself.
+//! created for, while no pod of the demand that was bound since has run for [`RAN`] or has completed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -255,7 +255,7 @@ fn rounds(missed: &[(Timestamp, &Launch)]) -> usize {
     rounds
 }
 
-/// Whether a pod that is bound, or was until `left`, ran: it was bound for [`RAN`], or ended by itself.
+/// Whether a pod that is bound, or was until `left`, ran: it was bound for [`RAN`], or completed.
 #[must_use]
 pub fn has_run(pod: &Pod, left: Timestamp) -> bool {
     let by_itself = pod.is_terminal() && !pod.is_terminating();

@@ -56,7 +56,7 @@ impl Share {
     }
 }
 
-/// Counts what was let through.
+/// Counts an admitted act.
 #[derive(Clone, Debug)]
 pub struct RemovalWindow {
     share: Share,

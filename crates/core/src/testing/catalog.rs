@@ -20,7 +20,7 @@ pub struct TypeBuilder {
     devices: DeviceTemplates,
 }
 
-/// An amd64 Linux node of so many CPUs and GiB, 110 pods, no overhead, without offerings.
+/// An amd64 Linux instance type with a number of CPUs and GiB, 110 pods, no overhead, without offerings.
 #[must_use]
 pub fn instance_type(name: &str, cpus: i64, gib: i64) -> TypeBuilder {
     TypeBuilder {

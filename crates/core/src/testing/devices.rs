@@ -140,13 +140,13 @@ pub fn having(attribute: &str, value: &str) -> Selector {
     Selector { expression: format!("{attribute}={value}").into(), predicate: Ok(Arc::new(has)) }
 }
 
-/// One way of asking for so many devices of class `gpu`.
+/// A request for a number of devices of class `gpu`.
 #[must_use]
 pub fn option(count: u32) -> RequestOption {
     RequestOption { class: "gpu".into(), count: DeviceCount::Exactly(count), ..RequestOption::default() }
 }
 
-/// A request that says exactly what it wants.
+/// An exact request.
 #[must_use]
 pub fn exactly(name: &str, option: RequestOption) -> DeviceRequest {
     DeviceRequest { name: name.into(), options: vec![option] }

@@ -57,7 +57,7 @@ fn reserved_cpu(cpus: i64) -> i64 {
     60 + 10 + 10 + rest
 }
 
-/// Some 600 types in three zones, on-demand and spot, up to so many vCPUs.
+/// Some 600 types in three zones, on-demand and spot, up to a number of vCPUs.
 #[must_use]
 pub fn ec2_catalog(max_cpus: i64, seed: u64) -> Arc<Catalog> {
     let mut numbers = Numbers::new(seed);

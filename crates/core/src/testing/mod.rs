@@ -1,6 +1,6 @@
 //! Builders for the inputs of decisions: a small language in which tests, benchmarks and examples describe clusters.
 //!
-//! Every builder starts from something sound, so that a case names only what it is about.
+//! Every builder starts from a valid object, so that a case names only what differs.
 
 mod catalog;
 pub mod devices;

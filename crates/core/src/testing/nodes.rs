@@ -207,7 +207,7 @@ impl NodeBuilder {
         self
     }
 
-    /// A driver attaches at most so many volumes.
+    /// Limits the volumes that a driver attaches.
     #[must_use]
     pub fn volume_limit(mut self, driver: &str, limit: u32) -> Self {
         self.volume_limits.push((driver.into(), limit));

@@ -86,7 +86,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// Kills an operator at whatever point it waits; [`Simulator::start_due`] restarts it `after` a while.
+    /// Kills an operator at any await; [`Simulator::start_due`] restarts it `after` a while.
     pub fn kill(&mut self, operator: usize, after: Duration) {
         let due = self.elapsed().saturating_add(after);
         let Some(operator) = self.operators.get_mut(operator) else { return };

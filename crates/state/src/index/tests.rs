@@ -1,4 +1,4 @@
-//! The index as controllers see it: what is joined, what is visible at once, what late news cannot undo.
+//! The index as controllers read it: joins, writes that are visible at once, and late watch events.
 
 mod classes;
 mod convergence;
@@ -174,7 +174,7 @@ fn refused(name: &str, version: u64, words: &str) -> KubePod {
     }))
 }
 
-/// A world with an initialized node, and whether the pod holds a lease on it.
+/// A cluster with an initialized node, and whether the pod is nominated to it.
 fn leased(ready: bool) -> (Index, impl Fn(&mut Index, i64) -> bool) {
     let mut index = index();
     index.apply(node("n", 1));
@@ -278,7 +278,7 @@ fn one_object_that_means_nothing_does_not_hide_the_others() {
     assert!(index.invalid().is_empty());
 }
 
-/// What runs is there, whatever it means; what means nothing is only kept out of plans.
+/// Invalid objects that run are in the index; only plans exclude them.
 #[test]
 fn a_running_pod_that_means_nothing_stays_on_its_node() {
     let mut index = index();

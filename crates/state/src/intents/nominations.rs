@@ -7,7 +7,7 @@ use fleetwright_core::model::{
 };
 use jiff::Timestamp;
 
-/// One [`PodNomination`] per pod, and what is looked up by something else than the pod.
+/// One [`PodNomination`] per pod, with indices by other keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nominations {
     by_pod: BTreeMap<PodUid, PodNomination>,

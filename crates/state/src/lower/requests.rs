@@ -114,7 +114,7 @@ pub fn limits_of_spec(spec: &PodSpec) -> Resources {
     together.component_max(&peak)
 }
 
-/// Whether a requested resize cannot be had on the node, so that what was allocated stays.
+/// Whether a requested resize does not fit on the node, so that the allocated resources still count.
 fn is_infeasible(status: &PodStatus) -> bool {
     status.resize.as_deref() == Some("Infeasible")
         || status.conditions.iter().flatten().any(|condition| {

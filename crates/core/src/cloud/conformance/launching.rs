@@ -1,4 +1,4 @@
-//! Launching: what is asked for, once.
+//! Launches: the requested instances, exactly once.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! However the news of one history arrives (late, twice, skipping what was in between), the index ends the same.
+//! The index converges, however the events of one history arrive (late, twice, with gaps).
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Requests of pods as kube-scheduler reckons them, and the rest of what is read from a pod.
+//! Requests of pods as kube-scheduler computes them, and the other fields of a pod.
 
 use fleetwright_core::model::{LabelSchema, Pod, Resources};
 use rstest::rstest;
