@@ -43,7 +43,7 @@ fn the_delay_after_the_start_holds_disruption_and_expiration_from_the_first_atte
     let facts = Facts { subject: "a", all: 10, ..Facts::default() };
     let after = |minutes| now() + SignedDuration::from_mins(minutes);
     // What was done before neither begins the delay nor waits for it.
-    assert_eq!(limits.take(Act::DeleteClaim(Cause::Unhealthy), &facts, after(-50)), Ok(()));
+    assert_eq!(limits.take(Act::DeleteClaim(Cause::LaunchTimeout), &facts, after(-50)), Ok(()));
     for (minutes, left) in [(0, Some(60)), (20, Some(40)), (59, Some(1)), (60, None), (300, None)] {
         let held = left.map(|left| Held::StartupDelay { left: Duration::from_secs(left * 60) });
         for act in [Act::Taint, Act::DeleteClaim(Cause::Expired)] {
