@@ -19,7 +19,7 @@ pub(crate) use prices_export::run as prices_export;
 
 use crate::{clock::SystemClock, settings::Values};
 
-/// What `policies` do not grant of what the settings require; regions are not compared.
+/// The actions that the settings require and `policies` do not grant; regions are not compared.
 ///
 /// # Errors
 /// A policy is not JSON.

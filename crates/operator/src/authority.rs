@@ -1,21 +1,21 @@
-//! The certificate authority that this process trusts the API server by, byte for byte as it was given.
+//! The CA bundle with which this process verifies the API server, byte for byte.
 //!
-//! It is passed to nodes and it is a part of the drift hash of node classes: another spelling of the same certificates would replace
+//! It is passed to nodes and is part of the drift hash of NodeClasses: another encoding of the same certificates would replace
 //! every node that Karpenter has launched.
 
 use k8s_openapi::ByteString;
 use kube::config::Kubeconfig;
 
-/// Where a pod finds it.
+/// Its path in a pod.
 const OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-/// Base64 of the bundle, from the kubeconfig where there is one, else from the pod's own files; empty where there is none.
-pub(crate) fn own() -> String {
+/// Base64 of the bundle, from the kubeconfig if there is one, otherwise from the files of the pod; empty if there is none.
+pub(crate) fn ca_bundle() -> String {
     let named = Kubeconfig::read().ok().and_then(|kubeconfig| of(&kubeconfig));
     named.or_else(|| file(OF_POD)).unwrap_or_default()
 }
 
-/// What a kubeconfig says of its current cluster.
+/// The bundle of the current cluster of a kubeconfig.
 fn of(kubeconfig: &Kubeconfig) -> Option<String> {
     let context = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig.contexts.iter().find(|known| known.name == *context)?.context.as_ref()?;
@@ -39,11 +39,11 @@ fn base64(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! The bytes stay as they are.
+    //! The bytes are unchanged.
     use super::*;
 
     #[test]
-    fn no_byte_changes() {
+    fn the_bytes_are_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         std::fs::write(&path, "# ours\r\n-----BEGIN CERTIFICATE-----\r\nAA==\r\n-----END CERTIFICATE-----")

@@ -1,4 +1,4 @@
-//! The AWS provider as this binary runs it: its settings, the SDK's clients, and the node classes of the cluster.
+//! Connects the AWS provider: its settings, the SDK clients, and the EC2NodeClasses of the cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,11 +30,11 @@ use crate::{
     settings::Values,
 };
 
-/// No part of a node class is looked up more often.
-const SHORTEST_REFRESH: Duration = Duration::from_secs(60);
-/// How often the API server is asked for its version.
-const VERSION_EVERY: Duration = Duration::from_secs(300);
-/// Minor versions of Kubernetes 1 that there are images for, and that Karpenter's provider takes.
+/// Minimum interval between lookups of a part of a NodeClass.
+const MIN_REFRESH: Duration = Duration::from_secs(60);
+/// Interval between reads of the version of the API server.
+const VERSION_INTERVAL: Duration = Duration::from_secs(300);
+/// Minor versions of Kubernetes 1 that have images and that Karpenter's provider accepts.
 const KNOWN_MINORS: std::ops::RangeInclusive<u32> = 26..=36;
 /// The DNS service of a cluster, which Karpenter's role allows to read.
 const DNS_SERVICE: &str = "kube-dns";
@@ -87,15 +87,15 @@ async fn read_version(client: &Client, provider: &AwsProvider) {
 /// Follows the version of the API server for ever: images are made for one version, and nodes go to the next with it.
 async fn follow_version(client: Client, provider: AwsProvider, clock: SharedClock) {
     loop {
-        clock.sleep(VERSION_EVERY).await;
+        clock.sleep(VERSION_INTERVAL).await;
         read_version(&client, &provider).await;
     }
 }
 
-/// The provider over the SDK, by the settings: what EKS and our own kubeconfig know of the cluster fills what they leave out.
+/// The provider over the SDK. EKS and the kubeconfig supply settings of the cluster that are not set.
 ///
 /// # Errors
-/// Where a setting, the region or the cluster cannot be used.
+/// If a setting, the region or the cluster cannot be used.
 pub(crate) async fn over(
     sdk: SdkClient,
     values: &Values,
@@ -112,7 +112,7 @@ pub(crate) async fn over(
         settings.cluster_endpoint = cluster.endpoint;
     }
     if settings.ca_bundle.is_empty() {
-        settings.ca_bundle = authority::own();
+        settings.ca_bundle = authority::ca_bundle();
     }
     let provider = AwsProvider::new(api, classes, settings, clock).await?;
     if let Some(prices) = prices {
@@ -121,7 +121,7 @@ pub(crate) async fn over(
     Ok(provider)
 }
 
-/// The prices of a file that `fleetwright prices export` has written; none where no file is named.
+/// The prices of a file from `fleetwright prices export`; none without a file.
 fn prices(file: &str, region: &str) -> anyhow::Result<Option<Prices>> {
     if file.is_empty() {
         return Ok(None);
@@ -143,7 +143,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
         "CLUSTER_ENDPOINT {endpoint:?} is not a URL: give it with its scheme, as in https://host"
     );
     for interval in ["AMI_REFRESH_INTERVAL", "SUBNET_REFRESH_INTERVAL"] {
-        ensure!(values.duration(interval) >= SHORTEST_REFRESH, "{interval} is too short: give 1m or more");
+        ensure!(values.duration(interval) >= MIN_REFRESH, "{interval} is too short: give 1m or more");
     }
     let reserved = values.integer("RESERVED_ENIS");
     ensure!(reserved >= 0, "RESERVED_ENIS {reserved} is negative: give 0 or more");
@@ -167,7 +167,7 @@ fn settings(values: &Values, region: &str) -> anyhow::Result<Settings> {
     })
 }
 
-/// Address of the cluster's DNS; nodes find it themselves where it is not set.
+/// Address of the cluster DNS. Nodes detect it if it is not set.
 async fn cluster_dns(client: &Client) -> Option<String> {
     let services: Api<Service> = Api::namespaced(client.clone(), "kube-system");
     match services.get_opt(DNS_SERVICE).await {
@@ -179,7 +179,7 @@ async fn cluster_dns(client: &Client) -> Option<String> {
     }
 }
 
-/// Follows the cluster's EC2NodeClasses for ever, and keeps `classes` as they are.
+/// Watches the EC2NodeClasses of the cluster for ever, and updates `classes`.
 async fn follow(client: Client, classes: Classes) {
     let events = watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default());
     let mut events = std::pin::pin!(events.default_backoff());
@@ -198,7 +198,7 @@ async fn follow(client: Client, classes: Classes) {
 
 #[cfg(test)]
 mod tests {
-    //! What the settings come to, and what they refuse.
+    //! Valid and invalid settings.
     use super::*;
 
     fn values(pairs: &[(&str, &str)]) -> Values {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_arrives() {
+    fn every_setting_is_passed_on() {
         let read = settings(
             &values(&[
                 ("CLUSTER_NAME", "prod"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn invalid_settings_are_reported() {
         for (pairs, part) in [
             (&[][..], "--cluster-name is not set"),
             (

@@ -23,7 +23,7 @@ use crate::{
     settings::table::{SETTINGS, Setting, SettingKind},
 };
 
-/// What the user asked for.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) enum Invocation {
     /// Run the controller with these flags, by name without dashes.
@@ -32,7 +32,7 @@ pub(crate) enum Invocation {
     Tool(Tool, BTreeMap<String, String>),
 }
 
-/// The parts of the command line that the binary decides.
+/// The parts of the command line that depend on the binary.
 pub(crate) struct Interface<'a> {
     /// The name of the binary.
     pub(crate) name: &'static str,
@@ -392,8 +392,8 @@ pub(crate) fn parse(
             names.push(name);
             inner = deeper;
         }
-        let settled = WITH_SETTINGS.iter().any(|(path, _)| **path == *names);
-        let flags = if settled { flags(inner, interface) } else { BTreeMap::new() };
+        let has_settings = WITH_SETTINGS.iter().any(|(path, _)| **path == *names);
+        let flags = if has_settings { flags(inner, interface) } else { BTreeMap::new() };
         return Ok(Invocation::Tool(tool, flags));
     }
     let matches =

@@ -1,4 +1,4 @@
-//! The wall clock: the one place of the workspace that asks the operating system for the time.
+//! The wall clock: the only place of the workspace that reads the time of the operating system.
 
 use std::{future::Future, pin::Pin, sync::OnceLock, time::Duration};
 
@@ -6,7 +6,7 @@ use fleetwright_core::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Real time.
+/// The clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

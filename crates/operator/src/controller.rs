@@ -20,26 +20,26 @@ use crate::{
     clock::SystemClock,
     http, kube_client, logging,
     operator::{CloudConnector, Environment, Operator},
-    process::ProcessFigures,
+    process::ProcessCollector,
     settings::{self, Values},
     signals,
 };
 
 /// How long to wait for the cluster before the process exits and is restarted.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// The delay before a retry, which doubles up to [`RETRY_MAX`].
-const RETRY: Duration = Duration::from_secs(2);
-/// The longest pause between two tries.
-const RETRY_MAX: Duration = Duration::from_secs(10);
-/// The cloud where `--cloud` names none: Karpenter's chart sets none.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
+/// The delay before a retry, which doubles up to [`RETRY_DELAY_MAX`].
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Maximum delay between two attempts.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
+/// The default of `--cloud`: Karpenter's chart does not set it.
 const DEFAULT_CLOUD: &str = "aws";
-/// How long loops may take to end after SIGTERM: longer than the 10 s that they give their running reconciles.
-const GRACE: Duration = Duration::from_secs(12);
+/// How long loops may take to end after SIGTERM: longer than the 10 s for their running reconciles.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Runs the controller until SIGTERM.
 ///
 /// # Errors
-/// A setting, a port, the cloud or the cluster cannot be used.
+/// If a setting, a port, the cloud or the cluster cannot be used.
 pub(crate) fn run(operator: &Operator, values: Values) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
@@ -81,14 +81,14 @@ struct Campaign {
     leadership: Leadership,
 }
 
-/// Runs all controllers until SIGTERM; without the lease they watch, and act as soon as they have it.
+/// Runs all controllers until SIGTERM. A standby watches, and acts as soon as it holds the lease.
 async fn control(
     operator: &Operator,
     ctx: Ctx,
     campaign: Option<Campaign>,
     probe: &Probe,
 ) -> anyhow::Result<()> {
-    ctx.metrics.register(Box::new(ProcessFigures::new())).context("metrics of the process")?;
+    ctx.metrics.register(Box::new(ProcessCollector::new())).context("metrics of the process")?;
     let _ = probe.ctx.set(ctx.clone());
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
@@ -113,15 +113,15 @@ async fn control(
         biased;
         () = signals::terminated() => {}
         ended = &mut running => return ended.context("the controllers ended"),
-        // Another replica may lead already: this one exits at once, and is restarted as a standby.
+        // Another replica may lead already: this one exits at once and is restarted as a standby.
         ended = &mut elected => return ended.context("the process ends, to be started again"),
     }
     tracing::info!("shutting down");
     trigger.fire();
-    // The lease is held, and renewed, until the last controller has ended; then the next replica takes over at once.
+    // The lease is renewed until the last controller has ended, then released, so that the next replica acquires it at once.
     let ended = tokio::select! {
         biased;
-        ended = tokio::time::timeout(GRACE, running) => ended,
+        ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, running) => ended,
         lost = &mut elected => return lost.context("the lease was lost during shutdown"),
     };
     resign.fire();
@@ -129,7 +129,7 @@ async fn control(
     match ended {
         Ok(ended) => ended.context("the controllers ended").and_then(|()| handed_back.map_err(Into::into)),
         Err(_) => {
-            tracing::error!(grace = ?GRACE, "some loops did not end in time");
+            tracing::error!(grace = ?SHUTDOWN_TIMEOUT, "some loops did not end in time");
             Ok(())
         }
     }
@@ -144,15 +144,16 @@ async fn prepare(
     let config = kube_client::configure(None).await?;
     let api_server = kube_client::host(&config);
     let client = runtime::client(config)?;
-    let cluster_uid = patiently("the API server", || kube_client::cluster_uid(&client)).await?;
+    let cluster_uid = with_retries("the API server", || kube_client::cluster_uid(&client)).await?;
     // Fields that the API server prunes would be lost.
-    patiently("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
+    with_retries("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
     let environment = Environment { client, clock, cluster_uid, values };
-    let provider = patiently("the cloud", || cloud.connect(&environment)).await?;
+    let provider = with_retries("the cloud", || cloud.connect(&environment)).await?;
     let Environment { client, clock, cluster_uid, values } = environment;
     // EKS may be slow or throttled: identification is retried, and its result is final.
     let identity =
-        patiently("the cloud's identification of the cluster", || identity(&*provider, &cluster_uid)).await?;
+        with_retries("the cloud's identification of the cluster", || identity(&*provider, &cluster_uid))
+            .await?;
     proven(&identity)?;
     let campaign = campaign(&values, &client);
     let leadership = campaign.as_ref().map(|campaign| campaign.leadership.clone());
@@ -170,7 +171,7 @@ async fn prepare(
     Ok((ctx, campaign))
 }
 
-/// The election that the settings ask for.
+/// The leader election of the settings.
 #[expect(clippy::disallowed_methods, reason = "the pod's name, which only the environment knows")]
 fn campaign(values: &Values, client: &Client) -> Option<Campaign> {
     if values.bool("DISABLE_LEADER_ELECTION") {
@@ -192,7 +193,7 @@ fn campaign(values: &Values, client: &Client) -> Option<Campaign> {
     Some(Campaign { election, leadership: Leadership::candidate() })
 }
 
-/// The lease's namespace is the setting's, else the controller's own.
+/// The namespace of the lease is the setting's, otherwise the controller's own.
 fn election(values: &Values, own: Option<String>, default: &str, host: &str, nonce: i128) -> Election {
     let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let namespace =
@@ -226,25 +227,25 @@ fn proven(identity: &Identity) -> anyhow::Result<()> {
     }
 }
 
-/// Retries for a bounded time: at start, a dependency may not be up yet.
-pub(crate) async fn patiently<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
+/// Retries for a bounded time: at the start, a dependency may not be available yet.
+pub(crate) async fn with_retries<T, F>(what: &str, mut attempt: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
 {
-    let (mut waited, mut pause) = (Duration::ZERO, RETRY);
-    while waited < PATIENCE {
+    let (mut waited, mut pause) = (Duration::ZERO, RETRY_DELAY);
+    while waited < STARTUP_TIMEOUT {
         match attempt().await {
             Ok(value) => return Ok(value),
             Err(error) => tracing::error!(error = format!("{error:#}"), "waiting for {what}"),
         }
         tokio::time::sleep(pause).await;
         waited = waited.saturating_add(pause);
-        pause = pause.saturating_mul(2).min(RETRY_MAX);
+        pause = pause.saturating_mul(2).min(RETRY_DELAY_MAX);
     }
-    attempt().await.with_context(|| format!("{what} could not be reached for {PATIENCE:?}"))
+    attempt().await.with_context(|| format!("{what} could not be reached for {STARTUP_TIMEOUT:?}"))
 }
 
-/// The cloud of `--cloud`: without it `aws`, where this build has it. No other cloud is a default, above all not the fake one.
+/// The cloud of `--cloud`; by default `aws`, if this build has it. No other cloud is a default, in particular not the fake one.
 fn cloud(operator: &Operator, name: &str) -> anyhow::Result<Arc<dyn CloudConnector>> {
     let names = operator.cloud_names();
     let known = names.join(" and ");
@@ -261,7 +262,7 @@ struct Probe {
 
 impl http::Probe for Probe {
     fn healthy(&self) -> Result<(), String> {
-        // Until cluster and cloud are reached, the process exits after `PATIENCE`.
+        // Until cluster and cloud are reached, the process exits after `STARTUP_TIMEOUT`.
         self.ctx.get().map_or(Ok(()), |ctx| ctx.alive().map_err(|stuck| stuck.to_string()))
     }
 
@@ -277,11 +278,11 @@ impl http::Probe for Probe {
 
 #[cfg(test)]
 mod tests {
-    //! Which cloud is taken.
+    //! The choice of the cloud.
     use super::*;
 
     #[test]
-    fn the_lease_is_where_the_settings_say() {
+    fn the_lease_follows_the_settings() {
         for (flags, own, expected) in [
             (&[][..], None, "default/karpenter-leader-election"),
             (&[], Some("kube-system"), "kube-system/karpenter-leader-election"),

@@ -7,8 +7,8 @@
 //! }}
 //! ```
 //!
-//! A template is written as the `spec` of a ResourceSlice; what it says of nodes and of the pool's size is passed over.
-//! Karpenter has the two lists under these names in its own types, and no file format for them.
+//! A template has the form of the `spec` of a ResourceSlice; its nodes and the size of the pool are ignored.
+//! Karpenter's types have the two lists under these names; it has no file format for them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ struct DynamicResources {
     attribute_bindings: Vec<Binding>,
 }
 
-/// Devices that will share an attribute.
+/// Devices that share an attribute.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Binding {
@@ -39,7 +39,7 @@ struct Binding {
     devices: Vec<BoundDevice>,
 }
 
-/// Names a device of the templates.
+/// A reference to a device of the templates.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoundDevice {
@@ -48,8 +48,8 @@ struct BoundDevice {
     device: Str,
 }
 
-/// Gives the types of a catalogue the devices that its file says. Types whose devices are broken have none, and are
-/// named.
+/// Adds the devices of the file to the types of a catalogue. Types with invalid devices get none, and are
+/// returned.
 pub(crate) fn attach(text: &str, catalogue: &mut Catalogue) -> Vec<Skipped> {
     let items: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
     let mut broken = Vec::new();

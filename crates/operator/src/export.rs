@@ -9,7 +9,7 @@ use crate::{catalogue::Catalogues, cli::CatalogExportOptions, settings::Values};
 /// Writes the file.
 ///
 /// # Errors
-/// If there is no catalogue of the name, or the file cannot be written.
+/// If there is no catalogue with the name, or the file cannot be written.
 pub(crate) fn run(
     options: &CatalogExportOptions,
     catalogues: &Catalogues,

@@ -1,4 +1,4 @@
-//! What the controller serves: `/metrics` on one port, `/healthz` and `/readyz` on another.
+//! The HTTP endpoints of the controller: `/metrics` on one port, `/healthz` and `/readyz` on another.
 
 use std::{
     io,
@@ -10,15 +10,15 @@ use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, rou
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
-/// What the endpoints ask.
+/// The state behind the endpoints.
 pub(crate) trait Probe: Send + Sync + 'static {
-    /// Whether the process is alive: its loops move.
+    /// Whether the process is alive: its loops iterate.
     ///
     /// # Errors
-    /// What does not.
+    /// The loops that do not.
     fn healthy(&self) -> Result<(), String>;
 
-    /// Whether it does its work: caches are filled, resources are served.
+    /// Whether the process is ready: caches are synced, resources are served.
     ///
     /// # Errors
     /// What is missing.
@@ -33,7 +33,7 @@ type Shared = Arc<dyn Probe>;
 /// Serves `/healthz` and `/readyz` on `port` until the process ends; zero switches it off.
 ///
 /// # Errors
-/// Where the port cannot be had, naming it.
+/// If the port cannot be bound; names it.
 pub(crate) async fn serve_probes(port: u16, probe: Shared) -> anyhow::Result<()> {
     let routes = Router::new()
         .route("/healthz", get(|State(probe): State<Shared>| async move { answer(probe.healthy()) }))
@@ -44,7 +44,7 @@ pub(crate) async fn serve_probes(port: u16, probe: Shared) -> anyhow::Result<()>
 /// Serves `/metrics` and `further` routes on `port` until the process ends; zero switches it off.
 ///
 /// # Errors
-/// Where the port cannot be had, naming it.
+/// If the port cannot be bound; names it.
 pub(crate) async fn serve_metrics(port: u16, probe: Shared, further: Router) -> anyhow::Result<()> {
     let text = |State(probe): State<Shared>| async move {
         ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], probe.metrics())
@@ -74,7 +74,7 @@ async fn serve(port: u16, setting: &str, routes: Router) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections that wait to be accepted, as Go and Linux have it.
+/// Backlog of connections, as in Go and Linux.
 const BACKLOG: i32 = 4096;
 
 /// A listener of all addresses of this host: of IPv6 and IPv4, or of IPv4 alone where the kernel has no IPv6. Kubelets and
@@ -94,7 +94,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
-    // A restarted process need not wait for connections of its predecessor.
+    // A restarted process does not have to wait for connections of its predecessor.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -104,7 +104,7 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 
 #[cfg(test)]
 mod tests {
-    //! Both families of addresses.
+    //! IPv4 and IPv6.
     use tokio::net::TcpStream;
 
     use super::*;
@@ -114,7 +114,7 @@ mod tests {
         let listener = listen(0).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok());
-        // Where this host has IPv6 at all.
+        // Only if this host has IPv6.
         if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok() {
             assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok());
         }

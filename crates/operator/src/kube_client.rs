@@ -1,4 +1,4 @@
-//! Finding the cluster: a kubeconfig, or the account of the pod that this runs in.
+//! The client configuration: a kubeconfig, or the service account of the pod.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::proxy;
 /// A client of the cluster that [`configure`] finds.
 ///
 /// # Errors
-/// Where there is none, or its configuration is unusable.
+/// If there is none, or it is invalid.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Ok(fleetwright_controllers::runtime::client(configure(kubeconfig).await?)?)
 }
@@ -25,11 +25,11 @@ pub(crate) fn host(config: &Config) -> String {
     config.cluster_url.authority().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The cluster that `kubeconfig` names, else the one that kubectl would find, else the one that this runs in; through the
-/// proxy of the kubeconfig, else that of the environment.
+/// The cluster of `kubeconfig`, otherwise that of kubectl, otherwise the one that this process runs in; through the
+/// proxy of the kubeconfig, otherwise that of the environment.
 ///
 /// # Errors
-/// Where there is none, or its configuration is unusable.
+/// If there is none, or it is invalid.
 #[expect(clippy::disallowed_methods, reason = "proxies are set by variables that every HTTP client reads")]
 pub(crate) async fn configure(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let env = |name: &str| std::env::var(name).ok();
@@ -42,7 +42,7 @@ pub(crate) async fn configure(kubeconfig: Option<&Path>) -> anyhow::Result<Confi
             .await
             .context("no cluster: set KUBECONFIG, or run in a pod with a service account")?,
     };
-    // `kube` compares NO_PROXY with the proxy's address, and reads no variable in a pod.
+    // `kube` compares NO_PROXY with the address of the proxy, and reads no variable in a pod.
     let written = config.proxy_url.as_ref().map(ToString::to_string);
     if written.is_none() || written.is_some_and(|url| is_of_the_environment(&url, env)) {
         config.proxy_url =
@@ -57,11 +57,11 @@ fn is_of_the_environment(url: &str, env: impl Fn(&str) -> Option<String>) -> boo
     variables.filter_map(|text| text.parse::<http::Uri>().ok()).any(|variable| variable == *url)
 }
 
-/// Refuses custom resource definitions that would lose what keeps nodes and pods safe. Where the document cannot be read for
-/// lack of permission, nothing is refused.
+/// Refuses custom resource definitions without the fields that protect nodes and pods. If they cannot be read for
+/// lack of permission, none is refused.
 ///
 /// # Errors
-/// Where the definitions are not there yet, or lack fields; the message names them.
+/// If definitions do not exist yet, or lack fields; the message names them.
 pub(crate) async fn check_definitions(client: &Client) -> anyhow::Result<()> {
     let request = http::Request::get(installed::DOCUMENT).body(Vec::new())?;
     let document: serde_json::Value = match client.request(request).await {
@@ -86,7 +86,7 @@ pub(crate) async fn check_definitions(client: &Client) -> anyhow::Result<()> {
     check_storage(client).await
 }
 
-/// Refuses definitions with objects in storage that cannot be read as the version that is known here.
+/// Refuses definitions with stored objects of versions that this build does not know.
 async fn check_storage(client: &Client) -> anyhow::Result<()> {
     for (name, read) in installed::STORED {
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
@@ -117,7 +117,7 @@ async fn check_storage(client: &Client) -> anyhow::Result<()> {
 /// UID of the `kube-system` namespace: the cluster's identity.
 ///
 /// # Errors
-/// Where the API server cannot be reached.
+/// If the API server cannot be reached.
 pub(crate) async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get("kube-system").await.context("reading namespace kube-system")?;
@@ -126,14 +126,14 @@ pub(crate) async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    //! Against an API server in memory.
+    //! Against the in-memory API server.
     use std::sync::Arc;
 
     use fleetwright_fake_kube::{Config as ServerConfig, Server};
 
     use super::*;
 
-    /// An API server with our definitions after a change to each.
+    /// An API server with our definitions, each changed by a function.
     fn server(change: impl Fn(&mut serde_json::Value)) -> Client {
         let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
         for crd in fleetwright_api::crd::kwok() {

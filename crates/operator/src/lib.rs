@@ -23,7 +23,7 @@
 //! }
 //! ```
 //!
-//! The default feature `lab` adds what simulates: the cloud `fake`, and the commands `demo`, `fake-cloud` and `fake-kube`. The
+//! The default feature `lab` adds the simulation: the cloud `fake`, and the commands `demo`, `fake-cloud` and `fake-kube`. The
 //! feature `aws` adds the cloud `aws` and its tools.
 
 #[cfg(feature = "aws")]

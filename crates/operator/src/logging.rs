@@ -1,4 +1,4 @@
-//! Logs as Karpenter writes them: one JSON object a line with `level`, `time`, `logger`, `message`, `commit` in this
+//! Logs in Karpenter's format: one JSON object per line with `level`, `time`, `logger`, `message`, `commit` in this
 //! order, then the fields. Tools parse these lines by position, so the order is part of the contract.
 
 use std::{
@@ -23,7 +23,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The revision that the binary was built from, as far as the build knows it.
+/// The revision that the binary was built from, if the build knows it.
 pub(crate) const COMMIT: &str = match option_env!("FLEETWRIGHT_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
@@ -35,7 +35,7 @@ type Sink = Arc<Mutex<Vec<Box<dyn Write + Send>>>>;
 /// Installs the logger for the whole process.
 ///
 /// # Errors
-/// Where an output cannot be opened, naming it.
+/// If an output cannot be opened; names it.
 pub(crate) fn install(level: &str, outputs: &str, clock: SharedClock) -> io::Result<()> {
     let level = match level {
         "debug" => LevelFilter::DEBUG,
@@ -44,7 +44,7 @@ pub(crate) fn install(level: &str, outputs: &str, clock: SharedClock) -> io::Res
     };
     let sinks = outputs.split(',').map(str::trim).filter(|path| !path.is_empty()).map(open);
     let sink: Sink = Arc::new(Mutex::new(sinks.collect::<io::Result<Vec<_>>>()?));
-    // Dependencies log at their own levels; only their errors concern an operator of ours.
+    // Dependencies log at their own levels; only their errors are of interest.
     let ours = tracing_subscriber::filter::filter_fn(|metadata| {
         metadata.target().starts_with("fleetwright") || *metadata.level() <= Level::WARN
     });
@@ -70,7 +70,7 @@ fn open(path: &str) -> io::Result<Box<dyn Write + Send>> {
 struct JsonLayer {
     sink: Sink,
     clock: SharedClock,
-    /// Whether lines name their place in the code, as Karpenter's do at level debug.
+    /// Whether lines have their source location, as Karpenter's do at level debug.
     caller: bool,
 }
 
@@ -145,7 +145,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLayer {
         let line = render((level, &time, caller.as_deref()), inherited, own.0);
         let Ok(mut sinks) = self.sink.lock() else { return };
         for sink in sinks.iter_mut() {
-            // A log that cannot be written has nowhere to be reported.
+            // A failure to write the log cannot be reported.
             let _ = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
         }
     }

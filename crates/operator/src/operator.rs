@@ -1,4 +1,4 @@
-//! [`Operator`]: what is registered with it.
+//! [`Operator`] and what binaries register with it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,11 +14,11 @@ use crate::{
     settings::{self, Values, table::Setting},
 };
 
-/// What a cloud needs to connect.
+/// Input of a connector.
 pub struct Environment {
     /// Client of the cluster's API server.
     pub client: kube::Client,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
     /// UID of the namespace `kube-system`, which identifies the cluster.
     pub cluster_uid: String,
@@ -32,7 +32,7 @@ pub trait CloudConnector: Send + Sync + 'static {
     /// Connects, and returns the provider. Called again after an error, for up to five minutes.
     ///
     /// # Errors
-    /// The settings, the credentials or the cloud cannot be used.
+    /// If the settings, the credentials or the cloud cannot be used.
     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>>;
 
     /// The custom resource definitions of a cluster on this cloud, which `crds` prints. By default none beside those of
@@ -101,7 +101,7 @@ impl Operator {
         self
     }
 
-    /// Registers what `compat` checks of a cloud beyond its definitions and its catalogue.
+    /// Registers the checks of a cloud for `compat`, beyond its definitions and its catalogue.
     #[must_use]
     pub fn compat(mut self, compat: impl CloudCompat) -> Self {
         self.compats.push(Box::new(compat));
@@ -132,7 +132,7 @@ impl Operator {
         &self.compats
     }
 
-    /// What of this binary `compat` depends on.
+    /// The parts of this binary that `compat` uses.
     pub(crate) fn build(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Build<'_>> {
         let clouds = self.interface().described.into_iter();
         Ok(Build {

@@ -1,13 +1,13 @@
-//! How a tool ends where it does not fail.
+//! The exit status of a tool that does not fail.
 
 use std::process::ExitCode;
 
 /// How a tool ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All that was asked is answered.
+    /// The result is complete.
     Complete,
-    /// The catalogue of instance types left something open, which the output names.
+    /// The catalogue has gaps, which the output names.
     Incomplete,
     /// `compat` has warnings.
     Warnings,
@@ -16,13 +16,13 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome with these open questions.
+    /// The outcome with these gaps.
     pub(crate) fn of(gaps: &[String]) -> Self {
         if gaps.is_empty() { Self::Complete } else { Self::Incomplete }
     }
 }
 
-/// 0, or 3 to 5: 1 is an error, 2 a command line that cannot be read.
+/// 0, or 3 to 5: 1 is an error, 2 an invalid command line.
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
         match outcome {

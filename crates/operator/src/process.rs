@@ -1,6 +1,6 @@
-//! The figures of this process, under the names of Go's client: `process_*`, from `/proc`, on Linux.
+//! Process metrics under the names of Prometheus' client for Go: `process_*`, from `/proc`, on Linux.
 //!
-//! The `process` feature of the `prometheus` crate needs a second version of rustix; what is read here are eight numbers.
+//! The `process` feature of the `prometheus` crate needs a second version of rustix; this module reads eight numbers.
 
 use std::fs;
 
@@ -13,10 +13,10 @@ use prometheus::{
 /// Clock ticks per second in `/proc`: `USER_HZ`, which is 100 on every architecture that is built for.
 const TICKS: f64 = 100.0;
 
-/// Name, help, whether it only increases, and how it is read. A figure that cannot be read is left out.
-type Figure = (&'static str, &'static str, bool, fn() -> Option<f64>);
+/// Name, help, whether it is a counter, and how it is read. A metric that cannot be read is omitted.
+type ProcessMetric = (&'static str, &'static str, bool, fn() -> Option<f64>);
 
-const FIGURES: [Figure; 9] = [
+const METRICS: [ProcessMetric; 9] = [
     ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds", true, cpu_seconds),
     ("process_open_fds", "Number of open file descriptors", false, open_fds),
     ("process_max_fds", "Maximum number of open file descriptors", false, || limit("Max open files")),
@@ -43,15 +43,15 @@ const FIGURES: [Figure; 9] = [
     ),
 ];
 
-/// Reads the figures at each scrape.
-pub(crate) struct ProcessFigures {
+/// Reads the metrics at each scrape.
+pub(crate) struct ProcessCollector {
     descriptions: Vec<Desc>,
 }
 
-impl ProcessFigures {
-    /// A collector of the figures of this process.
+impl ProcessCollector {
+    /// A collector of the process metrics.
     pub(crate) fn new() -> Self {
-        let families = FIGURES.iter().filter_map(|(name, help, ..)| Gauge::new(*name, *help).ok());
+        let families = METRICS.iter().filter_map(|(name, help, ..)| Gauge::new(*name, *help).ok());
         Self {
             descriptions: families
                 .flat_map(|gauge| gauge.desc().into_iter().cloned().collect::<Vec<_>>())
@@ -60,13 +60,13 @@ impl ProcessFigures {
     }
 }
 
-impl Collector for ProcessFigures {
+impl Collector for ProcessCollector {
     fn desc(&self) -> Vec<&Desc> {
         self.descriptions.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let figure = |(name, help, increases, read): &Figure| {
+        let figure = |(name, help, increases, read): &ProcessMetric| {
             let value = read()?;
             if *increases {
                 let counter = Counter::new(*name, *help).ok()?;
@@ -77,7 +77,7 @@ impl Collector for ProcessFigures {
             gauge.set(value);
             Some(gauge.collect())
         };
-        FIGURES.iter().filter_map(figure).flatten().collect()
+        METRICS.iter().filter_map(figure).flatten().collect()
     }
 }
 
@@ -131,7 +131,7 @@ fn network(key: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    //! The figures of the test's own process.
+    //! The metrics of the test process.
     use super::*;
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
         clippy::cast_precision_loss,
         reason = "the kernel's clock is what is compared"
     )]
-    fn every_figure_is_read_and_plausible() {
-        let families = ProcessFigures::new().collect();
+    fn every_metric_is_read_and_plausible() {
+        let families = ProcessCollector::new().collect();
         let value = |name: &str| {
             let family =
                 families.iter().find(|family| family.name() == name).unwrap_or_else(|| panic!("{name}"));
@@ -153,7 +153,7 @@ mod tests {
                 metric.get_gauge().get_value()
             }
         };
-        assert_eq!(families.len(), FIGURES.len());
+        assert_eq!(families.len(), METRICS.len());
         assert!(value("process_open_fds") >= 3.0 && value("process_open_fds") < value("process_max_fds"));
         assert!(value("process_resident_memory_bytes") > 1e6);
         assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));

@@ -1,13 +1,13 @@
-//! The HTTP proxy in front of the API server, from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as Go's clients have it.
+//! The HTTP proxy for the API server, from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as in Go's clients.
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 
-/// The proxy for requests to `target` by the variables of the environment, with the credentials of the variable; none for
-/// loopback addresses and for what `NO_PROXY` lists.
+/// The proxy for requests to `target` by the environment variables, with their credentials; none for
+/// loopback addresses and those in `NO_PROXY`.
 ///
 /// # Errors
-/// Names the variable that is not a URL.
+/// If a variable is not a URL; names it.
 pub(crate) fn from_environment(
     target: &Uri,
     env: impl Fn(&str) -> Option<String>,
@@ -21,12 +21,12 @@ pub(crate) fn from_environment(
         _ => None,
     };
     let Some((name, text)) = variable else { return Ok(None) };
-    // Go takes a proxy without a scheme as one that speaks HTTP.
+    // In Go, a proxy without a scheme is an HTTP proxy.
     let url = if text.contains("://") { text } else { format!("http://{text}") };
     let proxy: Uri =
         url.parse().map_err(|error| format!("{name}: {error}: give a URL such as http://proxy:3128"))?;
     let direct = first(["NO_PROXY", "no_proxy"]).map(|(_, text)| text).unwrap_or_default();
-    // The matcher takes an asterisk for names only.
+    // The matcher accepts an asterisk for names only.
     let all_direct = direct.split(',').any(|entry| entry.trim() == "*");
     if all_direct || is_loopback(target.host().unwrap_or_default()) {
         return Ok(None);

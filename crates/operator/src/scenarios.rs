@@ -1,6 +1,6 @@
-//! Scenario files of the tools, for their tests: the input is YAML, the report stands beside it as `.txt`.
+//! Scenario files of the tools, for their tests: the input is YAML, the report is beside it as `.txt`.
 //!
-//! `UPDATE_SCENARIOS=1` writes reports and schemas again.
+//! `UPDATE_SCENARIOS=1` rewrites reports and schemas.
 
 use std::{
     path::{Path, PathBuf},
@@ -63,7 +63,7 @@ pub(crate) fn catalogues() -> Catalogues {
     Catalogues(vec![Arc::new(FakeCatalogue), Arc::new(Ec2Catalogue::default())])
 }
 
-/// A report as people see it, without the line that all reports on the default catalogue of the fake cloud share.
+/// The table of a report, without the line that all reports on the default catalogue of the fake cloud share.
 pub(crate) fn shown(notes: &[String], gaps: &[String], table: impl std::fmt::Display) -> String {
     let mut all: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
     all.extend(gaps.iter().map(|gap| format!("incomplete: {gap}\n")));

@@ -23,7 +23,7 @@ use crate::{
 /// Reads the account and prints the report.
 ///
 /// # Errors
-/// If the cluster or AWS does not answer.
+/// If the cluster or AWS does not respond.
 pub(crate) fn run(options: &AuditOptions, values: &Values) -> anyhow::Result<()> {
     let report = block_on(read(values))?;
     let mut out = anstream::stdout().lock();
@@ -49,7 +49,7 @@ async fn read(values: &Values) -> anyhow::Result<AuditReport> {
     Ok(audit(&provider, &claimed).await?.into())
 }
 
-/// The provider ids in NodeClaims.
+/// The provider IDs of NodeClaims.
 async fn claimed(client: &Client) -> anyhow::Result<BTreeSet<ProviderId>> {
     let all = Api::<NodeClaim>::all(client.clone()).list(&ListParams::default()).await?;
     let ids = all.into_iter().filter_map(|claim| Some(claim.status?.provider_id));

@@ -41,7 +41,7 @@ pub(crate) fn run(options: &IamCheckOptions, values: &Values) -> anyhow::Result<
     }
 }
 
-/// What `policies` do not grant of what the settings require.
+/// The actions that the settings require and `policies` do not grant.
 ///
 /// # Errors
 /// A policy is not JSON.
@@ -64,7 +64,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
-/// Where the controller runs, as far as the settings say.
+/// Account, region and cluster of the controller, as far as the settings have them.
 fn place(values: &Values, region: Option<String>) -> Place {
     let text = |name: &str| Some(values.text(name).to_owned()).filter(|text| !text.is_empty());
     Place { cluster: text("CLUSTER_NAME"), region, queue: text("INTERRUPTION_QUEUE") }
@@ -83,7 +83,7 @@ fn is_enabled(feature: Feature, values: &Values) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Which settings require which permissions.
+    //! The permissions that settings require.
     use super::*;
 
     const POLICY: &str = include_str!("../../../../deploy/iam/controller-policy.json");

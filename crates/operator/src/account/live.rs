@@ -1,4 +1,4 @@
-//! The instance types and prices of a region, as the account sees them.
+//! The instance types and prices of a region, read from the account.
 
 use anyhow::ensure;
 use fleetwright_aws::{

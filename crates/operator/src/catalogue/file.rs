@@ -1,4 +1,4 @@
-//! Instance types of a file in the form of Karpenter's kwok provider, for any NodeClass.
+//! Instance types from a file in the format of Karpenter's kwok provider, for any NodeClass.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use fleetwright_instance_types::{Catalogue, Skipped, Vocabulary, load};
 
 use crate::devices;
 
-/// The instance types of a file, and those of it that cannot be used.
+/// The instance types of a file, and the invalid ones.
 ///
 /// # Errors
-/// The file cannot be read or has no usable instance type.
+/// If the file cannot be read or has no valid instance type.
 pub(crate) fn of_file(path: &Path) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     of_text(path, &text)
 }
 
-/// The same of a text that was read from `path`.
+/// Parses a text that was read from `path`.
 pub(super) fn of_text(path: &Path, text: &str) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
     let loaded = load(text, Vocabulary::Kwok).with_context(|| path.display().to_string())?;
     let (mut catalogue, mut skipped) = (loaded.catalogue, loaded.skipped);

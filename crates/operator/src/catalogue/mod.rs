@@ -22,7 +22,7 @@ pub use options::CatalogueOptions;
 use crate::settings::Values;
 
 /// Describes the instance types of a cloud's NodeClasses without a connection to the cloud. `plan`, `disrupt` and `explain` decide with
-/// them. What it does not know it leaves out and names in [`ClassOffer::gaps`]; it never invents a type or a price.
+/// them. It reports what it does not know in [`ClassOffer::gaps`] and never invents a type or a price.
 pub trait OfflineCatalogue: Send + Sync + 'static {
     /// The values of `--catalog` that choose among its catalogues; the first one is the default.
     fn names(&self) -> &'static [&'static str];
@@ -39,17 +39,17 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
     /// The instance types of a NodeClass.
     ///
     /// # Errors
-    /// An option or a file cannot be used. What is merely unknown is a gap of the offer.
+    /// If an option or a file is invalid. Unknown data is a gap of the offer.
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer>;
 
     /// Writes one of its catalogues as a file that `--instance-types` takes.
     ///
     /// # Errors
-    /// An option cannot be used.
+    /// If an option is invalid.
     fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String>;
 }
 
-/// The question for the instance types of one NodeClass.
+/// A request for the instance types of one NodeClass.
 #[derive(Clone, Copy)]
 pub struct ClassRequest<'a> {
     /// The NodeClass.
@@ -75,14 +75,14 @@ pub struct ClassRequest<'a> {
 pub struct ClassOffer {
     /// The instance types.
     pub catalog: Arc<Catalog>,
-    /// What label keys mean.
+    /// The label schema.
     pub schema: Arc<LabelSchema>,
-    /// Where types and prices come from, and of which day they are; shown below each table.
+    /// The sources of types and prices, with their dates; shown below each table.
     pub source: String,
     /// Whether prices are known. If not, all types are in [`Catalog::unpriced`].
     pub priced: bool,
-    /// What was assumed or left out.
+    /// Assumptions and omissions.
     pub notes: Vec<String>,
-    /// Questions that the catalogue cannot answer. With any, a tool exits with status 3.
+    /// Gaps of the catalogue. With any, a tool exits with status 3.
     pub gaps: Vec<String>,
 }

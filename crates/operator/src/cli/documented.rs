@@ -1,4 +1,4 @@
-//! What the documentation says of the command line is so: each command that a page shows can be parsed, and the page of settings has
+//! The documentation of the command line is correct: each command on a page can be parsed, and the page of settings has
 //! all of them.
 
 use std::fmt::Write as _;
@@ -84,7 +84,7 @@ fn shown(page: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_command_that_the_documentation_shows_can_be_parsed() {
+fn every_documented_command_can_be_parsed() {
     let interface = Interface { described: vec!["aws", "fake"], ..Interface::plain() };
     let (mut found, mut checked) = (Vec::new(), 0);
     pages(&root(), &mut found);
@@ -155,7 +155,7 @@ fn tables() -> String {
     out + "\n"
 }
 
-/// `UPDATE_DOCS=1` writes the tables again.
+/// `UPDATE_DOCS=1` rewrites the tables.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch that writes the tables again")]
 fn the_page_of_settings_has_all_of_them() {

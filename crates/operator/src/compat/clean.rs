@@ -1,6 +1,6 @@
-//! `fleetwright compat clean`: what Fleetwright leaves on objects after a cluster went back to Karpenter, and its removal.
+//! `fleetwright compat clean`: lists and removes what Fleetwright left on objects after a cluster went back to Karpenter.
 //!
-//! Nothing of it disturbs Karpenter, but for the finalizer of delete protection. What is Fleetwright's own follows from the prefix of its
+//! Only the finalizer of delete protection affects Karpenter. Fleetwright's own fields are known by the prefix of their
 //! keys ([`labels::PREFIX`]) and from the lists of conditions beside their names.
 
 use std::{
@@ -38,9 +38,9 @@ pub(super) struct Leftover {
     pub(super) annotations: Vec<String>,
     pub(super) conditions: Vec<String>,
     pub(super) finalizers: Vec<String>,
-    /// Annotations that users set, which stay without `--all`.
+    /// Annotations that users set, which are kept without `--all`.
     pub(super) kept: Vec<String>,
-    /// Why the finalizers stay.
+    /// Why the finalizers are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held: Option<String>,
 }
@@ -52,10 +52,10 @@ pub(super) struct Removal {
     pub(super) status: Option<Value>,
 }
 
-/// Prints what is left, and removes it with `--apply`.
+/// Prints the leftovers, and removes them with `--apply`.
 ///
 /// # Errors
-/// The input cannot be read, Fleetwright still runs, or the API server refuses a change.
+/// If the input cannot be read, Fleetwright still runs, or the API server refuses a change.
 pub(crate) fn run(options: &CleanOptions, clouds: &[Box<dyn CloudCompat>]) -> anyhow::Result<Outcome> {
     let (items, denied) = input::read_all(&options.files)?;
     if options.apply && !options.files.is_empty() {
@@ -105,7 +105,7 @@ pub(super) fn own_conditions(clouds: &[Box<dyn CloudCompat>]) -> BTreeSet<(Strin
     of_core.chain(of_clouds).collect()
 }
 
-/// What is left on an object; `None` where there is nothing.
+/// The leftover on an object, if any.
 pub(super) fn leftover(
     object: &Value,
     own: &BTreeSet<(String, &'static str)>,
@@ -168,7 +168,7 @@ pub(super) fn removal(object: &Value, leftover: &Leftover) -> Removal {
 /// Applies the patches, conditions first: their patch names the version that was read. Returns what was refused, with the object.
 ///
 /// # Errors
-/// An object does not say what it is.
+/// If an object has no kind.
 pub(super) async fn apply(client: &Client, removals: &[(&Value, Removal)]) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
     let mut kinds: BTreeMap<(&str, &str), ApiResource> = BTreeMap::new();
@@ -205,7 +205,7 @@ async fn one(api: &Api<DynamicObject>, name: &str, removal: &Removal) -> kube::R
     Ok(())
 }
 
-/// What the API server calls an object's kind.
+/// The API resource of an object.
 async fn resource(client: &Client, object: &Value) -> anyhow::Result<ApiResource> {
     let (group, kind) = (group_of(object), text(object, "/kind"));
     let version = text(object, "/apiVersion").rsplit('/').next().unwrap_or_default();

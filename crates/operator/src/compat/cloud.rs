@@ -1,4 +1,4 @@
-//! [`CloudCompat`]: what a cloud adds to `compat`, registered with `Operator::compat`.
+//! [`CloudCompat`]: the checks of a cloud for `compat`, registered with `Operator::compat`.
 
 use anyhow::bail;
 
@@ -16,7 +16,7 @@ pub trait CloudCompat: Send + Sync + 'static {
     /// Findings on the policies (`--iam-policy`) that grant the controller its permissions in the cloud.
     ///
     /// # Errors
-    /// A policy cannot be read, or the cloud has none.
+    /// If a policy cannot be read, or the cloud has none.
     fn check_policies(&self, _policies: &[String], _values: &Values) -> anyhow::Result<Vec<Finding>> {
         bail!("--iam-policy: the cloud of {} has no policies that could be checked", self.group())
     }

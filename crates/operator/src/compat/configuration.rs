@@ -1,4 +1,4 @@
-//! C3xx: the settings of the running Karpenter, read as Fleetwright would read them.
+//! C3xx: the settings of the running Karpenter, as Fleetwright would read them.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::settings::{
     table::{GATES, SETTINGS, Setting, SettingKind},
 };
 
-/// Settings that name a file in the pod, or choose what only tools have: those of the command line count.
+/// Settings that name a file in the pod, or that only tools have: the command line determines them.
 const OF_TOOLS: [&str; 3] = ["PRICES_FILE", "INSTANCE_TYPES_FILE_PATH", "CATALOG"];
-/// Settings that Karpenter had until 1.0.
+/// Settings that Karpenter removed in 1.0.
 const REMOVED: [&str; 6] = [
     "DISABLE_WEBHOOK",
     "WEBHOOK_PORT",
@@ -26,22 +26,22 @@ const REMOVED: [&str; 6] = [
     "ASSUME_ROLE_DURATION",
     "ENABLE_POD_ENI",
 ];
-/// Feature gates that each need objects of a kind to do anything.
+/// Feature gates that have no effect without objects of a kind.
 const OF_KIND: [(&str, &str, &str); 2] = [
     ("NodeOverlay", labels::GROUP, "NodeOverlay"),
     ("CapacityBuffer", labels::BUFFER_GROUP, "CapacityBuffer"),
 ];
 
-/// The settings of a container: variables and flags, as far as they are literal.
+/// The literal settings of a container: variables and flags.
 #[derive(Debug, Default)]
 pub(super) struct Configuration {
     variables: BTreeMap<String, String>,
     flags: BTreeMap<String, String>,
-    /// Variables that are written twice with different values.
+    /// Variables that are set twice with different values.
     doubled: Vec<String>,
-    /// Arguments that are no flags.
+    /// Arguments that are not flags.
     stray: Vec<String>,
-    /// Whether further variables come from objects that are not read.
+    /// Whether other variables come from objects that are not read.
     is_partial: bool,
 }
 
@@ -75,7 +75,7 @@ impl Configuration {
         this
     }
 
-    /// The settings with which the tools decide: those of the command line (`given`, by flag), then those of the Deployment that can be
+    /// The settings of the decision: those of the command line (`given`, by flag), then those of the Deployment that can be
     /// read, then the defaults.
     pub(super) fn values(
         &self,
@@ -108,7 +108,7 @@ fn read(setting: &Setting, value: &str) -> Result<Values, String> {
     }
 }
 
-/// A value of a variable as a flag takes it.
+/// Converts a value of a variable to that of a flag.
 fn written(setting: &Setting, value: &str) -> String {
     match read(setting, value) {
         Ok(values) if setting.kind == SettingKind::Bool => values.bool(setting.env).to_string(),
@@ -171,7 +171,7 @@ fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) 
     found
 }
 
-/// What a flag is refused for.
+/// Why a flag is refused.
 fn refused(setting: &Setting, value: &str) -> Option<String> {
     let flags = BTreeMap::from([(setting.flag(), value.to_owned())]);
     resolve(std::slice::from_ref(setting), &flags, |_| None).err().map(|error| error.message)
@@ -244,7 +244,7 @@ fn gates(configuration: &Configuration, object: &str) -> Vec<Finding> {
     found
 }
 
-/// Values that can each be read and do not go together.
+/// Valid values that contradict each other.
 fn contradictions(running: &Running<'_>, values: &Values, object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let (metrics, health) = (values.integer("METRICS_PORT"), values.integer("HEALTH_PROBE_PORT"));

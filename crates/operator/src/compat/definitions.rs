@@ -15,7 +15,7 @@ const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "CustomResourceDefinition";
 /// Definitions without which the controller does not start.
 const REQUIRED: [&str; 2] = ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh"];
-/// Definitions of optional features: the kind's objects are read only with a feature gate.
+/// Definitions of optional features: objects of the kind are read only with a feature gate.
 const OPTIONAL: [(&str, &str); 2] = [
     ("nodeoverlays.karpenter.sh", "NodeOverlay"),
     ("capacitybuffers.autoscaling.x-k8s.io", "CapacityBuffer"),
@@ -58,7 +58,7 @@ fn absent(
 ) {
     let object = format!("{KIND} {wanted_name}");
     let optional = OPTIONAL.iter().find(|(known, _)| *known == wanted_name);
-    // A NodeClass of a cloud is required as soon as a NodePool names its kind.
+    // The NodeClass definition of a cloud is required if a NodePool references its kind.
     let (group, kind) = (&wanted.spec.group, &wanted.spec.names.kind);
     let is_referred_to = cluster.of(labels::GROUP, "NodePool").any(|pool| {
         let class = "/spec/template/spec/nodeClassRef";
@@ -114,7 +114,7 @@ fn one(definition: &Value, wanted: &CustomResourceDefinition, found: &mut Vec<Fi
     level(&object, wanted, &served, &expected, found);
 }
 
-/// Whether what is in storage can be read as version `read`, also once no webhook of Karpenter runs any more.
+/// Whether stored objects can be read as version `read` without the conversion webhook of Karpenter.
 fn stored(definition: &Value, object: &str, read: &str, found: &mut Vec<Finding>) {
     let others: Vec<&str> = list(definition, "/status/storedVersions")
         .filter_map(Value::as_str)

@@ -18,7 +18,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// `None` where a Deployment is not a controller of Karpenter or Fleetwright.
+    /// `None` if a Deployment is not a controller of Karpenter or Fleetwright.
     fn of(deployment: &'a Value) -> Option<Self> {
         let containers = || list(deployment, "/spec/template/spec/containers");
         let is_named =
@@ -49,7 +49,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Whether an image is that of a controller; mirrors keep the last part of its name.
+/// Whether an image is that of a controller. Mirrors keep the last part of its name.
 fn is_controller(image: &str) -> bool {
     let repository = image.split('@').next().unwrap_or_default();
     let repository = match repository.rsplit_once(':') {
@@ -71,7 +71,7 @@ pub(super) fn running(cluster: &ClusterObjects) -> Vec<Running<'_>> {
     cluster.of("apps", "Deployment").filter_map(Running::of).collect()
 }
 
-/// Checks chart, image and how many controllers there are.
+/// Checks chart, image and the number of controllers.
 pub(super) fn check(running: &[Running<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     if running.is_empty() {
@@ -145,7 +145,7 @@ fn level(version: &str) -> Option<(u64, u64)> {
     Some((parts.next()??, parts.next()??))
 }
 
-/// The digest in Karpenter's values survives a change of repository and tag.
+/// The digest in Karpenter's values is kept if only repository and tag are changed.
 fn image(running: &Running<'_>) -> Option<Finding> {
     let image = text(running.container, "/image");
     let (_, digest) = image.split_once('@')?;

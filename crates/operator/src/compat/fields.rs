@@ -1,4 +1,4 @@
-//! C2xx: NodePools, NodeClaims, NodeClasses and the like: what cannot be read, and fields that nothing reads.
+//! C2xx: NodePools, NodeClaims, NodeClasses and other kinds: invalid objects, and fields that nothing reads.
 
 use fleetwright_api::{self as api, labels};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,7 +10,7 @@ use super::{
     objects::{ClusterObjects, count, display, group_of, name, some, text},
 };
 
-/// Says why an object cannot be read.
+/// Returns why an object is invalid.
 type Unreadable = fn(&Value) -> Option<String>;
 
 /// Kinds of Karpenter with the function that reads one.
@@ -139,7 +139,7 @@ fn class_of(pool: &Value, cluster: &ClusterObjects, groups: &[&str]) -> Option<F
         return Some(Finding::warning("C204", display(pool), what).fix(fix));
     }
     let is_there = cluster.of(group, kind).any(|object| name(object) == class);
-    // A dump without any object of the kind was made without it.
+    // A dump without any object of the kind was taken without it.
     let is_complete = cluster.is_live || cluster.has(group, kind);
     (!is_there && is_complete).then(|| {
         let what = format!("its NodeClass {kind} {class} does not exist: no nodes are launched for it");

@@ -62,7 +62,7 @@ use crate::{
     },
 };
 
-/// What of a binary `compat` depends on.
+/// The parts of a binary that `compat` uses.
 pub(crate) struct Build<'a> {
     /// The instance types of its clouds.
     pub(crate) catalogues: &'a Catalogues,
@@ -79,7 +79,7 @@ pub(crate) struct Build<'a> {
 /// Checks and prints. `flags` are the settings among the arguments.
 ///
 /// # Errors
-/// The input, an option or a policy cannot be used. What is wrong with the cluster is a finding.
+/// If the input, an option or a policy is invalid. Problems of the cluster are findings.
 pub(crate) fn run(
     options: &CompatOptions,
     build: &Build<'_>,
@@ -149,7 +149,7 @@ impl Clouds {
         self.definitions.iter().filter(|crd| is_class(crd)).collect()
     }
 
-    /// What the clouds that are in use find.
+    /// The findings of the clouds that are in use.
     fn findings(&self, build: &Build<'_>, cluster: &ClusterObjects, values: &Values) -> Vec<Finding> {
         let clouds = build.clouds.iter().filter(|cloud| self.used.contains(cloud.group()));
         clouds.flat_map(|cloud| cloud.check(cluster, values)).collect()
@@ -193,7 +193,7 @@ fn facts(
     found
 }
 
-/// The findings on the policies that were given.
+/// The findings on the given policies.
 fn policies(
     options: &CompatOptions,
     build: &Build<'_>,
@@ -219,7 +219,7 @@ fn policy(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// What Fleetwright would decide: the first disruption pass, and the nodes of each NodePool.
+/// The decisions of Fleetwright: the first disruption pass, and the nodes of each NodePool.
 fn decide(
     items: Vec<Item>,
     options: &CompatOptions,

@@ -1,4 +1,4 @@
-//! C7xx: other controllers that delete nodes, and who holds the lease.
+//! C7xx: other controllers that delete nodes, and the holder of the lease.
 
 use fleetwright_api::labels;
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use super::{
 use crate::settings::Values;
 
 /// A controller that removes nodes on its own.
-struct Neighbour {
+struct OtherController {
     /// A part of the names of its workload, its label `app.kubernetes.io/name` or its image.
     words: &'static [&'static str],
     title: &'static str,
@@ -21,37 +21,37 @@ struct Neighbour {
     fix: &'static str,
 }
 
-/// Those that are known. Tools that only evict pods or reboot nodes are not among them.
-const NEIGHBOURS: &[Neighbour] = &[
-    Neighbour {
+/// The known ones. Tools that only evict pods or reboot nodes are not included.
+const OTHER_CONTROLLERS: &[OtherController] = &[
+    OtherController {
         words: &["cluster-autoscaler"],
         title: "Cluster Autoscaler",
         is_blocker: false,
         does: "launches nodes for the same pending pods, and deletes nodes of its groups",
         fix: "keep their nodes apart by taints, or scale it to zero; Fleetwright leaves nodes without a NodeClaim alone",
     },
-    Neighbour {
+    OtherController {
         words: &["aws-node-termination-handler", "node-termination-handler"],
         title: "AWS Node Termination Handler",
         is_blocker: false,
         does: "cordons and drains nodes on interruptions that INTERRUPTION_QUEUE handles as well",
         fix: "remove it where INTERRUPTION_QUEUE is set",
     },
-    Neighbour {
+    OtherController {
         words: &["spotinst", "ocean-controller", "spot-ocean"],
         title: "Spot Ocean",
         is_blocker: true,
         does: "replaces and deletes nodes by its own rules",
         fix: "take the cluster out of Spot Ocean first",
     },
-    Neighbour {
+    OtherController {
         words: &["castai-cluster-controller", "castai-evictor", "castai-spot-handler"],
         title: "Cast AI",
         is_blocker: true,
         does: "replaces and deletes nodes by its own rules",
         fix: "disconnect the cluster from Cast AI's automation first; castai-agent alone only reads",
     },
-    Neighbour {
+    OtherController {
         words: &["escalator", "draino", "node-reaper", "kube-janitor", "cluster-turndown"],
         title: "a tool that deletes nodes",
         is_blocker: false,
@@ -71,7 +71,9 @@ pub(super) fn check(cluster: &ClusterObjects) -> Vec<Finding> {
         if workload.pointer("/spec/replicas") == Some(&Value::from(0)) {
             continue;
         }
-        let Some(neighbour) = NEIGHBOURS.iter().find(|neighbour| neighbour.runs(workload)) else { continue };
+        let Some(neighbour) = OTHER_CONTROLLERS.iter().find(|neighbour| neighbour.runs(workload)) else {
+            continue;
+        };
         let what = format!("{} {}", neighbour.title, neighbour.does);
         found.push(if neighbour.is_blocker {
             Finding::blocker("C701", display(workload), what).fix(neighbour.fix)
@@ -82,7 +84,7 @@ pub(super) fn check(cluster: &ClusterObjects) -> Vec<Finding> {
     found
 }
 
-impl Neighbour {
+impl OtherController {
     fn runs(&self, workload: &Value) -> bool {
         let pod =
             if workload["kind"] == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
@@ -98,11 +100,11 @@ struct Lease<'a> {
     object: String,
     namespace: &'a str,
     holder: &'a str,
-    /// When the holder's claim ends.
+    /// When the lease expires.
     until: Option<Timestamp>,
 }
 
-/// Who leads: more than one holder means two controllers that act.
+/// Checks the leases: more than one holder means two acting controllers.
 pub(super) fn leases(cluster: &ClusterObjects, running: &[Running<'_>], values: &Values) -> Vec<Finding> {
     let wanted = values.text("LEADER_ELECTION_NAME");
     let leases = cluster.of("coordination.k8s.io", "Lease").filter(|lease| {
@@ -111,7 +113,7 @@ pub(super) fn leases(cluster: &ClusterObjects, running: &[Running<'_>], values: 
             || name(lease).contains("fleetwright")
     });
     let leases: Vec<Lease<'_>> = leases.map(Lease::of).collect();
-    // A dump is as old as its newest lease.
+    // The newest lease shows the age of a dump.
     let renewals = cluster.of("coordination.k8s.io", "Lease").filter_map(renewed);
     let now = if cluster.is_live { Some(cluster.now) } else { renewals.max() };
     let held: Vec<&Lease<'_>> =
@@ -166,7 +168,7 @@ fn renewed(lease: &Value) -> Option<Timestamp> {
     text(lease, "/spec/renewTime").parse().ok()
 }
 
-/// Annotations of Fleetwright on objects: it ran here before.
+/// Annotations of Fleetwright on objects, from an earlier run.
 pub(super) fn traces(cluster: &ClusterObjects) -> Option<Finding> {
     let has_any = |object: &&Value| {
         let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use crate::input::Item;
 
-/// Everything of a cluster that `compat` looks at.
+/// The objects of a cluster that `compat` reads.
 #[derive(Debug)]
 pub struct ClusterObjects {
     objects: Vec<Value>,
     /// Kinds that may not be listed.
     pub(crate) denied: Vec<String>,
-    /// Whether the objects are those of a live cluster, so that a missing kind is missing in the cluster too.
+    /// Whether the objects come from a live cluster, so that a missing kind is missing in the cluster too.
     pub(crate) is_live: bool,
     /// The time of the decision.
     pub now: Timestamp,
@@ -87,7 +87,7 @@ pub(crate) fn display(object: &Value) -> String {
     format!("{kind} {namespace}{slash}{name}")
 }
 
-/// The first three of several names, and how many more there are.
+/// The first three names, and the number of the others.
 #[must_use]
 pub(crate) fn some(names: &[impl AsRef<str>]) -> String {
     let first: Vec<&str> = names.iter().take(3).map(AsRef::as_ref).collect();

@@ -25,9 +25,9 @@ struct Needed {
     group: &'static str,
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
-    /// What is off without them; without one, the controller itself.
+    /// The feature that is off without them; `None`: the controller does not run.
     feature: Option<Feature>,
-    /// The setting without which nothing asks for them.
+    /// The setting that makes them necessary.
     setting: Option<Setting>,
 }
 
@@ -71,7 +71,7 @@ const fn optional(
 const BUFFERS: Option<Setting> = Some(Setting::Gate("CapacityBuffer"));
 const OVERLAYS: Option<Setting> = Some(Setting::Gate("NodeOverlay"));
 
-/// What the controller uses. A test compares it with the roles of the chart.
+/// The permissions that the controller uses. A test compares them with the roles of the chart.
 const NEEDED: &[Needed] = &[
     required(labels::GROUP, &["nodepools", "nodeclaims"], READ),
     required(labels::GROUP, &["nodeclaims"], &["create", "delete"]),
@@ -110,7 +110,7 @@ const NEEDED: &[Needed] = &[
     ),
 ];
 
-/// A rule, and the namespace that it counts in; empty for the whole cluster.
+/// A rule and its namespace; empty for the whole cluster.
 struct Granted<'a> {
     rule: &'a Value,
     namespace: &'a str,
@@ -282,7 +282,7 @@ fn of_class(cluster: &ClusterObjects, class: &CustomResourceDefinition) -> Vec<(
     parts
 }
 
-/// The lease is held in one namespace, and may be granted there alone and by name.
+/// The lease is in one namespace; its permissions may be restricted to that and to its name.
 fn lease(running: &Running<'_>, values: &Values, granted: &[Granted<'_>], object: &str) -> Option<Finding> {
     if values.bool("DISABLE_LEADER_ELECTION") {
         return None;
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use crate::{compat::deployment, input};
 
-    /// What `deploy/aws` has, which is rendered from the chart with its defaults.
+    /// The manifests of `deploy/aws`, which are rendered from the chart with its defaults.
     fn chart() -> Vec<input::Item> {
         let mut items = Vec::new();
         let text = include_str!("../../../../deploy/aws/karpenter.yaml");
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(found(&chart(), &[]), []);
         let with_features = found(&chart(), &[GATES, ("IGNORE_DRA_REQUESTS", "false")]);
         let ids: Vec<&str> = with_features.iter().map(|finding| &*finding.id).collect();
-        // Quotas and devices are values of the chart that are off.
+        // Quotas and devices are off by default in the chart.
         assert_eq!(ids, ["C402"; 2], "{with_features:?}");
     }
 
@@ -364,7 +364,7 @@ mod tests {
         "nodeoverlays/status get,list,watch",
         "capacitybuffers/status get,list,watch",
     ];
-    /// The same of single verbs.
+    /// Unused single verbs.
     const UNUSED_VERBS: [&str; 5] = [
         "leases watch",
         "leases patch",

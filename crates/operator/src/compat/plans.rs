@@ -142,7 +142,7 @@ fn differs(row: &PoolRow) -> Option<Finding> {
     Some(Finding::note("C801", format!("NodePool {}", row.node_pool), what).fix(fix))
 }
 
-/// Pods that run today and that the plan does not place.
+/// Running pods that the plan does not place.
 fn unplaced(plan: &Plan) -> Vec<Finding> {
     let pods: Vec<String> = plan.unplaced.iter().map(|(pod, _)| pod.id.to_string()).collect();
     let Some((first, why)) = plan.unplaced.first() else { return Vec::new() };
@@ -166,7 +166,7 @@ fn by_pool(plan: &Plan) -> BTreeMap<String, (usize, Price)> {
     pools
 }
 
-/// The input without the nodes of NodePools: their pods are pending.
+/// The input without the nodes of NodePools; their pods are pending.
 fn without_nodes(items: &[Item]) -> Vec<Item> {
     let nodes: BTreeSet<&str> = items
         .iter()
@@ -189,7 +189,7 @@ fn without_node(item: &Item, nodes: &BTreeSet<&str>) -> Option<Item> {
     }
 }
 
-/// A pod of a node as it would be without the node; `None` for one that goes with its node.
+/// A pod of a node as pending; `None` for one that is deleted with its node.
 fn pending(item: &Item) -> Option<Item> {
     let pod = &item.value;
     let goes = list(pod, "/metadata/ownerReferences")
@@ -211,7 +211,7 @@ fn pending(item: &Item) -> Option<Item> {
     Some(item)
 }
 
-/// The input without what no decision reads: objects of other versions, which C201 names, and the kinds that only `compat` reads.
+/// The input without objects that no decision reads: other versions, which C201 reports, and the kinds that only `compat` reads.
 pub(super) fn readable(items: Vec<Item>) -> Vec<Item> {
     let is_read = |item: &Item| match group_of(&item.value) {
         labels::GROUP => {

@@ -68,7 +68,7 @@ fn the_schema_in_docs_is_that_of_the_report() {
     scenarios::check_schema::<Report>("compat.schema.json");
 }
 
-/// One object of each kind with something else in each place: findings, and no panic.
+/// Objects of each kind with each value replaced in turn: findings, no panic.
 #[test]
 fn malformed_objects_are_findings() {
     let items = input::read(&[root().join("tests/scenarios/compat")]).unwrap();
@@ -105,7 +105,7 @@ fn malformed_objects_are_findings() {
 }
 
 #[test]
-fn another_hash_of_the_same_version_stops_the_switch() {
+fn another_hash_of_the_same_version_is_a_blocker() {
     let pool = |hash: &str, version: &str| {
         json!({"kind": "NodePool", "metadata": {"name": "p", "annotations": {
             "karpenter.sh/nodepool-hash": hash, "karpenter.sh/nodepool-hash-version": version,
@@ -119,7 +119,7 @@ fn another_hash_of_the_same_version_stops_the_switch() {
     for (version, ours, claim, expected) in [
         ("v3", Some("1"), "1", None),
         ("v3", Some("2"), "1", Some(("C902", Severity::Blocker))),
-        // Drifted already, for Karpenter too.
+        // Already drifted with Karpenter.
         ("v3", Some("2"), "0", None),
         ("v3", None, "1", None),
         ("v2", Some("2"), "1", Some(("C903", Severity::Note))),
@@ -169,7 +169,7 @@ fn a_cluster_of_another_cloud_needs_no_code_of_compat() {
 }
 
 #[test]
-fn clean_knows_every_condition_and_keeps_what_users_set() {
+fn clean_lists_every_condition_and_keeps_user_annotations() {
     let own = clean::own_conditions(operator().compats());
     assert_eq!(own.len(), condition::OWN.len() + 2);
     let object = pool_with_leftovers();
@@ -216,7 +216,7 @@ fn pool_with_leftovers() -> Value {
 }
 
 #[tokio::test]
-async fn clean_removes_what_is_ours_and_nothing_else() {
+async fn clean_removes_only_fields_of_fleetwright() {
     let server = Server::new(ServerConfig::new(std::sync::Arc::new(|| Timestamp::UNIX_EPOCH), 7));
     for crd in fleetwright_api::crd::kwok() {
         server.apply(serde_json::to_value(crd).unwrap()).unwrap();
@@ -235,7 +235,7 @@ async fn clean_removes_what_is_ours_and_nothing_else() {
     assert_eq!(after["metadata"]["annotations"], annotations);
     let types: Vec<&Value> = objects::list(&after, "/status/conditions").map(|of| &of["type"]).collect();
     assert_eq!(types, ["Ready"]);
-    // What changed since it was read is not overwritten.
+    // An object that changed since it was read is not overwritten.
     let refused = clean::apply(&client, &removals).await.unwrap();
     assert_eq!(refused.len(), 1, "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! C6xx: admission webhooks that Karpenter's first releases left.
+//! C6xx: admission webhooks of Karpenter's first releases.
 
 use fleetwright_api::labels;
 use serde_json::Value;

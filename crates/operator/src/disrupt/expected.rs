@@ -1,5 +1,5 @@
-//! What the controller knows and no dump shows at a glance: commands that are under way, on which nodes pods are expected
-//! that wait, and where buffers have room. Nodes that are going already, or are about to be used, are not disrupted.
+//! The state of the controller that a dump shows only indirectly: commands in progress, nominations of pending
+//! pods, and virtual pods of CapacityBuffers. Nodes that are being disrupted, or are nominated, are not disrupted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use fleetwright_core::{
 use fleetwright_state::{Index, intents::RENEWALS};
 use jiff::Timestamp;
 
-/// Takes note of all that at `now`.
+/// Records all of it in the index at `now`.
 pub(super) fn note(index: &mut Index, settings: &Settings, now: Timestamp) {
     for (id, command) in resumable_commands(&index.snapshot(now), now) {
         index.begin_command(id, command);
@@ -40,7 +40,7 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
             if pod.is_virtual {
                 let count = chunks.entry(name.into()).or_default();
                 *count = count.saturating_add(1);
-            } else if is_expected(pod, settings, now) {
+            } else if is_still_nominated(pod, settings, now) {
                 index.nominate(pod.uid.clone(), name, until);
             }
         }
@@ -48,9 +48,9 @@ fn expect(index: &mut Index, settings: &Settings, now: Timestamp) {
     index.set_buffer_outcomes(&BTreeMap::new(), chunks);
 }
 
-/// Whether a node is still kept for a pod. One that has waited for longer than nominations are renewed was refused there
+/// Whether a pod is still nominated to a node. A pod that is pending for longer than nominations are renewed was refused there
 /// by kube-scheduler; one of a manifest was not created yet.
-fn is_expected(pod: &Arc<Pod>, settings: &Settings, now: Timestamp) -> bool {
+fn is_still_nominated(pod: &Arc<Pod>, settings: &Settings, now: Timestamp) -> bool {
     let leases = settings.nomination_window().saturating_mul(RENEWALS.saturating_add(1));
     pod.node.is_some() || pod.created == Timestamp::UNIX_EPOCH || later(pod.created, leases) > now
 }

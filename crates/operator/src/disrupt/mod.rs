@@ -32,10 +32,10 @@ use crate::{
     settings::{self, Values},
 };
 
-/// Decides and prints.
+/// Decides and prints the report.
 ///
 /// # Errors
-/// Where the input or a method's name cannot be used.
+/// If the input or the name of a method is invalid.
 pub(crate) fn run(
     options: &DisruptOptions,
     catalogues: &Catalogues,
@@ -56,7 +56,7 @@ pub(crate) fn run(
 /// Explains one node.
 ///
 /// # Errors
-/// Where the input cannot be used, or there is no such node.
+/// If the input is invalid, or the node does not exist.
 pub(crate) fn explain(
     options: &ExplainOptions,
     catalogues: &Catalogues,
@@ -84,17 +84,17 @@ pub(crate) fn explain(
     Ok(Outcome::of(&loaded.gaps))
 }
 
-/// What disruption would do with an input.
+/// The result of disruption for an input.
 pub(crate) struct Surveyed {
     pub(crate) loaded: Loaded,
     pub(crate) survey: Survey,
     timing: Timing,
 }
 
-/// Decides as the controller would at `at`, with `methods` only where any are named; it began to read the input at `started`.
+/// Decides as the controller would at `at`, with `methods` only, if any are named. The load of the input started at `started`.
 ///
 /// # Errors
-/// Where the input or a method's name cannot be used.
+/// If the input or the name of a method is invalid.
 pub(crate) fn decide(
     items: Vec<Item>,
     (method, catalogue): (&[String], &CatalogueOptions),
@@ -130,7 +130,7 @@ fn survey(
     Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 
-/// The methods that were asked for, in their order; by default those of the settings.
+/// The requested methods, in order; by default those of the settings.
 fn methods(names: &[String], usual: &[&'static dyn Method]) -> anyhow::Result<Vec<&'static dyn Method>> {
     if names.is_empty() {
         return Ok(usual.to_vec());

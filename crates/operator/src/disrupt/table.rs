@@ -1,4 +1,4 @@
-//! What disruption would do, for people.
+//! The table of the disruption report.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ fn cheapest(new: &Replacement) -> String {
     format!("{first} ({})", new.node_pool)
 }
 
-/// Writes one node with all that keeps it.
+/// Writes one node with all of its blockers.
 pub(super) struct One<'a>(pub(super) &'a NodeRow);
 
 impl fmt::Display for One<'_> {

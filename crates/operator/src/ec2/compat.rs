@@ -1,4 +1,4 @@
-//! What AWS adds to `compat`: EC2NodeClasses, their drift hashes, AWS's settings, and IAM policies.
+//! The AWS checks of `compat`: EC2NodeClasses, their drift hashes, AWS settings, and IAM policies.
 
 use fleetwright_api::labels as core_labels;
 use fleetwright_aws_api::{
@@ -71,7 +71,7 @@ impl CloudCompat for Ec2Compat {
     }
 }
 
-/// AWS's settings that do not go together.
+/// AWS settings that contradict each other.
 fn settings(values: &Values) -> Vec<Finding> {
     let mut found = Vec::new();
     if values.text("CLUSTER_NAME").is_empty() {

@@ -1,4 +1,4 @@
-//! The instance types of EC2NodeClasses without a connection to AWS: built in, of a file, or read once (`--catalog ec2-live`).
+//! The instance types of EC2NodeClasses without a connection to AWS: built in, from a file, or read once (`--catalog ec2-live`).
 
 mod compat;
 mod place;
@@ -27,25 +27,25 @@ use crate::{
     settings::Values,
 };
 
-/// Memory's share is settled in millionths.
+/// The memory overhead is a setting in millionths.
 const MILLION: f64 = 1e6;
-/// The catalogue that is read from the account.
+/// Name of the catalogue that is read from the account.
 const LIVE: &str = "ec2-live";
-/// The built-in catalogue and that of the account.
+/// Names of the built-in catalogue and of that of the account.
 const NAMES: [&str; 2] = ["ec2", LIVE];
 
 /// EC2's catalogue.
 #[derive(Default)]
 pub struct Ec2Catalogue {
-    /// What the account answered: the same for all classes of a run.
+    /// The data of the account, read once for all NodeClasses of a run.
     live: OnceLock<Arc<Figures>>,
 }
 
-/// Instance types, and the prices that came with them.
+/// Instance types, and their prices if the source has them.
 #[derive(Clone, Debug)]
 struct Figures {
     table: Table,
-    /// The region of the prices; empty where the table is of several.
+    /// The region of the prices; empty if the table has several.
     region: String,
 }
 
@@ -149,7 +149,7 @@ fn types_of(table: &Table) -> String {
     format!("EC2 instance types of {} ({})", table.date(), table.source())
 }
 
-/// The class as the provider reads it. One that the input does not have counts as one of the usual image family, which is a gap.
+/// The NodeClass as the provider reads it. If the input does not have it, the usual image family is assumed, which is a gap.
 fn node_class(request: &ClassRequest<'_>, offer: &mut ClassOffer) -> KnownClass {
     let why = match request.object.cloned().map(serde_json::from_value::<Ec2NodeClass>) {
         Some(Ok(class)) => return KnownClass::new(class, 0),
@@ -162,13 +162,13 @@ fn node_class(request: &ClassRequest<'_>, offer: &mut ClassOffer) -> KnownClass 
     ));
     let usual = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
     let mut class = Ec2NodeClass::new(&request.class.name, serde_json::from_value(usual).unwrap_or_default());
-    // Subnets are of the status, which can be read where the rest cannot.
+    // Subnets are in the status, which may be valid if the spec is not.
     let status = request.object.map_or(Value::Null, |object| object["status"].clone());
     class.status = serde_json::from_value(status).ok();
     KnownClass::new(class, 0)
 }
 
-/// What of the provider's settings changes the figures of an instance type.
+/// The provider settings that affect instance types.
 fn settings(values: &Values, region: &str) -> Settings {
     Settings {
         memory_overhead_ppm: millionths(values.text("VM_MEMORY_OVERHEAD_PERCENT")),
@@ -179,7 +179,7 @@ fn settings(values: &Values, region: &str) -> Settings {
     }
 }
 
-/// A share as the setting's check let it through.
+/// Parses a share that was already validated.
 #[expect(clippy::cast_possible_truncation, reason = "the setting is checked to be below one")]
 pub(crate) fn millionths(share: &str) -> i64 {
     share.parse::<f64>().map_or(Settings::MEMORY_OVERHEAD_PPM, |share| (share * MILLION).round() as i64)

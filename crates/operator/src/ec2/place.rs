@@ -1,4 +1,4 @@
-//! The region and the zones of a class, by what the input has of the cluster.
+//! The region and the zones of a NodeClass, derived from the input.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::catalogue::{ClassOffer, ClassRequest};
 
-/// The region: as the command line says, else that of a subnet of the class, of a node, of a zone that a NodePool asks for, of the account.
+/// The region: that of the command line, otherwise of a subnet of the NodeClass, of a node, of a zone of a NodePool, or of the account.
 pub(super) fn region(request: &ClassRequest<'_>, class: &KnownClass, live: &str) -> Option<String> {
     if let Some(region) = &request.options.region {
         return Some(region.clone());
@@ -31,7 +31,7 @@ pub(super) fn region(request: &ClassRequest<'_>, class: &KnownClass, live: &str)
         .next()
 }
 
-/// The zones to assume subnets in, where the status of the class has none: those of nodes, else those that the NodePools ask for, else
+/// The zones of the assumed subnets if the status of the NodeClass has none: those of nodes, otherwise those of the NodePools, otherwise
 /// all of the region.
 pub(super) fn zones(
     request: &ClassRequest<'_>,
@@ -68,7 +68,7 @@ pub(super) fn label<'a>(node: &'a Value, key: &str) -> Option<&'a str> {
     node["metadata"]["labels"][key].as_str().filter(|value| !value.is_empty())
 }
 
-/// The values that a NodePool demands of a label with `In`, in its requirements or as a label of its nodes.
+/// The values of a label that a NodePool requires, by an `In` requirement or as a label of its nodes.
 pub(super) fn values<'a>(pool: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> {
     let demanded = pool.pointer("/spec/template/spec/requirements").and_then(Value::as_array);
     let of_key = move |wanted: &&Value| wanted["key"] == key && wanted["operator"] == "In";

@@ -1,4 +1,4 @@
-//! The prices of a region: of a file, built in, or those of another region where the user says so. None are estimated but spot's, by a
+//! The prices of a region: from a file, built in, or those of another region on request. Only spot prices are estimated, by a
 //! stated discount.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use fleetwright_aws::prices::{BUILT_IN_DATE, Prices, parse, write};
 
 use crate::catalogue::ClassRequest;
 
-/// The prices of a region and where they come from; `own` is what the file of instance types has.
+/// The prices of a region and their source; `own` are those of the file of instance types.
 pub(super) fn of(
     region: &str,
     zones: &BTreeSet<String>,
@@ -53,13 +53,13 @@ fn on_demand(region: &str, own: &str, request: &ClassRequest<'_>) -> anyhow::Res
     })
 }
 
-/// What the built-in prices of a region are.
+/// Describes the built-in prices of a region.
 fn built_in(region: &str) -> String {
     let currency = if region.starts_with("cn-") { " in CNY" } else { "" };
     format!("list prices{currency} of {region} as of {BUILT_IN_DATE}")
 }
 
-/// The prices that a file of instance types is written with: its own, else the built-in ones.
+/// The prices for an exported file of instance types: its own, otherwise the built-in ones.
 pub(super) fn text(region: &str, own: &str) -> String {
     if !own.is_empty() {
         return own.to_owned();

@@ -1,4 +1,4 @@
-//! Files, options that cannot be used, and what differs between two catalogues.
+//! Files, invalid options, and differences between two catalogues.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -35,7 +35,7 @@ fn offer(region: &str, flags: &[(&str, &str)], options: &CatalogueOptions) -> an
 }
 
 #[test]
-fn an_exported_file_offers_the_same() {
+fn an_exported_file_has_the_same_offerings() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("types.txt");
     let options = CatalogueOptions { region: Some("us-east-1".to_owned()), ..CatalogueOptions::default() };
@@ -67,7 +67,7 @@ fn prices_come_from_a_file_too() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn invalid_options_are_reported() {
     let other = CatalogueOptions { prices_from: Some("mars-1".to_owned()), ..CatalogueOptions::default() };
     let refused =
         |flags: &[(&str, &str)], options| offer("us-east-1", flags, options).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Instance types that nodes have or NodePools ask for, and that the catalogue does not know.
+//! Instance types of nodes or NodePools that the catalogue does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::place::{label, values};
 use crate::catalogue::{ClassOffer, ClassRequest};
 
-/// Notes each one once as a gap.
+/// Reports each one once as a gap.
 pub(super) fn note(request: &ClassRequest<'_>, table: &Table, prices: &Prices, offer: &mut ClassOffer) {
     let name = |pool: &'_ Value| pool.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     let pools: BTreeSet<String> = request.pools.iter().filter_map(|pool| name(pool)).collect();

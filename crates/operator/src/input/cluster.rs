@@ -1,4 +1,4 @@
-//! Reads what the tools need from a live cluster. Lists only: nothing is written, nothing is watched.
+//! Reads the input of the tools from a live cluster. Lists only: no writes, no watches.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::{Item, Source};
 
-/// Objects in one answer.
+/// Objects per page.
 const PAGE: u32 = 500;
 
-/// Group, version, kind and plural of what is read; what refers to others comes last.
+/// Group, version, kind and plural of the kinds to read; kinds that refer to others come last.
 const KINDS: [(&str, &str, &str, &str); 26] = [
     ("", "v1", "Namespace", "namespaces"),
     ("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
@@ -45,10 +45,10 @@ const KINDS: [(&str, &str, &str, &str); 26] = [
     ("", "v1", "Pod", "pods"),
 ];
 
-/// Everything that a decision reads. Kinds that the cluster does not have are left out.
+/// All objects that a decision reads. Kinds that the cluster does not have are omitted.
 ///
 /// # Errors
-/// Where a list fails for another reason than that the kind is unknown: named with the kind.
+/// If a list fails for another reason than an unknown kind; names the kind.
 pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     for (group, version, kind, plural) in KINDS {
@@ -88,7 +88,7 @@ async fn read_classes(client: &Client, items: &mut Vec<Item>) -> anyhow::Result<
     Ok(kinds)
 }
 
-/// What `compat` reads beside that: definitions, permissions, webhooks, leases and workloads that run controllers.
+/// Further kinds that `compat` reads: definitions, permissions, webhooks, leases and workloads that run controllers.
 const FURTHER: [(&str, &str, &str, &str); 9] = [
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
@@ -109,7 +109,7 @@ const FURTHER: [(&str, &str, &str, &str); 9] = [
 /// The objects of [`FURTHER`], and the kinds among them that may not be listed.
 ///
 /// # Errors
-/// Where a list fails for another reason than a missing permission.
+/// If a list fails for another reason than a missing permission.
 pub(crate) async fn read_further(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
     let (mut items, mut denied) = (Vec::new(), Vec::new());
     for (group, version, kind, plural) in FURTHER {

@@ -1,7 +1,7 @@
-//! What the controllers would have written on NodeClaims by a given moment: the conditions that make candidates.
+//! The conditions that the controllers would have set on NodeClaims by a given time: those that make candidates.
 //!
-//! A dump shows them as they were when it was taken, a hand-written file not at all; a decision at `--at` reads them as of
-//! then. The provider is not asked, so drift that only it can see stays as the input has it.
+//! A dump has them as of its creation, a manifest does not have them; a decision at `--at` needs them as of
+//! then. The provider is not called, so drift that only it can detect is taken from the input.
 
 use fleetwright_api::{
     self as api,
@@ -22,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 /// Reasons of drift that follow from the NodePool and its instance types; all others are the provider's.
 const OF_POOL: [&str; 3] = ["NodePoolDrifted", "RequirementsDrifted", "InstanceTypeNotFound"];
 
-/// Brings the conditions of all NodeClaims to `now`.
+/// Updates the conditions of all NodeClaims to `now`.
 pub(crate) fn conditions(index: &mut Index, now: Timestamp) {
     let provider = ProviderInfo {
         name: "input".into(),
@@ -57,7 +57,7 @@ fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> 
     Consolidatable.next(&view, now).and(drifted.next(&view, now)).steps
 }
 
-/// Drift that only the provider can have seen, as the input has it.
+/// Drift of the input that only the provider can have detected.
 fn by_provider(index: &Index, name: &str) -> Option<cloud::Drift> {
     let status = index.claim(name)?.status.as_ref()?;
     let drifted = api::condition::find(&status.conditions, ConditionType::Drifted.as_str())?;
@@ -75,7 +75,7 @@ fn write(claim: &mut api::NodeClaim, step: Step, now: Timestamp) {
                 model::ConditionStatus::False => ConditionStatus::False,
                 model::ConditionStatus::Unknown => ConditionStatus::Unknown,
             };
-            // Another reason is no transition: since when it holds is what orders drift.
+            // Another reason is no transition: drift is ordered by its transition time.
             let known = api::condition::find(conditions, change.condition.as_str());
             let since = known.filter(|known| known.status == status);
             let since = since.and_then(|known| known.last_transition_time.clone()).unwrap_or(Time(now));
@@ -89,7 +89,7 @@ fn write(claim: &mut api::NodeClaim, step: Step, now: Timestamp) {
                 ..Condition::default()
             });
         }
-        // These two stages ask for nothing else.
+        // These two stages return no other steps.
         _ => {}
     }
 }

@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use super::{Document, Item, Source};
 
-/// Extensions of the files that are read in folders.
+/// Extensions of files to read in folders.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// Folders within folders.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 16;
-/// Nodes of a document that stand for others by alias: nobody's manifest has as many.
+/// Maximum number of nodes that the aliases of a document expand to.
 const MAX_REPEATED: usize = 100_000;
 
 /// Reads all objects of files and folders, in order; of folders, files by name.
 ///
 /// # Errors
-/// Where a file cannot be read, or a document is neither YAML nor JSON: named with file and line.
+/// If a file cannot be read, or a document is neither YAML nor JSON; names file and line.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     for path in paths {
@@ -42,7 +42,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Adds a file, or those of a folder. Hidden ones are passed over, and so is what a link leads back to: `above` are the
+/// Adds a file, or those of a folder. Hidden files and links to a parent folder are skipped: `above` are the
 /// folders that this one is in.
 fn collect(path: &Path, above: &mut BTreeSet<PathBuf>, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let about = fs::metadata(path).with_context(|| path.display().to_string())?;
@@ -75,7 +75,7 @@ fn collect(path: &Path, above: &mut BTreeSet<PathBuf>, files: &mut Vec<PathBuf>)
 /// Reads the objects of one file's text.
 ///
 /// # Errors
-/// Where a document is neither YAML nor JSON.
+/// If a document is neither YAML nor JSON.
 pub(crate) fn parse(path: &Path, text: &str, items: &mut Vec<Item>) -> anyhow::Result<()> {
     let path: Arc<Path> = path.into();
     for document in documents(text) {
@@ -109,14 +109,14 @@ pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
     let is_list = named && value["items"].is_array();
     match value {
         Value::Null => {}
-        // A list of nothing may say so, or nothing at all.
+        // `items` of an empty list may be empty or missing.
         Value::Object(_) if named && value["items"].is_null() && value["metadata"]["name"].is_null() => {}
-        // A bare JSON list of objects is as good as a List.
+        // A bare JSON array of objects counts as a List.
         Value::Array(members) => {
             items.extend(members.into_iter().map(|value| Item { value, source: source.clone() }));
         }
         Value::Object(mut object) if is_list => {
-            // Members of a typed list, as API servers answer with, do not say what they are.
+            // Items of a typed list, as API servers return it, have no kind.
             let version = object.get("apiVersion").cloned().unwrap_or(Value::Null);
             let kind = object.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
             let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
@@ -130,7 +130,7 @@ pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
                 if let Source::File { item, .. } = &mut source {
                     item.get_or_insert(at);
                 }
-                // Lists may hold lists; the parsers bound how deep.
+                // Lists may contain lists; the parsers limit the depth.
                 if value.is_object() {
                     flatten(value, &source, items);
                 } else {
@@ -142,7 +142,7 @@ pub(crate) fn flatten(value: Value, source: &Source, items: &mut Vec<Item>) {
     }
 }
 
-/// The documents of a text: JSON as a whole, YAML cut at its separators.
+/// The documents of a text: JSON is one, YAML is split at its separators.
 fn documents(text: &str) -> Vec<Document> {
     if is_json(text) {
         return vec![Document { text: text.to_owned(), line: 1 }];
@@ -154,8 +154,8 @@ fn is_json(text: &str) -> bool {
     matches!(text.trim_start().as_bytes().first(), Some(b'{' | b'['))
 }
 
-/// What a text that begins like JSON and is not one value may be: several values in a row, as `kubectl get -o json` prints
-/// one after the other, or documents. The last part is what cannot be read.
+/// Splits a text that starts like JSON but is not one value: several values in a row, as `kubectl get -o json` prints
+/// one after the other, or YAML documents. The last part is invalid.
 fn parts(document: &Document) -> Vec<Document> {
     if !is_json(&document.text) {
         return Vec::new();
@@ -177,7 +177,7 @@ fn parts(document: &Document) -> Vec<Document> {
     parts
 }
 
-/// A text cut at the separators of YAML.
+/// Splits a text at the separators of YAML.
 fn cut(text: &str) -> Vec<Document> {
     let mut documents = Vec::new();
     let mut current = Document { text: String::new(), line: 1 };
@@ -187,7 +187,7 @@ fn cut(text: &str) -> Vec<Document> {
         if separator {
             let next = Document { text: String::new(), line: number };
             documents.push(std::mem::replace(&mut current, next));
-            // What follows the dashes belongs to the new document; a blank keeps the count of lines.
+            // Text after the dashes belongs to the new document; a blank line preserves the line numbers.
             current.text.push_str(line.strip_prefix("---").unwrap_or_default());
         } else {
             current.text.push_str(line);
@@ -203,13 +203,13 @@ fn is_blank(text: &str) -> bool {
     text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
 }
 
-/// The content of a document, else the line and what is wrong there.
+/// Parses a document; an error has the line and the reason.
 fn value(document: &Document) -> Result<Value, (u64, String)> {
-    // Dumps of clusters are large, and JSON is quick to read.
+    // Dumps of clusters are large, and JSON parses faster.
     if is_json(&document.text) {
         match serde_json::from_str(&document.text) {
             Ok(value) => return Ok(value),
-            // Flow YAML begins like JSON does; several values in a row are neither.
+            // Flow YAML starts like JSON; several values in a row are neither.
             Err(error) => {
                 let line = document.line.saturating_add(u64::try_from(error.line()).unwrap_or(1)) - 1;
                 return yaml(&document.text).map_err(|_| (line, format!("not JSON: {error}")));
@@ -224,11 +224,11 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
 
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    // The parser speaks of its own settings there.
+    // The rest of the message is about settings of the parser.
     line.split(", set DuplicateKeyPolicy").next().unwrap_or_default().to_owned()
 }
 
-/// YAML without a limit on its size: what is read here is the user's own. What aliases make of it has one.
+/// YAML without a limit on its size: it is the user's own. The expansion of aliases is limited.
 pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED };
     serde_saphyr::from_str_with_options(

@@ -1,4 +1,4 @@
-//! Objects go into the controller's own index, so that what decides here is what decides in a cluster.
+//! Loads objects into the controller's index, so that the tools decide by the same code as the controller.
 
 mod buffers;
 
@@ -39,7 +39,7 @@ use crate::{
     settings::{self, Values},
 };
 
-/// Kinds that live in a namespace.
+/// Namespaced kinds.
 const NAMESPACED: [&str; 10] = [
     "Pod",
     "DaemonSet",
@@ -56,29 +56,29 @@ const NAMESPACED: [&str; 10] = [
 /// Kinds of Dynamic Resource Allocation.
 const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"];
 
-/// A cluster as the index has it, and what there is to say about the input.
+/// A cluster in the index, and notes on the input.
 pub(crate) struct Loaded {
     pub(crate) index: Index,
-    /// Parts that were ignored or assumed, each with its place, in the order of the input.
+    /// Parts that were ignored or assumed, each with its position, in the order of the input.
     pub(crate) notes: Vec<String>,
     /// Invalid pods without a node, with the reason.
     pub(crate) broken_pods: BTreeMap<NamespacedName, String>,
     /// Pods without a node for which no node is launched, with a reason and a message.
     pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
-    /// UID of the cluster, where the input has it.
+    /// UID of the cluster, if the input has it.
     pub(crate) cluster_uid: String,
-    /// Where the instance types come from.
+    /// The sources of the instance types.
     pub(crate) sources: Vec<SourceRow>,
     /// Whether the prices of all NodePools are known.
     pub(crate) priced: bool,
-    /// What the catalogues of instance types cannot answer.
+    /// Gaps of the catalogues.
     pub(crate) gaps: Vec<String>,
 }
 
 /// Reads `items` into an index.
 ///
 /// # Errors
-/// Where this build's own CRDs are broken.
+/// If a CRD of this build is invalid.
 pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::Result<Loaded> {
     let classes = class_kinds(&items);
     let settings = settings::controllers(values);
@@ -142,11 +142,11 @@ pub(super) struct Loader {
     pub(super) loaded: Loaded,
     classes: Vec<NodeClassRef>,
     schemas: Schemas,
-    /// Kind, namespace and name of what was read.
+    /// Kind, namespace and name of the objects that were read.
     seen: BTreeSet<(String, String, String)>,
-    /// Kinds that no decision uses, with their number and the place of the first.
+    /// Kinds that no decision uses, with their number and the position of the first.
     skipped: BTreeMap<String, (usize, String)>,
-    /// Pools wait until all classes are known.
+    /// NodePools, until all NodeClasses are read.
     pools: Vec<(api::NodePool, Source)>,
     /// The instance types of each NodePool.
     catalogs: BTreeMap<String, Arc<Catalog>>,
@@ -183,7 +183,7 @@ impl Loader {
         if name.is_empty() {
             let fix = match value.pointer("/metadata/name") {
                 None | Some(Value::Null | Value::String(_)) => "is missing: give it a name",
-                // YAML reads `n`, `off` and `007` as something else than text.
+                // YAML parses `n`, `off` and `007` as other types than string.
                 Some(_) => "is no text: put it in quotes",
             };
             return self.note(source, format_args!("{kind}: metadata.name {fix}"));
@@ -206,7 +206,7 @@ impl Loader {
         }
     }
 
-    /// Reads an object of a kind that decisions know; false where they do not.
+    /// Reads an object; false if no decision uses its kind.
     fn dispatch(&mut self, group: &str, kind: &str, mut value: Value, source: &Source) -> bool {
         if self.gates.capacity_buffer {
             self.shape(group, kind, &value, source);
@@ -275,7 +275,7 @@ impl Loader {
         if let Some(object) = self.read::<T>(value, source) {
             let key = (object.meta().namespace.clone(), object.meta().name.clone());
             self.loaded.index.apply(object);
-            self.tell_invalid(T::KIND, key, source);
+            self.note_invalid(T::KIND, key, source);
         }
     }
 
@@ -286,7 +286,7 @@ impl Loader {
         }
     }
 
-    /// Whether an API server would take it. What is in a cluster was taken already.
+    /// Whether an API server would accept the object. Objects of a cluster were accepted already.
     fn admit(&mut self, value: &mut Value, source: &Source) -> bool {
         if matches!(source, Source::Cluster) {
             return true;
@@ -311,7 +311,7 @@ impl Loader {
                 } else {
                     ""
                 };
-                // Generated types look at the version when they have seen the whole.
+                // Generated types check the version after the other fields.
                 let path = Some(error.path().to_string()).filter(|path| path != ".");
                 let path = path.unwrap_or_else(|| "apiVersion".to_owned());
                 let message = format!("{path}: {}{quotes}", error.inner());
@@ -321,8 +321,8 @@ impl Loader {
         }
     }
 
-    /// Notes what the index could not make sense of.
-    fn tell_invalid(&mut self, kind: Kind, key: (Option<String>, Option<String>), source: &Source) {
+    /// Reports an object that the index considers invalid.
+    fn note_invalid(&mut self, kind: Kind, key: (Option<String>, Option<String>), source: &Source) {
         let key = Key::new(key.0.unwrap_or_default(), key.1.unwrap_or_default());
         let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
             return;
@@ -339,7 +339,7 @@ impl Loader {
             of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
         let nominated = of("/status/nominatedNodeName");
         let is_refused = prepare::is_refused(&value) || !of("/metadata/deletionTimestamp").is_empty();
-        // Of two with one name the last counts, whatever was wrong with the first.
+        // Of two with one name, the last counts.
         self.loaded.broken_pods.remove(&id);
         self.loaded.held_pods.remove(&id);
         if let Source::File { .. } = source {
@@ -357,7 +357,7 @@ impl Loader {
             pod.spec = pod.spec.as_ref().map(requests::defaulted);
             self.loaded.index.apply(pod);
             let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
-            self.tell_invalid(Kind::Pod, key, source);
+            self.note_invalid(Kind::Pod, key, source);
         }
         if !waits {
             return;
@@ -402,7 +402,7 @@ impl Loader {
         self.loaded.index.put_class(id, Some(state));
     }
 
-    /// Pools come last, when all classes are known; then buffers, when all templates are.
+    /// Loads NodePools once all NodeClasses are read, then buffers once all templates are.
     fn finish(&mut self) {
         self.add_namespaces();
         self.resolve_buffers();
@@ -426,7 +426,7 @@ impl Loader {
             prepare::stamp(&mut pool);
             let key = (None, pool.metadata.name.clone());
             self.loaded.index.apply(pool);
-            self.tell_invalid(Kind::NodePool, key, &source);
+            self.note_invalid(Kind::NodePool, key, &source);
             let catalog = self.catalogs.get(&name).cloned();
             self.loaded.index.set_catalog(&name.into(), catalog);
         }
@@ -443,7 +443,7 @@ impl Loader {
         }
     }
 
-    /// A namespace that a file has pods of exists, with the label that every namespace has.
+    /// A namespace with pods in a file exists, with the name label of every namespace.
     fn add_namespaces(&mut self) {
         for name in std::mem::take(&mut self.namespaces) {
             if self.seen.contains(&("Namespace".to_owned(), String::new(), name.clone())) {
@@ -457,7 +457,7 @@ impl Loader {
         }
     }
 
-    /// Whether a pool takes part, as its readiness and validation controllers would say.
+    /// Whether a NodePool is ready, as its readiness and validation controllers would decide.
     fn readiness(&mut self, pool: &api::NodePool, source: &Source) -> Result<(), (&'static str, String)> {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         let written = &pool.spec.template.spec.node_class_ref;
@@ -470,7 +470,7 @@ impl Loader {
         if let Err(problems) = validate::pool(pool, &schema) {
             return Err(("NodePoolValidationFailed", problems.to_string()));
         }
-        // A dump without the class may have what the pool heard of it.
+        // A dump without the NodeClass may have the condition of the NodePool.
         let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let heard = condition::find(conditions, NODE_CLASS_READY).filter(|heard| heard.is_false());
         match (self.loaded.index.node_class(&class), heard) {
@@ -495,7 +495,7 @@ impl Loader {
             }
             (Some(_), _) => Ok(()),
         }?;
-        // The controller reads this condition alone. It may say more than is known here.
+        // The controller reads this condition only.
         match condition::find(conditions, READY).filter(|ready| !ready.is_true()) {
             Some(ready) => Err((
                 "NodePoolNotReady",

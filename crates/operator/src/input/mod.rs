@@ -1,8 +1,8 @@
 //! The input of the tools `plan` and `disrupt`: manifests and dumps, or a live cluster.
 //!
-//! - [`files`]: YAML and JSON become [`Item`]s that know their file and line.
+//! - [`files`]: parses YAML and JSON into [`Item`]s with their file and line.
 //! - [`cluster`]: the same from a live cluster, read-only.
-//! - [`load`]: items go into the controller's own index, as watch events would.
+//! - [`load`]: applies items to the controller's index, as watch events.
 //! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 
@@ -30,10 +30,10 @@ use serde_saphyr::Spanned;
 pub(crate) use self::files::parse;
 use crate::kube_client;
 
-/// The objects of files, or of the cluster where no file is named.
+/// The objects of files, or of the cluster if no file is named.
 ///
 /// # Errors
-/// Where they cannot be read.
+/// If they cannot be read.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     if !paths.is_empty() {
         return files::read(paths);
@@ -49,7 +49,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
 /// be listed.
 ///
 /// # Errors
-/// Where they cannot be read.
+/// If they cannot be read.
 pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
     let mut items = read(paths)?;
     if !paths.is_empty() {
@@ -71,15 +71,15 @@ pub(crate) struct Item {
     pub(crate) source: Source,
 }
 
-/// The place of an object in the input.
+/// The position of an object in the input.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// In a file.
     File {
         path: Arc<Path>,
-        /// The document that it is, or is in.
+        /// Its document.
         document: Arc<Document>,
-        /// Which of the document's `items` it is.
+        /// Its index in the `items` of the document.
         item: Option<usize>,
     },
     /// In the cluster.
@@ -90,7 +90,7 @@ pub(crate) enum Source {
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) text: String,
-    /// Line of the file on which it begins, from 1.
+    /// Line of the file on which it starts, from 1.
     pub(crate) line: u64,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Source {
 }
 
 impl Document {
-    /// The line of its first word.
+    /// The line of its first token.
     fn first_line(&self) -> u64 {
         let blank = |line: &&str| {
             let line = line.trim();
@@ -121,7 +121,7 @@ impl Document {
         self.line.saturating_add(u64::try_from(before).unwrap_or(0))
     }
 
-    /// The line on which an entry of `items` begins. Computed for messages only.
+    /// The line on which an entry of `items` starts. Computed for messages only.
     fn line_of_item(&self, item: usize) -> Option<u64> {
         #[derive(Deserialize)]
         struct Items {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The schemas of the custom resources, by kind.
 pub(super) struct Schemas(BTreeMap<String, Served>);
 
-/// What is served of a kind.
+/// The served version of a kind.
 struct Served {
     /// Group and version, as objects name them.
     version: String,
@@ -25,7 +25,7 @@ impl Schemas {
     /// Those of Karpenter's own kinds. Label rules differ by cloud and are checked later, as the controller does.
     ///
     /// # Errors
-    /// Where a CRD of this build is broken.
+    /// If a CRD of this build is invalid.
     pub(super) fn load() -> anyhow::Result<Self> {
         let mut schemas = BTreeMap::new();
         for crd in crd::kwok() {
@@ -39,7 +39,7 @@ impl Schemas {
         Ok(Self(schemas))
     }
 
-    /// Prunes nulls and fills in defaults as the API server does; what it would refuse the object for otherwise.
+    /// Prunes nulls and applies defaults as the API server does. Returns why the API server would refuse the object, if so.
     pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<String> {
         let Some(Served { version, schema }) = self.0.get(kind) else { return Vec::new() };
         let written = value["apiVersion"].as_str().unwrap_or_default();
@@ -52,10 +52,10 @@ impl Schemas {
     }
 }
 
-/// Gives an object the name parts that an API server would: a namespace where it needs one, and a UID.
+/// Sets the namespace, if the object needs one, and a UID, as an API server does.
 pub(super) fn identify(value: &mut Value, namespaced: bool) {
     let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    // Versions order what is read from one server; a file stands for itself.
+    // Resource versions are comparable within one server only.
     meta.remove("resourceVersion");
     let filled = |meta: &serde_json::Map<String, Value>, key: &str| {
         meta.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
@@ -70,14 +70,14 @@ pub(super) fn identify(value: &mut Value, namespaced: bool) {
     }
 }
 
-/// Whether an object of a file was read from an API server, with its status: it is believed as it is.
+/// Whether an object of a file was dumped from an API server, with its status, which is then used unchanged.
 pub(super) fn is_dump(value: &Value) -> bool {
     let has_status = value["status"].as_object().is_some_and(|status| !status.is_empty());
     let is_stored = |key: &str| value["metadata"][key].as_str().is_some_and(|text| !text.is_empty());
     has_status && (is_stored("uid") || is_stored("resourceVersion"))
 }
 
-/// Adds to a manifest what the controllers of a cluster would have written.
+/// Adds the fields to a manifest that controllers of a cluster would have written.
 pub(super) fn manifest(kind: &str, value: &mut Value) {
     match kind {
         "Pod" => pending(value),
@@ -86,7 +86,7 @@ pub(super) fn manifest(kind: &str, value: &mut Value) {
     }
 }
 
-/// A pod of a manifest that has no node waits for one: a manifest does not know what a scheduler has said.
+/// A pod of a manifest without a node is pending: a manifest has no status of the scheduler.
 fn pending(value: &mut Value) {
     if !text(value, "/spec/nodeName").is_empty()
         || matches!(text(value, "/status/phase"), "Succeeded" | "Failed")
@@ -130,7 +130,7 @@ pub(super) fn named(value: &mut Value) {
     }
 }
 
-/// A volume claim of a manifest that names its volume is bound: the mark that the binder leaves is no part of a manifest.
+/// A PersistentVolumeClaim of a manifest with a volume name is bound: the annotation of the binder is not part of a manifest.
 fn bound(value: &mut Value) {
     if text(value, "/spec/volumeName").is_empty() {
         return;
@@ -145,7 +145,7 @@ fn bound(value: &mut Value) {
     }
 }
 
-/// Whether kube-scheduler has said that a pod fits no node.
+/// Whether kube-scheduler reported that a pod fits no node.
 pub(super) fn is_refused(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
     let refused = |condition: &Value| {
@@ -160,7 +160,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Sets the condition that says whether a pool takes part.
+/// Sets the Ready condition of a NodePool.
 pub(super) fn set_ready(pool: &mut api::NodePool, ready: Result<(), (&str, String)>) {
     let conditions = &mut pool.status.get_or_insert_default().conditions;
     conditions.retain(|condition| condition.type_ != READY);
@@ -171,7 +171,7 @@ pub(super) fn set_ready(pool: &mut api::NodePool, ready: Result<(), (&str, Strin
     conditions.push(Condition { type_: READY.to_owned(), status, reason, message, ..Condition::default() });
 }
 
-/// Writes a pool's drift hash, as its hash controller would.
+/// Writes the drift hash of a NodePool, as the hash controller does.
 pub(super) fn stamp(pool: &mut api::NodePool) {
     let hash = pool.drift_hash();
     let annotations = pool.metadata.annotations.get_or_insert_default();

@@ -42,7 +42,7 @@ const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     "kind: List\nitems:\n- kind: Node\n- kind: List\n  items:\n  - kind: Pod\n  - kind: Job\n",
     "in.yaml:3 Node, in.yaml:4 Pod, in.yaml:4 Job"
 )]
-fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
+fn objects_have_their_position(#[case] text: &str, #[case] expected: &str) {
     let items = read(text).unwrap();
     let shown: Vec<String> = items
         .iter()
@@ -60,7 +60,7 @@ fn objects_know_where_they_stand(#[case] text: &str, #[case] expected: &str) {
 #[case::same_key_twice("kind: Pod\nkind: Pod\n", "in.yaml:2: not YAML")]
 #[case::aliases_of_aliases(&bomb(), "in.yaml:")]
 #[case::after_a_value("{\"kind\": \"Pod\"}\n{\"kind\": ]}", "in.yaml:2: not JSON")]
-fn what_cannot_be_read_is_named_with_its_line(#[case] text: &str, #[case] expected: &str) {
+fn invalid_documents_are_reported_with_their_line(#[case] text: &str, #[case] expected: &str) {
     let error = read(text).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");
 }
@@ -75,7 +75,7 @@ fn bomb() -> String {
 }
 
 #[test]
-fn folders_are_read_by_name_without_what_is_hidden_or_leads_back() {
+fn folders_are_read_by_name_without_hidden_files_and_cycles() {
     let folder = tempfile::tempdir().unwrap();
     let put = |path: &str, name: &str| {
         let path = folder.path().join(path);

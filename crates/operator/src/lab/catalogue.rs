@@ -26,10 +26,10 @@ pub(super) fn built_in(name: Catalog) -> Catalogue {
     }
 }
 
-/// The instance types that the settings name, and those of the file that cannot be used.
+/// The instance types of the settings, and the invalid ones of the file.
 ///
 /// # Errors
-/// The file cannot be read or has no usable instance type, or there is no catalogue of the name.
+/// If the file cannot be read or has no valid instance type, or there is no catalogue with the name.
 pub(super) fn of_settings(values: &Values) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
     let file = values.text("INSTANCE_TYPES_FILE_PATH");
     if file.is_empty() {

@@ -25,10 +25,10 @@ use crate::{
     signals,
 };
 
-/// The instance types of `file`, or built-in ones. Instance types of the file that cannot be used are logged and left out.
+/// The instance types of `file`, or built-in ones. Invalid instance types of the file are logged and omitted.
 ///
 /// # Errors
-/// The file cannot be read or has no usable instance type.
+/// If the file cannot be read or has no valid instance type.
 pub(super) fn catalogue(name: cli::Catalog, file: Option<&Path>) -> anyhow::Result<Catalogue> {
     let Some(path) = file else { return Ok(built_in(name)) };
     let (catalogue, skipped) = of_file(path)?;
@@ -42,7 +42,7 @@ fn log_skipped(skipped: &[Skipped]) {
     }
 }
 
-/// The fake cloud that the settings name: at a URL, or inside this process with its kubelets.
+/// The fake cloud of the settings: at a URL, or in this process with its kubelets.
 pub struct FakeCloud;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What simulates: the fake cloud, the API server in memory and the demo. A release build has none of it.
+//! The lab: the fake cloud, the in-memory API server and the demo. A release build has none of it.
 
 mod catalogue;
 mod cloud;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Always the same moment.
+/// A clock that is stopped.
 struct Stopped;
 
 impl Clock for Stopped {
@@ -292,7 +292,7 @@ fn lines_have_the_shape_of_those_that_karpenter_writes() {
 }
 
 #[test]
-fn keys_stand_in_karpenters_order() {
+fn keys_are_in_karpenters_order() {
     let map = |value: Value| value.as_object().cloned().unwrap().into_iter().collect();
     let inherited = map(json!({"controller": "provisioner"}));
     let own = map(json!({"message": "created nodeclaim", "NodeClaim": {"name": "x"}}));
@@ -306,7 +306,7 @@ fn keys_stand_in_karpenters_order() {
 }
 
 #[test]
-fn at_level_debug_a_line_names_its_place() {
+fn debug_lines_have_their_source_location() {
     let line = lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1", "default-x"));
     let place =
         Regex::new(r#""logger":"controller","caller":"src/log\.rs:\d+","message":"deleted node""#).unwrap();

@@ -39,7 +39,7 @@ use crate::{
 /// Plans and prints.
 ///
 /// # Errors
-/// The input cannot be used. Unschedulable pods are a result, not an error.
+/// If the input is invalid. Unschedulable pods are a result, not an error.
 pub(crate) fn run(
     options: &PlanOptions,
     catalogues: &Catalogues,
@@ -57,7 +57,7 @@ pub(crate) fn run(
     Ok(Outcome::of(&report.incomplete))
 }
 
-/// Prints what a tool assumed, and what it could not answer.
+/// Prints the assumptions of a tool, and the gaps of its catalogues.
 pub(crate) fn show_notes(notes: &[String], gaps: &[String]) -> anyhow::Result<()> {
     for note in notes {
         writeln!(anstream::stderr(), "note: {note}")?;
@@ -68,7 +68,7 @@ pub(crate) fn show_notes(notes: &[String], gaps: &[String]) -> anyhow::Result<()
     Ok(())
 }
 
-/// The input with its instance types, and the placement algorithm: one that reads no prices where some are unknown.
+/// Loads the input with its instance types, and chooses the packer: one that reads no prices if some are unknown.
 pub(crate) fn prepare(
     items: Vec<Item>,
     options: &PlanOptions,
@@ -103,12 +103,12 @@ fn plan(
     Ok(Report::new(&plan, &Context { loaded: &loaded, seed: options.seed, timing }))
 }
 
-/// What of the settings scheduling reads.
+/// The settings of scheduling.
 pub(crate) fn rules(values: &Values) -> Rules {
     settings::controllers(values).rules()
 }
 
-/// The pods to place: those that the controller would take; of files, all pending pods, so that each gets a verdict.
+/// The pods to place: those that the controller would schedule; from files, all pending pods, so that each gets a result.
 pub(crate) fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     let mut pods = eligible::pods(snapshot, snapshot.taken_at);
     if !live {
@@ -138,7 +138,7 @@ pub(crate) fn solve(
     packing.packer().pack(prepared, &request)
 }
 
-/// Pods of the input that are not planned for, with the reason.
+/// Pods of the input that are not scheduled, with the reason.
 fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
     let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
     let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));

@@ -169,7 +169,7 @@ impl Timing {
     }
 }
 
-/// What a report needs beside the plan.
+/// Input of a report beside the plan.
 pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) seed: u64,
@@ -213,7 +213,7 @@ impl Report {
     }
 }
 
-/// Six digits after the point: more would be noise.
+/// Six digits: more are noise.
 fn gap(hourly: Price, bound: Price) -> f64 {
     if bound == Price::ZERO {
         return 0.0;
@@ -242,7 +242,7 @@ fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
     plan.new_claims.iter().zip(&places).map(claim).collect()
 }
 
-/// The NodeClaim that a new NodeClaim becomes, as it would be applied; null where its pool is not in the input.
+/// The object of a new NodeClaim, as it would be created; null if its NodePool is not in the input.
 pub(crate) fn raised(new_claim: &NewClaim, loaded: &Loaded, names: &Names, place: &(String, u32)) -> Value {
     let name = format!("{}-{}", new_claim.pool.name, names.suffix(5));
     let (batch, position) = (place.0.as_str(), place.1);

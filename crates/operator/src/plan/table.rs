@@ -1,4 +1,4 @@
-//! The plan for people.
+//! The table of the plan.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table as Grid, presets};
 use super::report::{Claim, Report};
 use crate::catalogue::Footer;
 
-/// Pods that are named in a row; the rest is counted.
+/// Maximum number of pods in a row; the others are counted.
 const NAMED: usize = 3;
 
 /// Writes a report as tables.

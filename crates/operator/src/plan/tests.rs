@@ -27,7 +27,7 @@ fn options(path: &Path, text: &str) -> (PlanOptions, BTreeMap<String, String>) {
     }
 }
 
-/// The report as people see it, without what differs from run to run and from place to place.
+/// The table of the report, without parts that differ by run or directory.
 fn report(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let (options, flags) = options(path, &text);

@@ -1,4 +1,4 @@
-//! From settings as text to what the controllers read.
+//! Converts settings from text to those of the controllers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Values {
     }
 }
 
-/// What the controllers read of the settings.
+/// The settings of the controllers.
 pub(crate) fn controllers(values: &Values) -> Settings {
     let ignore = values.text("PREFERENCE_POLICY") == "Ignore";
     Settings {
@@ -56,7 +56,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
         disruption: DisruptionTiming {
             startup_delay: values.duration("STARTUP_DISRUPTION_DELAY"),
-            // Looking all the time would leave no time for anything else.
+            // Passes without a pause would leave no time for other work.
             period: values.duration("DISRUPTION_PERIOD").max(Duration::from_millis(100)),
             validation_delay: values.duration("DISRUPTION_VALIDATION_DELAY"),
             timeout: values.duration("DISRUPTION_TIMEOUT"),

@@ -1,4 +1,4 @@
-//! Texts as Go reads them, because Karpenter's settings are read by Go.
+//! Parses text as Go does, because Karpenter's settings are parsed by Go.
 
 /// `strconv.ParseBool`.
 pub(super) fn parse_bool(text: &str) -> Option<bool> {
@@ -26,7 +26,7 @@ pub(super) fn parse_gates(text: &str) -> Result<Vec<(&str, bool)>, String> {
 
 #[cfg(test)]
 mod tests {
-    //! What Go accepts.
+    //! The values that Go accepts.
     use super::*;
 
     #[test]

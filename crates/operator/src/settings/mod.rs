@@ -18,16 +18,16 @@ pub(crate) use controllers::controllers;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     values: BTreeMap<&'static str, String>,
-    /// What was passed over, for the log.
+    /// Warnings about ignored values, for the log.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Why the settings cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingError {
     /// Flag or variable, as the user wrote it.
     pub(crate) source: String,
-    /// What is wrong and what would be right.
+    /// The error and the fix.
     pub(crate) message: String,
 }
 
@@ -120,7 +120,7 @@ impl Values {
         self.text(env).parse().unwrap_or_default()
     }
 
-    /// A port; out of range is off.
+    /// A port; a value out of range disables it.
     pub(crate) fn port(&self, env: &str) -> u16 {
         self.text(env).parse().unwrap_or_default()
     }
@@ -149,14 +149,14 @@ impl Values {
         self.gate_of("FEATURE_GATES", name).unwrap_or(default)
     }
 
-    /// What the setting `env` says of a gate, if anything.
+    /// The value of a gate in setting `env`, if it is there.
     pub(crate) fn gate_of(&self, env: &str, name: &str) -> Option<bool> {
         let gates = go::parse_gates(self.text(env)).unwrap_or_default();
         gates.into_iter().rfind(|(gate, _)| *gate == name).map(|(_, on)| on)
     }
 }
 
-/// Where a value is written.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Flag,
@@ -164,13 +164,13 @@ enum Source {
 }
 
 impl SettingKind {
-    /// Whether a variable that cannot be read takes the default.
+    /// Whether an invalid variable takes the default.
     const fn has_lenient_variable(self) -> bool {
         matches!(self, Self::Integer | Self::Fraction | Self::Duration | Self::Bool)
     }
 }
 
-/// The value of a setting, booleans as `true` or `false`; an error says what the setting takes.
+/// The value of a setting, booleans as `true` or `false`; an error names the valid values.
 fn read(setting: &Setting, text: &str, source: Source) -> Result<String, String> {
     match (setting.kind, source) {
         (SettingKind::Bool, Source::Variable) => {
@@ -181,7 +181,7 @@ fn read(setting: &Setting, text: &str, source: Source) -> Result<String, String>
     }
 }
 
-/// Whether `text` is what the setting takes; else what it takes.
+/// Checks `text`; an error names the valid values.
 fn check(setting: &Setting, text: &str) -> Result<(), String> {
     let fine = match setting.kind {
         SettingKind::Text => true,

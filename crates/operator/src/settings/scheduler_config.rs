@@ -1,6 +1,6 @@
-//! `SCHEDULER_CONFIG`: what of kube-scheduler's configuration decides over pods: the default spread constraints.
+//! `SCHEDULER_CONFIG`: the default topology spread constraints of kube-scheduler's configuration.
 //!
-//! JSON or YAML, strict: an unknown field is an error, since it would change nothing silently.
+//! JSON or YAML, strict: an unknown field is an error, because it would be ignored silently.
 
 use fleetwright_core::model::TopologySpread;
 use serde::Deserialize;
@@ -43,10 +43,10 @@ enum Policy {
     Ignore,
 }
 
-/// The default constraints, selectors left open; none for an empty text.
+/// The default constraints, without selectors; none for an empty text.
 ///
 /// # Errors
-/// What is wrong, with the field and the fix.
+/// If the text is invalid; names the field and the fix.
 pub(crate) fn default_constraints(text: &str) -> Result<Vec<TopologySpread>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -103,7 +103,7 @@ fn lower(constraint: Constraint) -> TopologySpread {
 
 #[cfg(test)]
 mod tests {
-    //! What is taken and what is refused.
+    //! Valid and invalid constraints.
     use super::*;
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_constraints_are_refused() {
         let with = |fields: &str| {
             let zone = "\"topologyKey\": \"zone\", \"whenUnsatisfiable\": \"DoNotSchedule\"";
             default_constraints(&format!(

@@ -5,15 +5,15 @@
 pub struct Setting {
     /// The environment variable; the flag is the same in lower case with dashes.
     pub env: &'static str,
-    /// What it takes.
+    /// Its valid values.
     pub kind: SettingKind,
-    /// Its value where neither flag nor variable is set.
+    /// Its default.
     pub default: &'static str,
     /// What it does, in one line.
     pub help: &'static str,
 }
 
-/// What a setting takes.
+/// The valid values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingKind {
     /// Any text.
@@ -40,7 +40,7 @@ impl Setting {
         self.env.to_ascii_lowercase().replace('_', "-")
     }
 
-    /// Whether the setting changes anything, rather than being accepted because Karpenter has it.
+    /// Whether the setting has an effect; others are accepted because Karpenter has them.
     pub(crate) fn has_effect(&self) -> bool {
         !self.help.starts_with("Accepted for compatibility")
     }

@@ -1,4 +1,4 @@
-//! Which source wins, and what bad values do.
+//! Precedence of sources, and invalid values.
 
 use super::*;
 

@@ -30,9 +30,9 @@ use self::{report::Report, source::CatalogueSource};
 use crate::{
     Operator,
     clock::SystemClock,
-    controller::patiently,
+    controller::with_retries,
     http, kube_client, logging,
-    process::ProcessFigures,
+    process::ProcessCollector,
     settings::{self, Values},
     signals,
 };
@@ -68,7 +68,7 @@ async fn serve(operator: &Operator, values: Values, clock: SharedClock) -> anyho
         () = signals::terminated() => Ok(()),
         prepared = prepare(operator, values, clock) => {
             let prepared = running.begin(prepared?);
-            prepared.shadow.metrics().register(Box::new(ProcessFigures::new())).context("metrics of the process")?;
+            prepared.shadow.metrics().register(Box::new(ProcessCollector::new())).context("metrics of the process")?;
             observe(operator, prepared, file.as_deref()).await
         }
     }
@@ -104,7 +104,7 @@ async fn prepare(operator: &Operator, values: Values, clock: SharedClock) -> any
     let connect = || {
         CatalogueSource::connect(client.clone(), operator.catalogues().clone(), values.clone(), clock.clone())
     };
-    let source = Arc::new(patiently("the NodePools and their catalogue", connect).await?);
+    let source = Arc::new(with_retries("the NodePools and their catalogue", connect).await?);
     let settings = settings::controllers(&values);
     let shadow = Shadow::new(ShadowParts {
         api_server,

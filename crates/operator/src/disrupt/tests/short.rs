@@ -1,7 +1,7 @@
 //! The short form of the scenarios of `disrupt`: one document with `pools`, `nodes`, `pods` and full `objects`.
 //!
-//! A node stands for its NodeClaim, its Node and the pods on it. Where the short form has no word for something, a merge
-//! patch over the expanded object has: `object` of a NodePool, Node or pod, `claim` of a NodeClaim. Times are of the first
+//! A node is a NodeClaim, its Node and the pods on it. For anything else, a merge
+//! patch applies to the expanded object: `object` of a NodePool, Node or pod, `claim` of a NodeClaim. Times are of the first
 //! day of 2026, `11:00` for short.
 
 use std::collections::BTreeMap;

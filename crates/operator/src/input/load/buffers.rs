@@ -1,4 +1,4 @@
-//! CapacityBuffers of the input, with the templates and workloads that give them their shape.
+//! CapacityBuffers of the input, with their PodTemplates and workloads.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde_json::Value;
 use super::Loader;
 use crate::input::Source;
 
-/// Kinds of this module that live in a namespace.
+/// Namespaced kinds of this module.
 pub(super) const NAMESPACED: [&str; 4] = ["CapacityBuffer", "PodTemplate", "Deployment", "ResourceQuota"];
 
-/// What was read for later.
+/// Buffers and the objects that they refer to, until all are read.
 #[derive(Default)]
 pub(super) struct Buffers {
-    /// By kind, namespace and name: template and replicas of what buffers may refer to.
+    /// By kind, namespace and name: template and replicas of objects that buffers may refer to.
     shapes: BTreeMap<(String, NamespacedName), (PodTemplateSpec, Option<i32>)>,
-    /// The place of each buffer in the input.
+    /// The position of each buffer in the input.
     places: BTreeMap<NamespacedName, Source>,
     /// Quotas by namespace.
     quotas: BTreeMap<String, Vec<ResourceQuota>>,
 }
 
 impl Loader {
-    /// Notes what gives buffers their shape.
+    /// Records a PodTemplate or workload.
     pub(super) fn shape(&mut self, group: &str, kind: &str, value: &Value, source: &Source) {
         let (template, replicas) = match (group, kind) {
             ("", "PodTemplate") => (&value["template"], None),
@@ -44,7 +44,7 @@ impl Loader {
         }
     }
 
-    /// Notes a quota, which buffers of its namespace keep.
+    /// Records a ResourceQuota, which limits buffers of its namespace.
     pub(super) fn quota(&mut self, value: Value, source: &Source) {
         if let Some(quota) = self.read::<ResourceQuota>(value, source) {
             let namespace = quota.metadata.namespace.clone().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Loader {
         self.custom::<api::CapacityBuffer>(value, source);
     }
 
-    /// Gives every buffer its virtual pods, as its controller would.
+    /// Resolves every buffer to its virtual pods, as its controller does.
     pub(super) fn resolve_buffers(&mut self) {
         let ids: Vec<NamespacedName> = self.loaded.index.buffers().cloned().collect();
         for id in ids {

@@ -1,4 +1,4 @@
-//! The script of the demo: annotations of the manifests say when a workload gets how many replicas.
+//! The load script of the demo: annotations of the manifests define the replicas of workloads over time.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 /// `2m=40,12m=6`: forty replicas two minutes into the demo, six after twelve.
 const ANNOTATION: &str = "fleetwright.dev/load";
 
-/// One change of load.
+/// One change of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    /// When, from the start.
+    /// Time since the start.
     pub(super) after: Duration,
     /// `Deployment` or `StatefulSet`.
     pub(super) kind: String,
@@ -20,14 +20,14 @@ pub(super) struct Load {
     pub(super) namespace: String,
     /// Name.
     pub(super) name: String,
-    /// How many from then on.
+    /// The number of replicas from then on.
     pub(super) replicas: i32,
 }
 
 /// Applies the manifests and returns their script, in order of time.
 ///
 /// # Errors
-/// Names the manifest and what is wrong with it.
+/// If a manifest is invalid; names it.
 pub(super) fn apply(simulator: &Simulator, manifests: &[(String, String)]) -> anyhow::Result<Vec<Load>> {
     let mut script = Vec::new();
     for (name, text) in manifests {
@@ -68,7 +68,7 @@ impl Load {
     /// Sets the replicas.
     ///
     /// # Errors
-    /// Where the API server refuses.
+    /// If the API server refuses.
     pub(super) async fn apply(&self, client: &kube::Client) -> anyhow::Result<()> {
         use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
         use kube::api::{Api, Patch, PatchParams};
@@ -86,7 +86,7 @@ impl Load {
         };
         match done {
             Ok(_) => Ok(()),
-            // Somebody deleted it meanwhile: their cluster, their choice.
+            // The user deleted it meanwhile.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error).with_context(|| format!("scaling {}/{}", self.namespace, self.name)),
         }

@@ -1,7 +1,7 @@
-//! `fleetwright demo`: the whole flow on one node.
+//! `fleetwright demo`: the complete flow in one process.
 //!
-//! A world of its own ([`fleetwright_sim::Simulator`]) gets the shipped examples; load comes and goes as their annotations
-//! say; what happens is shown as it happens and summed up at the end. In JSON mode time is virtual and there is no port.
+//! Applies the shipped examples to a [`fleetwright_sim::Simulator`], changes the load as their annotations
+//! define, prints changes, and reports at the end. In JSON mode, time is virtual and no port is opened.
 
 mod load;
 mod report;
@@ -20,12 +20,12 @@ use crate::{
     clock::SystemClock,
 };
 
-/// The demo ends after this much virtual time at the latest, settled or not.
-const LIMIT: Duration = Duration::from_secs(90 * 60);
-/// How far in the past virtual time starts: it runs faster than the wall clock, and ages that lie in the future look
-/// broken in kubectl.
-const HEAD_START: Duration = Duration::from_secs(24 * 3600);
-/// The start of virtual time where nobody looks at ages.
+/// Maximum virtual time of the demo.
+const MAX_DURATION: Duration = Duration::from_secs(90 * 60);
+/// How far in the past virtual time starts: it runs faster than the wall clock, and kubectl cannot show ages in the
+/// future.
+const EPOCH_OFFSET: Duration = Duration::from_secs(24 * 3600);
+/// The start of virtual time in JSON mode.
 const EPOCH: i64 = 1_767_225_600;
 
 /// The shipped examples, in the order in which they are applied.
@@ -41,7 +41,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the demo.
 ///
 /// # Errors
-/// Where a manifest or an address cannot be used.
+/// If a manifest or an address cannot be used.
 pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
     let manifests = manifests(&options.files)?;
     match options.output {
@@ -70,7 +70,7 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     use fleetwright_core::clock::Clock as _;
     print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process");
     let started = SystemWatch::start();
-    let origin = SystemClock.now().checked_sub(HEAD_START).context("the wall clock stands before 1970")?;
+    let origin = SystemClock.now().checked_sub(EPOCH_OFFSET).context("the wall clock stands before 1970")?;
     let simulator = Simulator::new(config(options, origin, options.speed)?).await?;
     let listening =
         simulator.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
@@ -81,7 +81,7 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     ));
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     let mut view = View::new(std::io::stdout().is_terminal());
-    let played = play(options, &simulator, &mut session, &mut view).await;
+    let played = run_session(options, &simulator, &mut session, &mut view).await;
     view.finish();
     if played? {
         let report = session.report(&simulator, options.seed, started.elapsed());
@@ -94,8 +94,8 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     Ok(())
 }
 
-/// Plays the demo to its end; `false` where Ctrl-C ended it.
-async fn play(
+/// Runs the demo to its end; `false` if Ctrl-C ended it.
+async fn run_session(
     options: &Demo,
     simulator: &Simulator,
     session: &mut Session,
@@ -149,7 +149,7 @@ fn manifests(files: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// The kubeconfig on disk; a temporary one goes with the demo.
+/// The kubeconfig on disk; a temporary one is removed with the demo.
 struct Kubeconfig {
     path: PathBuf,
     temporary: bool,
@@ -169,13 +169,13 @@ impl Kubeconfig {
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
         if self.temporary {
-            // Where it cannot be removed, an unreadable address is all that stays behind.
+            // If the removal fails, a file with a dead address is left.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// How long the demo takes by the wall clock, virtual or not.
+/// The duration of the demo by the wall clock.
 struct SystemWatch(Timestamp);
 
 impl SystemWatch {
@@ -192,6 +192,6 @@ impl SystemWatch {
 
 fn print(text: &str) {
     use std::io::Write as _;
-    // Nobody to tell when the reader has gone.
+    // The reader has closed the pipe.
     let _ = writeln!(anstream::stdout(), "{text}");
 }

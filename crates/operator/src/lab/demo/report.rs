@@ -1,4 +1,4 @@
-//! The sum of a run, for programs and for people.
+//! The report of a run, as JSON and text.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

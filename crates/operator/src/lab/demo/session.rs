@@ -1,47 +1,47 @@
-//! One run of the demo: plays the script, notices what changes, remembers the peak, knows when it is over.
+//! One run of the demo: applies the load script, records changes and the peak, and detects the end.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::Price;
 use fleetwright_sim::{Overview, Simulator, overview::NodePhase};
 
-use super::{LIMIT, Load, Report};
+use super::{Load, MAX_DURATION, Report};
 use crate::cli::Demo;
 
-/// How much virtual time passes between two looks.
+/// Virtual time between two steps.
 pub(super) const STEP: Duration = Duration::from_secs(5);
 
 /// One run.
 pub(super) struct Session {
     script: Vec<Load>,
-    played: usize,
+    applied: usize,
     /// Virtual time since the start.
     pub(super) elapsed: Duration,
-    /// What was seen last.
+    /// The last observed state.
     pub(super) now: Overview,
-    /// The dearest moment.
+    /// The state with the highest cost.
     pub(super) peak: Overview,
     settled: bool,
 }
 
 impl Session {
-    /// Begins with `script`.
+    /// A session with `script`.
     pub(super) fn new(simulator: &Simulator, script: Vec<Load>) -> Self {
         let now = simulator.observe();
-        Self { script, played: 0, elapsed: Duration::ZERO, peak: now.clone(), now, settled: false }
+        Self { script, applied: 0, elapsed: Duration::ZERO, peak: now.clone(), now, settled: false }
     }
 
-    /// Plays what is due and looks around. Returns what changed, in sentences.
+    /// Applies due changes of the load and observes the cluster. Returns the changes as text.
     ///
     /// # Errors
-    /// Where the API server refuses to scale a workload.
+    /// If the API server refuses to scale a workload.
     pub(super) async fn step(&mut self, simulator: &Simulator) -> anyhow::Result<Vec<String>> {
         self.elapsed = simulator.elapsed();
         let mut news = Vec::new();
-        while let Some(load) = self.script.get(self.played).filter(|load| load.after <= self.elapsed) {
+        while let Some(load) = self.script.get(self.applied).filter(|load| load.after <= self.elapsed) {
             load.apply(&simulator.client()).await?;
             news.push(format!("load: {} {} now has {} replicas", load.kind, load.name, load.replicas));
-            self.played += 1;
+            self.applied += 1;
         }
         let seen = simulator.observe();
         news.extend(changes(&self.now, &seen));
@@ -49,26 +49,26 @@ impl Session {
             self.peak = seen.clone();
         }
         self.now = seen;
-        self.settled = self.played == self.script.len() && simulator.is_stable();
+        self.settled = self.applied == self.script.len() && simulator.is_stable();
         Ok(news)
     }
 
-    /// Whether the demo ends here.
+    /// Whether the demo is over.
     pub(super) fn is_over(&self, options: &Demo) -> bool {
         match options.run_for {
             Some(limit) if !options.until_settled => self.elapsed >= limit,
-            limit => self.settled || self.elapsed >= limit.unwrap_or(LIMIT),
+            limit => self.settled || self.elapsed >= limit.unwrap_or(MAX_DURATION),
         }
     }
 
-    /// Sums the run up.
+    /// The report of the run.
     pub(super) fn report(&self, simulator: &Simulator, seed: u64, wall: Duration) -> Report {
         let now = simulator.observe();
         Report::new(seed, self.settled, &self.peak, &now, self.elapsed, wall)
     }
 }
 
-/// What is different, in sentences.
+/// The differences, as text.
 fn changes(before: &Overview, after: &Overview) -> Vec<String> {
     let by_name = |overview: &Overview| -> BTreeMap<String, _> {
         overview.nodes.iter().map(|node| (node.name.clone(), node.clone())).collect()

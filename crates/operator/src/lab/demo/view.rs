@@ -1,6 +1,6 @@
-//! What the demo shows while it runs: on a terminal a picture that is redrawn in place, elsewhere plain lines.
+//! The output of the demo while it runs: on a terminal a view that is redrawn in place, otherwise plain lines.
 //!
-//! The picture uses no alternate screen and no raw mode: there is nothing to restore, however the process ends.
+//! It uses no alternate screen and no raw mode, so there is nothing to restore if the process is killed.
 
 use std::{fmt::Write as _, io::Write as _, time::Duration};
 
@@ -14,7 +14,7 @@ use fleetwright_sim::overview::{NodeOverview, NodePhase};
 
 use super::session::Session;
 
-/// How many nodes the picture names.
+/// Maximum number of listed nodes.
 const NODES_SHOWN: usize = 16;
 
 /// The view.
@@ -24,12 +24,12 @@ pub(super) struct View {
 }
 
 impl View {
-    /// For a terminal, or for a file.
+    /// A view for a terminal or a file.
     pub(super) fn new(terminal: bool) -> Self {
         Self { terminal, drawn: 0 }
     }
 
-    /// Shows what is new and, on a terminal, how things stand.
+    /// Prints changes and, on a terminal, the current state.
     pub(super) fn show(&mut self, session: &Session, news: &[String]) {
         let mut out = anstream::stdout().lock();
         let mut text = String::new();
@@ -47,7 +47,7 @@ impl View {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Leaves the last picture standing.
+    /// Ends the view; the last state remains visible.
     pub(super) fn finish(&mut self) {
         self.drawn = 0;
     }
@@ -79,7 +79,7 @@ fn picture(session: &Session) -> String {
         lines.push(format!("  and {} more", now.nodes.len() - NODES_SHOWN));
     }
     lines.into_iter().fold(String::new(), |mut text, line| {
-        // A line that wraps would throw the redrawing off.
+        // A line that wraps would break redrawing.
         text.extend(line.chars().take(width.saturating_sub(1)));
         text.push('\n');
         text

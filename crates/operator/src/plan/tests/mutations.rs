@@ -1,5 +1,5 @@
-//! Damaged input: documents of the scenarios with a part cut out, doubled, or put in place of another. Whatever comes of
-//! it, there is a plan or an error with its place, and never a panic.
+//! Damaged input: documents of the scenarios with a part removed, duplicated, or replaced by another. The
+//! result is a plan or an error with its position, never a panic.
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::input::{self, Item, Source};
 const TEXTS: [&str; 12] =
     ["", " ", "-1", "1e400", "9E99", "1n", "\u{0}", "a/b/c", "2026-13-45T99:00:00Z", "5m5", "NaN", "💥"];
 
-/// What stands in a place where something else belongs.
-fn strange() -> impl Strategy<Value = Value> {
+/// Values of the wrong type or form.
+fn unexpected_values() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -52,7 +52,7 @@ fn texts() -> Vec<String> {
     scenarios::paths("plan").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
-/// Everything from the items to the report.
+/// Runs everything from the items to the report.
 fn go_through(items: Vec<Item>) {
     let values = Values::resolve(
         &BTreeMap::from([("feature-gates".to_owned(), "NodeOverlay=true,CapacityBuffer=true".to_owned())]),
@@ -84,20 +84,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn strange_values_do_no_harm(text in any::<Index>(), changes in prop::collection::vec((any::<Index>(), any::<Index>(), strange()), 1..6)) {
+    fn unexpected_values_cause_no_panic(text in any::<Index>(), changes in prop::collection::vec((any::<Index>(), any::<Index>(), unexpected_values()), 1..6)) {
         let texts = texts();
         let mut items = Vec::new();
         input::parse(Path::new("in.yaml"), text.get::<String>(&texts), &mut items).unwrap();
-        for (item, at, strange) in changes {
+        for (item, at, unexpected_values) in changes {
             let item = item.index(items.len());
             let Item { value, .. } = &mut items[item];
             let mut at = at.index(parts(value));
             if let Some(part) = part(value, &mut at) {
-                *part = strange;
+                *part = unexpected_values;
             }
         }
         for item in &mut items {
-            // Lines are told of what was read.
+            // The error names a line of the input.
             item.source = Source::Cluster;
         }
         go_through(items);
