@@ -153,7 +153,7 @@ impl AwsApi for SdkClient {
     }
 
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        let with_causes = fleet::input(request).send_with(&self.ec2).await.map_err(error::of)?;
+        let with_causes = fleet::input(request).send_with(&self.fleets).await.map_err(error::of)?;
         Ok(fleet::answer(&with_causes))
     }
 

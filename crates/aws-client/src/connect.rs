@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_config::{
     AppName, BehaviorVersion, ConfigLoader, Region, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig,
 };
-use fleetwright_aws::SharedClock;
+use fleetwright_aws::{SharedClock, calls::FLEET_TIMEOUT};
 
 use crate::http::{self, HttpError};
 use crate::requests::Requests;
@@ -39,6 +39,8 @@ pub struct Endpoint {
 pub struct SdkClient {
     pub(crate) clock: SharedClock,
     pub(crate) ec2: aws_sdk_ec2::Client,
+    /// EC2 for `CreateFleet`, which may take longer than other calls.
+    pub(crate) fleets: aws_sdk_ec2::Client,
     pub(crate) ssm: aws_sdk_ssm::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) iam: aws_sdk_iam::Client,
@@ -104,9 +106,11 @@ impl SdkClient {
             let config = builder!(aws_sdk_pricing).region(Region::new(region)).use_fips(false).build();
             aws_sdk_pricing::Client::from_conf(config)
         });
+        let fleets = builder!(aws_sdk_ec2).timeout_config(timeouts(FLEET_TIMEOUT, FLEET_TIMEOUT)).build();
         Ok(Self {
             clock,
             ec2: client!(aws_sdk_ec2),
+            fleets: aws_sdk_ec2::Client::from_conf(fleets),
             ssm: client!(aws_sdk_ssm),
             sqs: client!(aws_sdk_sqs),
             iam: client!(aws_sdk_iam),
@@ -126,16 +130,21 @@ impl SdkClient {
     }
 }
 
+/// Limits of one attempt of a call, and of all its attempts.
+fn timeouts(attempt: Duration, all: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(5))
+        .operation_attempt_timeout(attempt)
+        .operation_timeout(all)
+        .build()
+}
+
 /// The configuration of every client.
 fn loader() -> ConfigLoader {
     // The SDK retries throttled and unanswered calls; beyond that, our own backoff applies.
     let retries = RetryConfig::standard().with_max_attempts(3);
     // Long polling of a queue takes 20 seconds.
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(5))
-        .operation_attempt_timeout(Duration::from_secs(60))
-        .operation_timeout(Duration::from_secs(180))
-        .build();
+    let timeouts = timeouts(Duration::from_secs(60), Duration::from_secs(180));
     let loader =
         aws_config::defaults(BehaviorVersion::latest()).retry_config(retries).timeout_config(timeouts);
     match AppName::new("fleetwright") {
@@ -180,6 +189,36 @@ mod tests {
     fn a_region_is_needed() {
         assert_eq!(client(None, false).err().unwrap(), ConnectError::NoRegion);
         assert_eq!(client(Some("eu-west-1"), false).unwrap().region(), "eu-west-1");
+    }
+
+    /// A fleet is waited for as long as it may take to launch, in one attempt; other calls are not.
+    #[tokio::test(start_paused = true)]
+    async fn fleets_may_take_minutes() {
+        use fleetwright_aws::calls::{AwsApi as _, FleetKind, FleetRequest, Strategy};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            region: "eu-west-1".to_owned(),
+            access_key: "key".to_owned(),
+            secret_key: "secret".to_owned(),
+        };
+        let client = SdkClient::at(&endpoint, std::sync::Arc::new(StoppedClock)).await.unwrap();
+        let request = FleetRequest {
+            token: "token".to_owned(),
+            count: 1,
+            kind: FleetKind::OnDemand,
+            strategy: Strategy::LowestPrice,
+            overrides: Vec::new(),
+            tags: std::collections::BTreeMap::default(),
+            context: None,
+        };
+        let began = tokio::time::Instant::now();
+        assert!(client.create_fleet(&request).await.is_err());
+        assert_eq!(began.elapsed().as_secs(), FLEET_TIMEOUT.as_secs());
+        let began = tokio::time::Instant::now();
+        assert!(client.subnets(&[]).await.is_err());
+        assert_eq!(began.elapsed().as_secs(), 180);
+        drop(listener);
     }
 
     #[test]

@@ -67,6 +67,11 @@ mod tests {
             let found = product(&document(currency, amount));
             assert_eq!(found.map(|(_, price)| price.nanos()), nanos, "{currency} {amount}");
         }
+        // Of several dimensions, one that costs nothing does not count.
+        let mut several: Value = serde_json::from_str(&document("USD", "0.0000000000")).unwrap();
+        several["terms"]["OnDemand"]["A"]["priceDimensions"]["C"] =
+            serde_json::json!({ "pricePerUnit": { "USD": "0.5" } });
+        assert_eq!(product(&several.to_string()).map(|(_, price)| price.nanos()), Some(500_000_000));
         assert_eq!(product("{}"), None);
         assert_eq!(product("no JSON"), None);
     }

@@ -99,4 +99,14 @@ mod tests {
         assert_eq!(shifts.sweep(now + SignedDuration::from_mins(19)), Changed::default());
         assert_eq!(shifts.sweep(now + SignedDuration::from_mins(20)).cleared, ["az2"]);
     }
+
+    #[test]
+    fn an_autoshift_lasts_until_it_is_not_reported_any_more() {
+        let mut shifts = Shifts::default();
+        let autoshift = ZonalShift { expires: None, ..shift("az1", "APPLIED", 0) };
+        let later = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1000);
+        assert_eq!(shifts.refresh(&[autoshift], Timestamp::UNIX_EPOCH).begun, ["az1"]);
+        assert_eq!(shifts.sweep(later), Changed::default());
+        assert_eq!(shifts.refresh(&[], later).cleared, ["az1"]);
+    }
 }

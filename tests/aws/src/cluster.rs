@@ -185,6 +185,7 @@ impl Cluster {
             rank,
             size: claims.len(),
             decided_by: None,
+            first_call: false,
         };
         let requests: Vec<LaunchRequest> = claims.iter().enumerate().map(request).collect();
         self.provider.launch(&requests).await

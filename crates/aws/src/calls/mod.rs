@@ -27,6 +27,13 @@ pub use others::{ClusterInfo, Image, InstanceStatus, Message, ProfileInfo, Reser
 
 pub use fleetwright_core::{cloud::Figure, model::Price};
 
+/// How long `CreateFleet` may take: an instant fleet answers when it has launched. Karpenter waits as long.
+pub const FLEET_TIMEOUT: Duration = Duration::from_secs(240);
+const _: () = assert!(
+    FLEET_TIMEOUT.as_secs() < fleetwright_core::cloud::LAUNCH_DEADLINE.as_secs(),
+    "the answer of a slow call is taken"
+);
+
 /// The calls to AWS.
 #[async_trait]
 pub trait AwsApi: Send + Sync + 'static {

@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[rstest]
+    #[case("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure")]
+    #[case("AuthFailure", "credentials could not be validated", "Unauthorized")]
+    #[case("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "UserDataSizeLimitExceeded")]
+    #[case("InvalidUserData.Malformed", "Invalid BASE64 encoding", "LaunchFailed")]
+    fn reasons_follow_from_code_and_message(#[case] code: &str, #[case] said: &str, #[case] expected: &str) {
+        assert_eq!(reason(code, said), expected);
+    }
+
+    #[rstest]
     #[case("RequestLimitExceeded", ErrorClass::Throttled)]
     #[case("InsufficientInstanceCapacity", ErrorClass::Unfulfillable)]
     #[case("InvalidInstanceID.NotFound", ErrorClass::NotFound)]

@@ -137,14 +137,17 @@ impl LaunchesInFlight {
     }
 
     /// The error of a NodeClaim whose launch failed, with the token if a call was made. It is not final while an earlier call of the
-    /// attempt may have launched instances: the next attempt would launch a second one.
-    pub(super) fn unless_open(&self, token: Option<&str>, error: LaunchError) -> LaunchError {
+    /// attempt may have launched instances: the next attempt would launch a second one. `first_call`: no other process made a call.
+    pub(super) fn unless_open(
+        &self,
+        token: Option<&str>,
+        first_call: bool,
+        error: LaunchError,
+    ) -> LaunchError {
+        let is_open =
+            || token.is_some_and(|token| self.may_be_ours(token)) || (!first_call && self.may_be_theirs());
         match error {
-            LaunchError::Failed { message, .. }
-                if token.is_some_and(|token| self.may_be_ours(token)) || self.may_be_theirs() =>
-            {
-                LaunchError::Unknown(message)
-            }
+            LaunchError::Failed { message, .. } if is_open() => LaunchError::Unknown(message),
             other => other,
         }
     }
@@ -153,9 +156,9 @@ impl LaunchesInFlight {
     ///
     /// If EC2 has seen the token with another request, a fleet was created and its instances are looked for. The outcome stays unknown
     /// until its instances must be visible; then the NodeClaims are launched with another attempt.
-    pub(super) fn fleet_refused(&self, token: &str, error: &AwsError) -> LaunchError {
+    pub(super) fn fleet_refused(&self, token: &str, first_call: bool, error: &AwsError) -> LaunchError {
         if !error.is_repeated() {
-            return self.unless_open(Some(token), call_error(error));
+            return self.unless_open(Some(token), first_call, call_error(error));
         }
         let now = self.clock.steady();
         let (since, is_ours) = {

@@ -58,7 +58,7 @@ impl AwsProvider {
     }
 
     /// What the call of a request launched. A call of this process without an answer is repeated as it was. What another process
-    /// may have launched is found by its tags; unless EC2 shows all of it, the call is made with the same token.
+    /// may have launched is found by its tags, unless no call was made; unless EC2 shows all of it, the call is made with the same token.
     async fn fleet(
         &self,
         first: &LaunchRequest,
@@ -71,7 +71,8 @@ impl AwsProvider {
         if let Some(sent) = self.launches.kept(token) {
             return self.send(&sent).await;
         }
-        let found = recovery::find(self, first, uid).await?;
+        // Before the first call of an attempt there is nothing to find.
+        let found = if first.first_call { Vec::new() } else { recovery::find(self, first, uid).await? };
         if found.len() >= first.size {
             return Ok(self.found(token, found, recovery::none_left()));
         }
@@ -206,7 +207,8 @@ impl AwsProvider {
         let mut tags = owned(&owner, &known.class.spec);
         let template_tags = tags.clone();
         let templates = ensure_templates(self, &known, claim, &plan, &template_tags).await;
-        let templates = templates.map_err(|error| self.launches.unless_open(None, error))?;
+        let templates =
+            templates.map_err(|error| self.launches.unless_open(None, request.first_call, error))?;
         let hash = known.class.spec.drift_hash(&self.settings.ca_bundle);
         tags.insert(labels::TAG_CLASS_HASH.to_owned(), hash);
         tags.insert(labels::TAG_BATCH.to_owned(), request.batch.to_string());
@@ -216,7 +218,8 @@ impl AwsProvider {
             .get("karpenter.sh/nodeclaim-min-values-relaxed")
             .is_some_and(|v| &**v == "true");
         let context = known.class.spec.context.clone().filter(|_| !relaxed);
-        Ok(Prepared { plan, templates, tags, template_tags, context, known, claim: claim.clone() })
+        let (claim, first_call) = (claim.clone(), request.first_call);
+        Ok(Prepared { plan, templates, tags, template_tags, context, known, claim, first_call })
     }
 
     /// Launches a fleet.
@@ -251,7 +254,7 @@ impl AwsProvider {
         let answer = answer.map_err(|error| {
             self.release(plan, count, &[]);
             self.launches.record_error(&request.token, &error);
-            self.launches.fleet_refused(&request.token, &error)
+            self.launches.fleet_refused(&request.token, prepared.first_call, &error)
         })?;
         self.record(&answer, prepared);
         let subnets: Vec<&str> = answer.instances.iter().map(|instance| instance.subnet.as_str()).collect();

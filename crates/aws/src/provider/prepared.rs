@@ -21,6 +21,8 @@ pub(super) struct Prepared {
     pub(super) context: Option<String>,
     pub(super) known: KnownClass,
     pub(super) claim: Arc<NodeClaim>,
+    /// No process has called EC2 for this attempt before.
+    pub(super) first_call: bool,
 }
 
 /// Delays the retry of a throttled NodeClaim by up to half, depending on its name, so that retries do not coincide.

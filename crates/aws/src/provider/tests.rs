@@ -193,6 +193,7 @@ fn batch(count: usize) -> Vec<LaunchRequest> {
         rank: n,
         size: count,
         decided_by: None,
+        first_call: false,
     };
     (0..count).map(request).collect()
 }

@@ -108,7 +108,11 @@ pub(super) fn inner() -> Inner {
         instance_types: TYPES.map(instance_type).into(),
         sold_in: TYPES.iter().flat_map(|(name, ..)| sold(name)).collect(),
         subnets: ZONES.iter().map(subnet).collect(),
-        groups: vec![GroupInfo { id: "sg-1".to_owned(), name: "nodes".to_owned(), ..GroupInfo::default() }],
+        groups: vec![GroupInfo {
+            id: "sg-1".to_owned(),
+            name: "nodes".to_owned(),
+            tags: [("team".to_owned(), "a".to_owned())].into(),
+        }],
         images: [
             image("ami-amd64", "amazon-eks-node-al2023-x86_64-standard-1.35", "x86_64"),
             image("ami-arm64", "amazon-eks-node-al2023-arm64-standard-1.35", "arm64"),

@@ -13,7 +13,7 @@ use std::{
 
 use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{
-    cloud::{CloudProvider, Instance, LaunchError, LaunchRequest},
+    cloud::{CloudProvider, Instance, LAUNCH_DEADLINE, LaunchError, LaunchRequest},
     model::{BatchId, NodeClaim, Str},
     nodeclaim::{
         Next,
@@ -28,8 +28,6 @@ use serde_json::json;
 
 use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 
-/// How long a call may take before its outcome counts as unknown.
-const DEADLINE: Duration = Duration::from_secs(120);
 /// NodeClaims that an attempt is written on concurrently.
 const CONCURRENCY: usize = 16;
 /// The controller that is enqueued when a result exists.
@@ -201,13 +199,17 @@ impl Launches {
             return Ok((Next::nothing(), None));
         };
         let mut step = self.step(cluster, claim);
+        let mut written = None;
         if let Some(LaunchStep::Write(attempt, members)) = step {
             self.write(ctx, &attempt, &members).await?;
+            written = Some(attempt);
             step = self.step(cluster, claim);
         }
         // A NodeClaim with the position of another one has to leave the batch first.
         let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(launch::BACKOFF)) };
-        self.call(ctx, &attempt, &members).await;
+        // Nobody can have called the cloud for an attempt that was not written before.
+        let is_first = written.as_ref() == Some(&attempt);
+        self.call(ctx, &attempt, &members, is_first).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
@@ -248,7 +250,13 @@ impl Launches {
     }
 
     /// Step 2: calls the cloud. A member without a result has an unknown one.
-    async fn call(&self, ctx: LaunchContext<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
+    async fn call(
+        &self,
+        ctx: LaunchContext<'_>,
+        attempt: &Attempt,
+        members: &[Arc<NodeClaim>],
+        first_call: bool,
+    ) {
         let request = |member: &Arc<NodeClaim>| LaunchRequest {
             claim: member.clone(),
             batch: attempt.batch.clone(),
@@ -256,9 +264,10 @@ impl Launches {
             rank: attempt.members.rank(member.position).unwrap_or_default(),
             size: attempt.members.count(),
             decided_by: member.pool.as_ref().and_then(|pool| ctx.cluster.index().catalog(pool).cloned()),
+            first_call,
         };
         let requests: Vec<LaunchRequest> = members.iter().map(request).collect();
-        let results = ctx.clocks.within(DEADLINE, ctx.cloud.launch(&requests)).await;
+        let results = ctx.clocks.within(LAUNCH_DEADLINE, ctx.cloud.launch(&requests)).await;
         let mut results = results.unwrap_or_default().into_iter();
         let mut state = self.state();
         for member in members {

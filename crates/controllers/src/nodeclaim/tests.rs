@@ -136,6 +136,18 @@ async fn claims_wait_while_their_batch_is_being_launched() {
     assert!(took < 12, "{took} s: the NodeClaim that was not part of the call is launched after it");
 }
 
+/// A large fleet answers after minutes: its answer is waited for, and the call is not repeated meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_launch_may_take_four_minutes() {
+    let harness = Harness::new();
+    harness.claim("a", json!({}));
+    harness.cloud.state().slow = Duration::from_secs(240);
+    let harness = harness.run();
+    let took = harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+    assert!((240..250).contains(&took), "{took} s");
+    assert_eq!(harness.cloud.state().calls.len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_are_enqueued_once_their_batch_is_created() {
     let harness = Harness::new();

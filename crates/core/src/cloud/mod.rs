@@ -94,7 +94,12 @@ pub struct LaunchRequest {
     /// The instance types of the claim's NodePool at the time of the decision, with the prices and capacity of NodeOverlays; `None` if
     /// unknown. The provider knows better what is available.
     pub decided_by: Option<Arc<Catalog>>,
+    /// Whether this is the first call of the attempt, of any process: no instance of the attempt exists. `false` where that is unknown.
+    pub first_call: bool,
 }
+
+/// How long a call of [`CloudProvider::launch`] may take. After that its outcome counts as unknown, and it is repeated.
+pub const LAUNCH_DEADLINE: Duration = Duration::from_secs(270);
 
 /// An instance in the cloud.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,12 +6,17 @@ use jiff::Timestamp;
 
 use super::{Next, Step, View, remaining};
 use crate::{
+    cloud::LAUNCH_DEADLINE,
     model::{NodeClaim, nodeclaim::ConditionType},
     safety::Cause,
 };
 
 /// How long a launch may take.
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const _: () = assert!(
+    LAUNCH_DEADLINE.as_secs() < LAUNCH_TIMEOUT.as_secs(),
+    "a slow call is answered before its claim is deleted"
+);
 /// How long a node may take to join.
 pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 

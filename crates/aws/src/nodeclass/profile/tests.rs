@@ -134,6 +134,18 @@ async fn a_role_that_is_not_there_leaves_nothing_and_is_not_asked_for_at_once() 
     assert_eq!(account.look().await, "True");
 }
 
+/// IAM shows a new profile late: what it does not find is the profile, which is kept and gets its role at the next look.
+#[tokio::test]
+async fn a_profile_that_iam_does_not_show_yet_is_kept() {
+    let mut account = FakeAccount::new();
+    let late = AwsError::new("NoSuchEntity", "Instance Profile test-cluster_1 cannot be found.");
+    account.cloud.inject(Call::AddRole, Fault::Refuse(late));
+    assert_eq!(account.look().await, "Unanswered");
+    assert_eq!(account.cloud.profiles_now().len(), 1);
+    account.now += SignedDuration::from_secs(60);
+    assert_eq!((account.look().await, account.cloud.count("CreateInstanceProfile")), ("True", 1));
+}
+
 #[tokio::test]
 async fn a_foreign_profile_of_our_name_is_not_changed() {
     let mut account = FakeAccount::new();

@@ -264,6 +264,7 @@ async fn an_interrupted_reservation_counts_as_full() {
             rank: 0,
             size: 1,
             decided_by: None,
+            first_call: false,
         }
     };
     let provider = cluster.aws.provider();
@@ -337,6 +338,7 @@ async fn instances_carry_the_type_of_their_reservation() {
             rank: 0,
             size: 1,
             decided_by: None,
+            first_call: false,
         };
         let born = provider.launch(&[request]).await.remove(0).unwrap();
         assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
@@ -390,6 +392,7 @@ async fn unrequested_instances_are_ignored() {
         rank: 0,
         size: 1,
         decided_by: None,
+        first_call: false,
     };
     let second = provider.launch(&[other]).await.remove(0).unwrap();
     assert!(second.provider_id != first.provider_id && instance_id(&second.provider_id) != Some("i-0"));

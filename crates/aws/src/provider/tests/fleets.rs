@@ -12,7 +12,25 @@ fn request(name: &str) -> LaunchRequest {
         rank: 0,
         size: 1,
         decided_by: None,
+        first_call: false,
     }
+}
+
+/// Interfaces for EFA that the class lists are capacity from birth, although the claim does not ask for them.
+#[tokio::test]
+async fn instances_have_the_efa_interfaces_of_their_class() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.with(|inner| inner.instance_types.iter_mut().for_each(|it| it.network.efa_max = Some(1)));
+    aws.restart().await;
+    let mut class = class("default", true);
+    class.spec.network_interfaces = serde_json::from_value(json!([
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"},
+    ]))
+    .unwrap();
+    aws.classes.set(class);
+    let born = aws.provider().launch(&[request("a")]).await.remove(0).unwrap();
+    assert_eq!(born.capacity.get(&labels::RESOURCE_EFA.into()), 1);
 }
 
 async fn delete_templates(aws: &Aws) {

@@ -237,6 +237,7 @@ async fn only_our_unused_templates_are_deleted() {
         rank: 0,
         size: 1,
         decided_by: None,
+        first_call: false,
     };
     assert!(cluster.aws.provider().launch(&[again]).await[0].is_ok());
 }

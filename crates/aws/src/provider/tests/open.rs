@@ -255,6 +255,21 @@ async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
     assert_eq!(reason(&aws.provider().launch(&batch(1)).await[0]), "Unauthorized");
 }
 
+/// The first call of an attempt: there is nothing to look for, and what EC2 refuses is final at once, also in a new process.
+#[tokio::test]
+async fn before_the_first_call_nothing_is_looked_for() {
+    let first = || {
+        let request = |request| LaunchRequest { first_call: true, ..request };
+        batch(2).into_iter().map(request).collect::<Vec<_>>()
+    };
+    let aws = Aws::new(settings()).await;
+    aws.cloud.deny(Call::CreateFleet);
+    assert_eq!(reason(&aws.provider().launch(&first()).await[0]), "Unauthorized");
+    aws.cloud.allow(Call::CreateFleet);
+    assert!(aws.provider().launch(&first()).await.iter().all(Result::is_ok));
+    assert_eq!(aws.cloud.count("DescribeInstances"), 0);
+}
+
 /// The first call never reached EC2: a minute later nothing of it can be unseen, and what refuses the next one is believed.
 #[tokio::test]
 async fn a_refusal_is_believed_once_the_earlier_call_left_nothing() {

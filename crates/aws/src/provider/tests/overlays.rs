@@ -21,6 +21,7 @@ fn request(claim: NodeClaim, decided_by: Catalog) -> LaunchRequest {
         rank: 0,
         size: 1,
         decided_by: Some(Arc::new(decided_by)),
+        first_call: false,
     }
 }
 
@@ -113,6 +114,7 @@ async fn a_type_priced_by_an_overlay_is_launched() {
         rank: 0,
         size: 1,
         decided_by: Some(seen.clone()),
+        first_call: false,
     };
     let answer = launched(&aws, ask(only("a"), &catalog)).await;
     assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");

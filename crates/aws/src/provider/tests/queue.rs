@@ -220,6 +220,7 @@ async fn reclaimed_capacity_counts_once(#[case] unseen: bool, #[case] restarts: 
         rank: 0,
         size: 1,
         decided_by: None,
+        first_call: false,
     };
     let own = aws.provider().launch(&[request]).await.remove(0).unwrap();
     let is_there = async || {

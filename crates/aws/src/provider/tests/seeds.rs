@@ -33,6 +33,7 @@ async fn one_alias_four_images() {
             rank: 0,
             size: 1,
             decided_by: None,
+            first_call: false,
         };
         provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
     };

@@ -273,6 +273,7 @@ async fn placement_groups_are_demanded_at_launch() {
         rank: 0,
         size: 1,
         decided_by: None,
+        first_call: false,
     };
     let chosen = provider.launch(&[request]).await.remove(0).unwrap();
     assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION], "2");

@@ -66,6 +66,7 @@ impl Faults for RemainingEffects {
 #[tokio::test(start_paused = true)]
 async fn a_launch_interrupted_after_any_effect_ends_with_one_instance() {
     let mut cut_off = 0;
+    let mut first_calls = 0;
     for effects in 1..=14 {
         let harness = Harness::new();
         harness.claim("a", json!({}));
@@ -87,12 +88,20 @@ async fn a_launch_interrupted_after_any_effect_ends_with_one_instance() {
             let ids: Vec<String> = state.instances.keys().map(ToString::to_string).collect();
             assert_eq!(json!(ids), json!([claim["status"]["providerID"]]), "after {effects} effects");
             assert_eq!(state.launched, 1, "after {effects} effects: {:?}", state.calls);
+            first_calls += state.first_calls.iter().filter(|first| **first).count();
+            let repeated = state.first_calls.iter().skip(1).any(|first| *first);
+            assert!(
+                !repeated,
+                "after {effects} effects a repeated call counts as the first: {:?}",
+                state.calls
+            );
         }
         harness.server.delete("karpenter.sh/v1", "NodeClaim", "", "a").expect("deletes");
         harness.until("gone", || harness.get_claim("a").is_none()).await;
         assert!(harness.cloud.state().instances.is_empty());
     }
     assert!(cut_off >= 4, "only {cut_off} runs were interrupted");
+    assert!((8..14).contains(&first_calls), "{first_calls} calls are known to be the first");
 }
 
 #[tokio::test(start_paused = true)]

@@ -91,6 +91,8 @@ pub(super) struct CloudState {
     pub(super) instances: BTreeMap<ProviderId, Instance>,
     /// Every call for a launch: batch, attempt, claims.
     pub(super) calls: Vec<(BatchId, u32, Vec<ClaimName>)>,
+    /// Whether each of them was the first of its attempt, as the caller says.
+    pub(super) first_calls: Vec<bool>,
     pub(super) launch_faults: VecDeque<LaunchFault>,
     /// Whether the instances belong to another cluster.
     pub(super) foreign: bool,
@@ -155,6 +157,7 @@ impl CloudProvider for TestCloud {
             let mut state = self.state();
             if let Some(first) = requests.first() {
                 state.calls.push((first.batch.clone(), first.attempt, names));
+                state.first_calls.push(first.first_call);
             }
             (state.launch_faults.pop_front(), state.slow)
         };

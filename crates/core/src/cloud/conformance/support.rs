@@ -41,7 +41,7 @@ pub(super) fn claim(harness: &dyn Harness, name: &str, batch: &str, requirements
 /// A request for a claim, of attempt `attempt`.
 pub(super) fn request(claim: &NodeClaim, attempt: u32) -> LaunchRequest {
     let (claim, batch) = (Arc::new(claim.clone()), claim.batch.clone());
-    LaunchRequest { claim, batch, attempt, rank: 0, size: 1, decided_by: None }
+    LaunchRequest { claim, batch, attempt, rank: 0, size: 1, decided_by: None, first_call: false }
 }
 
 /// `key In [value]`.
