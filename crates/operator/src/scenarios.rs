@@ -40,8 +40,13 @@ pub(crate) fn check(folder: &str, report: impl Fn(&Path) -> String) {
 
 /// Every scenario below a folder of `tests/scenarios/`.
 pub(crate) fn paths(folder: &str) -> Vec<PathBuf> {
+    files(&format!("tests/scenarios/{folder}"))
+}
+
+/// Every YAML file below a folder of the repository.
+pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    collect(&from_root("tests/scenarios").join(folder), &mut paths);
+    collect(&from_root(folder), &mut paths);
     assert!(!paths.is_empty());
     paths
 }
@@ -78,14 +83,16 @@ pub(crate) fn shown(notes: &[String], gaps: &[String], table: impl std::fmt::Dis
 
 /// Compares the schema of a report with the file in `docs/`.
 pub(crate) fn check_schema<T: JsonSchema>(file: &str) {
-    let path = from_root("docs").join(file);
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(T)).unwrap() + "\n";
+    check_file(&format!("docs/{file}"), &schema);
+}
+
+/// Compares a text with a file of the repository.
+pub(crate) fn check_file(file: &str, found: &str) {
+    let path = from_root(file);
     if updates() {
-        std::fs::write(&path, &schema).unwrap();
+        std::fs::write(&path, found).unwrap();
     }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        schema,
-        "UPDATE_SCENARIOS=1 writes it again"
-    );
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(wanted, found, "UPDATE_SCENARIOS=1 writes {file} again");
 }

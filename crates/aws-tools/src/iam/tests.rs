@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 use serde_json::{Value, json};
 
+mod eks;
+
 use super::*;
 
 const SCOPED: &str = include_str!("../../../../deploy/iam/controller-policy.json");

@@ -3,6 +3,7 @@
 //! A first line `# plan: --flag …` adds to the command line; with `-o json` the whole NodeClaims follow the report. Every
 //! plan is judged by the independent validator.
 
+mod examples;
 mod mutations;
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
@@ -15,8 +16,7 @@ use crate::{
     scenarios,
 };
 
-fn options(path: &Path, text: &str) -> (PlanOptions, BTreeMap<String, String>) {
-    let extra = text.lines().next().and_then(|line| line.strip_prefix("# plan:")).unwrap_or_default();
+fn options(path: &Path, extra: &str) -> (PlanOptions, BTreeMap<String, String>) {
     let words = ["fleetwright", "plan", "--budget=50it", "-f"].into_iter().map(OsString::from);
     let types = path.with_extension("json");
     let types = types.exists().then(|| [OsString::from("--instance-types"), types.into()]);
@@ -30,7 +30,11 @@ fn options(path: &Path, text: &str) -> (PlanOptions, BTreeMap<String, String>) {
 /// The table of the report, without parts that differ by run or directory.
 fn report(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
-    let (options, flags) = options(path, &text);
+    report_with(path, text.lines().next().and_then(|line| line.strip_prefix("# plan:")).unwrap_or_default())
+}
+
+fn report_with(path: &Path, extra: &str) -> String {
+    let (options, flags) = options(path, extra);
     let values = Values::resolve(&flags, |_| None).unwrap();
     let items = input::read(&options.files).unwrap();
     let (mut loaded, packing) = prepare(items, &options, &scenarios::catalogues(), &values).unwrap();
