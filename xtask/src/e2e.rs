@@ -7,7 +7,11 @@ use crate::{aws, shell};
 
 /// Runs the cases that `args` choose, or measures.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
-    if let Some(rest) = of_aws(args) {
+    if let Some(rest) = of_tier("aws", args) {
+        return aws::tier(&rest);
+    }
+    if let Some(mut rest) = of_tier("aws-live", args) {
+        rest.insert(0, "live".to_owned());
         return aws::tier(&rest);
     }
     let profile: &[&str] = if is_measured(args) { &["--profile", "dist"] } else { &[] };
@@ -20,11 +24,11 @@ fn is_measured(args: &[String]) -> bool {
     args.iter().any(|arg| arg == "--speed")
 }
 
-/// The arguments of the AWS tier's own runner, where that tier is chosen.
-fn of_aws(args: &[String]) -> Option<Vec<String>> {
-    let (at, length) = match args.iter().position(|arg| arg == "--tier=aws") {
+/// The arguments of the runner of the AWS tiers, where `tier` is chosen.
+fn of_tier(tier: &str, args: &[String]) -> Option<Vec<String>> {
+    let (at, length) = match args.iter().position(|arg| arg.strip_prefix("--tier=") == Some(tier)) {
         Some(at) => (at, 1),
-        None => (args.windows(2).position(|pair| pair == ["--tier", "aws"])?, 2),
+        None => (args.windows(2).position(|pair| pair == ["--tier", tier])?, 2),
     };
     let mut rest = args.to_vec();
     rest.drain(at..at + length);
@@ -39,10 +43,10 @@ mod tests {
     fn the_aws_tier_has_a_runner_of_its_own() {
         let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
         for chosen in [&["--tier", "aws", "launch"][..], &["launch", "--tier=aws"]] {
-            assert_eq!(of_aws(&args(chosen)), Some(args(&["launch"])), "{chosen:?}");
+            assert_eq!(of_tier("aws", &args(chosen)), Some(args(&["launch"])), "{chosen:?}");
         }
-        for other in [&["--tier", "kube", "aws"][..], &["--tier"], &["aws"], &[]] {
-            assert_eq!(of_aws(&args(other)), None, "{other:?}");
+        for other in [&["--tier", "kube", "aws"][..], &["--tier"], &["aws"], &["--tier", "aws-live"], &[]] {
+            assert_eq!(of_tier("aws", &args(other)), None, "{other:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod iam;
+pub mod live;
 pub mod prices;
 
 use comfy_table::{Table, presets};

@@ -1,25 +1,27 @@
 //! `fleetwright-e2e-aws`: the AWS provider over the real SDK, against a moto server behind a proxy that adds what moto lacks.
-//! `cargo xtask e2e --tier aws` builds and runs it.
+//! `cargo xtask e2e --tier aws` builds and runs it; with `live` as its first argument it tries a real account.
 
 mod account;
 mod case;
 mod cases;
 mod clock;
 mod cluster;
+mod live;
 mod proxy;
 mod runner;
 mod stage;
 mod venv;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use live::LiveArguments;
 use runner::{Arguments, Places};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match start(&arguments) {
+    match start() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -30,11 +32,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(arguments: &Arguments) -> anyhow::Result<bool> {
-    let places = places()?;
+fn start() -> anyhow::Result<bool> {
     // The SDK reads megabytes of XML; the proxy must answer meanwhile.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(runner::run(arguments, &places, &mut std::io::stdout()))
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == "live") {
+        arguments.remove(1);
+        let arguments = LiveArguments::parse_from(arguments);
+        return runtime.block_on(live::run(&arguments, &mut std::io::stdout()));
+    }
+    let arguments = Arguments::parse_from(arguments);
+    runtime.block_on(runner::run(&arguments, &places()?, &mut std::io::stdout()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place where the runner reads its environment")]

@@ -68,7 +68,7 @@ const EVERYTHING: &[&str] = &[
 ];
 
 /// What the cases against a moto server are made of: the provider over the SDK, and the harness of the other tiers.
-const CASES: &[&str] = &["aws", "aws-api", "aws-client", "core", "tests"];
+const CASES: &[&str] = &["aws", "aws-api", "aws-client", "aws-tools", "core", "tests"];
 
 /// The lab: the crates that simulate. The operator links them behind its feature `lab`, and the release image has none of them.
 const LAB: [&str; 3] = ["fake", "fake-kube", "sim"];
