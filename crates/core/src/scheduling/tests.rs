@@ -200,6 +200,18 @@ fn limits_count_within_a_pass() {
     assert_eq!((plan.new_claims.len(), plan.unplaced.len()), (1, 1), "the first is charged with 16 CPUs");
 }
 
+/// Node affinity terms are alternatives: a zone of any of them is a domain of the spread.
+#[test]
+fn zones_of_all_required_terms_are_balanced() {
+    let p = pod("p").app("x").cpu(1800).spread(spread_over(ZONE, 1, "x"));
+    let p = p.require(ZONE, Operator::In, &["b"]).require(ZONE, Operator::In, &["c"]);
+    let (_, plan) = plan(ClusterBuilder::with_default_pool().pending_many(4, &p));
+    let mut zones: Vec<&str> = plan.new_claims.iter().map(|new_claim| &*new_claim.chosen.zone).collect();
+    zones.sort_unstable();
+    assert!(plan.unplaced.is_empty());
+    assert_eq!(zones, ["b", "c"], "two pods each");
+}
+
 #[test]
 fn zones_are_balanced() {
     let p = pod("p").app("x").cpu(1800).spread(spread_over(ZONE, 1, "x"));

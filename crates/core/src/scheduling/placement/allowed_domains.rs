@@ -151,10 +151,7 @@ pub(crate) fn nodes_left(
 /// The topology that a class obeys at a level.
 pub(crate) fn demand(tables: &Tables, placement: &Placement, class: PodClassId, level: LevelId) -> Demand {
     let of = &tables.classes[class].levels[level];
-    let groups = of.groups.iter().map(|owned| {
-        let allowed = tables.spread_domains(of, owned.group);
-        (*owned, counted(tables, placement, owned.group).minimum(&tables.universe, allowed))
-    });
+    let groups = of.groups.iter().map(|owned| (*owned, counted(tables, placement, owned.group).minimum()));
     let near = |owned: &&Owned| tables.topology.groups[owned.group].is.kind == GroupKind::Affinity;
     let bootstraps = of
         .groups

@@ -12,7 +12,6 @@ use crate::scheduling::{
     ids::{DomainId, Host, Id, NewClaimId, NodeId},
     tables::{
         bits::Bits,
-        intern::{Set, Universe},
         topology::{Group, GroupKind},
     },
 };
@@ -218,23 +217,16 @@ impl CountedGroup<'_> {
         }
     }
 
-    /// The smallest count over the domains that a pod may use; zero where too few are known, and always for nodes,
-    /// since an empty one can be had.
-    pub(crate) fn minimum(&self, universe: &Universe, allowed: Option<&Set>) -> i64 {
+    /// The smallest count over the domains, which are those that any of the required node affinity terms of the pod allows;
+    /// zero where too few are known, and always for nodes, since an empty one can be had.
+    pub(crate) fn minimum(&self) -> i64 {
         let GroupKind::Spread { min_domains, .. } = self.group.is.kind else { return 0 };
-        if self.group.by_hostname {
+        if self.group.by_hostname || i64::try_from(self.group.domains.len()).unwrap_or(i64::MAX) < min_domains
+        {
             return 0;
         }
-        let mut minimum: Option<u32> = None;
-        let mut supported = 0;
-        for domain in self.group.domains.iter() {
-            if allowed.is_none_or(|set| universe.has(self.group.is.key, set, *domain)) {
-                supported += 1;
-                let count = self.count(DomainId::of_value(*domain));
-                minimum = Some(minimum.map_or(count, |least| least.min(count)));
-            }
-        }
-        if supported < min_domains { 0 } else { i64::from(minimum.unwrap_or(0)) }
+        let counts = self.group.domains.iter().map(|domain| self.count(DomainId::of_value(*domain)));
+        i64::from(counts.min().unwrap_or(0))
     }
 
     /// Whether another pod may go to the domain, `minimum` being what [`Self::minimum`] said.

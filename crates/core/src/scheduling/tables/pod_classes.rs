@@ -76,7 +76,7 @@ pub(crate) struct Level {
     pub(crate) req: Req,
     /// Whether a node that does not exist yet can have the hostname that is asked for.
     pub(crate) any_host: bool,
-    /// Without preferences: which domains count for spreading.
+    /// Without preferences.
     strict: Req,
     pub(crate) groups: SmallVec<[Owned; 2]>,
     pub(crate) look_past_preferences: bool,
@@ -319,13 +319,6 @@ impl Tables {
             [named(level.strict, key).map(|set| set.values.len()), of_volumes]
         });
         domains.flatten().min()
-    }
-
-    /// The values of a key that a level's pods may use when they spread.
-    pub(crate) fn spread_domains(&self, level: &Level, group: TopologyGroupId) -> Option<&Set> {
-        let group = &self.topology.groups[group].is;
-        let honored = group.filter.as_ref().is_some_and(|filter| filter.alternatives[..] != [ANY]);
-        if honored { self.universe.get(level.strict, group.key) } else { None }
     }
 }
 

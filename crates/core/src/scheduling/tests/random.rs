@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{model::StateNode, scheduling::validator::violations};
+use crate::{
+    model::{Requirement, StateNode, Str},
+    scheduling::validator::violations,
+};
 
 const APPS: [&str; 3] = ["x", "y", "z"];
 const ZONES: [&str; 4] = ["a", "b", "c", "nowhere"];
@@ -129,6 +132,35 @@ proptest! {
             prop_assert_eq!(text(&snapshot, &moved), text(&snapshot, &solve(&snapshot, &what_if, &rules)));
         }
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &LeastCost.pack(&mut prepared, &request)));
+    }
+}
+
+/// The zones that pods select become node affinity terms, each an alternative to the first zone.
+fn with_alternatives(mut snapshot: Snapshot) -> Snapshot {
+    for pod in &mut snapshot.pending {
+        let spec = Arc::make_mut(&mut Arc::make_mut(pod).spec);
+        let Some(at) = spec.node_selector.iter().position(|(key, _)| &**key == ZONE) else { continue };
+        let (_, zone) = spec.node_selector.remove(at);
+        let terms = std::mem::take(&mut spec.required_node_terms);
+        let others = terms.first().map_or(&[][..], Vec::as_slice);
+        let term = |zone: Str| others.iter().cloned().chain([Requirement::is_in(ZONE, [zone])]).collect();
+        spec.required_node_terms = vec![term(zone), term(ZONES[0].into())];
+    }
+    snapshot
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_with_alternative_zones_are_valid(seed in any::<u64>()) {
+        let snapshot = with_alternatives(random_scene(seed));
+        let rules = Rules::default();
+        let request = Request { pods: &snapshot.pending, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+        let mut prepared = PreparedSnapshot::new(&snapshot, &rules);
+        for plan in [LeastCost.pack(&mut prepared, &request), Compatible.pack(&mut prepared, &request)] {
+            prop_assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new(), "{:#?}", text(&snapshot, &plan));
+        }
     }
 }
 
