@@ -18,7 +18,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0)]
     pub first: u64,
     /// How many control planes work side by side
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 4)]
     pub lanes: usize,
     /// Hide a part of the clusters from the planner, until the first cluster that finds out; `all` for each fault in turn
     #[arg(long, value_name = "NAME")]

@@ -191,7 +191,42 @@ impl Judge {
         pods.sort_by_key(|pod| pod_name(pod).and_then(|name| order.get(name)).cloned());
         self.api.create(&pods).await?;
         let outcomes = self.wait(&pods, &stage.zones).await?;
-        Ok(self.refusals(&outcomes, &placements))
+        self.lasting_refusals(stage, &outcomes, &placements).await
+    }
+
+    /// The refusals that last when affinity counts no terminating pod. A plan lets a pod wait for a terminating one that it must not run
+    /// beside, instead of launching a node for the seconds that this takes. Their requests count to the end, in plans too.
+    async fn lasting_refusals(
+        &mut self,
+        stage: &Stage,
+        outcomes: &BTreeMap<String, Outcome>,
+        placements: &BTreeMap<String, String>,
+    ) -> anyhow::Result<Vec<Refusal>> {
+        let refused = self.refusals(outcomes, placements);
+        let terminating: Vec<Value> =
+            stage.standing.iter().filter(|object| is_terminating(object)).cloned().collect();
+        if terminating.is_empty() || !refused.iter().any(|refusal| refusal.message.contains("anti-affinity"))
+        {
+            return Ok(refused);
+        }
+        // What has no node goes first, so that nothing takes a place that is not its own.
+        let waiting = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_)));
+        self.api.delete_pods(&waiting.map(|(pod, _)| pod.clone()).collect::<Vec<_>>()).await?;
+        let names: Vec<String> = terminating.iter().filter_map(pod_name).map(str::to_owned).collect();
+        self.api.delete_pods(&names).await?;
+        let fillers: Vec<Value> = terminating.iter().cloned().map(without_affinity).collect();
+        self.api.create(&fillers).await?;
+        self.sync().await;
+        let is_refused = |pod: &&Value| {
+            pod_name(pod).is_some_and(|name| refused.iter().any(|refusal| refusal.pod == name))
+        };
+        let pods: Vec<Value> = stage.pending.iter().filter(is_refused).cloned().collect();
+        self.api.create(&pods).await?;
+        let outcomes = self.wait(&pods, &stage.zones).await?;
+        // The free run begins with them again.
+        self.api.delete_pods(&names).await?;
+        self.api.create(&terminating).await?;
+        Ok(self.refusals(&outcomes, placements))
     }
 
     /// The refused ones among `outcomes` that have a placement.
@@ -245,6 +280,17 @@ impl Judge {
         self.sync().await;
         Ok(())
     }
+}
+
+fn is_terminating(object: &Value) -> bool {
+    object["kind"] == "Pod" && !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// The same pod to the node that it runs on, and none to the affinity of any pod.
+fn without_affinity(mut pod: Value) -> Value {
+    pod["metadata"]["labels"] = Value::Null;
+    pod["spec"]["affinity"] = Value::Null;
+    pod
 }
 
 pub(super) fn pod_name(pod: &Value) -> Option<&str> {

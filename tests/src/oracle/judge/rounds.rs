@@ -36,7 +36,7 @@ impl Judge {
             let plan = self.planner.plan(&stage.view(plant)).await?;
             let (objects, placements) = stage.launch(&plan)?;
             if plan.node_claims.is_empty() || verdict.rounds == ROUNDS_MAX {
-                verdict.stuck = self.refusals(&outcomes, &placements);
+                verdict.stuck = self.lasting_refusals(stage, &outcomes, &placements).await?;
                 return Ok(());
             }
             verdict.rounds += 1;
