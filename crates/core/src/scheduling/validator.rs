@@ -85,10 +85,15 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
     for (at, node) in snapshot.nodes.iter().enumerate() {
         let placed = plan.existing.iter().filter(|placement| placement.node.name() == node.name());
         let placed: Vec<Arc<Pod>> = placed.flat_map(|placement| placement.pods.iter().cloned()).collect();
-        if request.without.contains(&at) && placed.is_empty() {
+        let removed = request.without.contains(&at);
+        // What a removal does not move runs until the deadline of its node, if that has one.
+        let deadline = node.claim.as_ref().is_some_and(|claim| claim.termination_grace_period.is_some());
+        let stays = |pod: &&Arc<Pod>| {
+            !asked.contains(&*pod.uid) && (!removed || (deadline && pod.is_reschedulable()))
+        };
+        if removed && placed.is_empty() && !node.pods.iter().any(|pod| stays(&pod)) {
             continue;
         }
-        let stays = |pod: &&Arc<Pod>| !asked.contains(&*pod.uid);
         hosts.push(Host {
             name: node.hostname().to_owned(),
             node: Some(node),

@@ -20,7 +20,7 @@ pub(crate) fn forget(
     request: &Request<'_>,
 ) {
     for at in gone.iter() {
-        discount_all(tables, placement, at);
+        discount_removed(tables, placement, at, request.pods);
     }
     let mut leaving: Vec<(NodeId, Arc<Pod>)> = Vec::new();
     if tables.deleting.first_without(gone, gone, 0).is_some()
@@ -33,23 +33,48 @@ pub(crate) fn forget(
         }
     }
     for (at, pod) in leaving.into_iter().filter(|(_, pod)| pod.is_active()) {
-        let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
-        discount(tables, placement, at, kind, 1);
-        for term in &pod.spec.pod_anti_affinity {
-            let group = pod_classes::term_group(tables, &pod, term, GroupKind::Anti);
-            domains::count_new_groups(tables, placement);
-            for domain in domains::node_domains(tables, placement, group, at) {
-                placement.count(group, domain, true, -1);
-            }
+        count_pod(tables, placement, at, &pod, -1);
+    }
+}
+
+/// Takes the pods of a node that is removed off the counters, but those that run until its deadline: its NodeClaim has a
+/// terminationGracePeriod, and they are not `moved`.
+pub(crate) fn discount_removed(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    at: NodeId,
+    moved: &[Arc<Pod>],
+) {
+    discount_all(tables, placement, at);
+    let node = Arc::clone(&tables.nodes[at].state);
+    if node.claim.as_ref().is_none_or(|claim| claim.termination_grace_period.is_none()) {
+        return;
+    }
+    let moved: BTreeSet<_> = moved.iter().map(|pod| &pod.uid).collect();
+    let stays = |pod: &&Arc<Pod>| pod.is_active() && pod.is_reschedulable() && !moved.contains(&pod.uid);
+    for pod in node.pods.iter().filter(stays) {
+        count_pod(tables, placement, at, pod, 1);
+    }
+}
+
+/// Changes the counters by a pod that runs on a node.
+fn count_pod(tables: &mut Tables, placement: &mut Placement, at: NodeId, pod: &Pod, by: i64) {
+    let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
+    count(tables, placement, at, kind, by);
+    for term in &pod.spec.pod_anti_affinity {
+        let group = pod_classes::term_group(tables, pod, term, GroupKind::Anti);
+        domains::count_new_groups(tables, placement);
+        for domain in domains::node_domains(tables, placement, group, at) {
+            placement.count(group, domain, true, by);
         }
     }
 }
 
 /// Takes all pods of a node off the counters.
-pub(crate) fn discount_all(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
+fn discount_all(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
     for position in 0..tables.nodes[at].label_sets.len() {
-        let (kind, count) = tables.nodes[at].label_sets[position];
-        discount(tables, placement, at, kind, count);
+        let (kind, pods) = tables.nodes[at].label_sets[position];
+        count(tables, placement, at, kind, -i64::from(pods));
     }
     for position in 0..tables.nodes[at].keeps_away.len() {
         let group = tables.nodes[at].keeps_away[position];
@@ -59,13 +84,13 @@ pub(crate) fn discount_all(tables: &mut Tables, placement: &mut Placement, at: N
     }
 }
 
-/// Takes pods of one kind on a node off the counters.
-fn discount(tables: &mut Tables, placement: &mut Placement, at: NodeId, kind: LabelSetId, count: u32) {
+/// Changes the counters by pods of one kind on a node.
+fn count(tables: &mut Tables, placement: &mut Placement, at: NodeId, kind: LabelSetId, by: i64) {
     for position in 0..tables.topology.label_sets[kind].groups.len() {
         let group = tables.topology.label_sets[kind].groups[position];
         if domains::counts_on(tables, placement, group, at) {
             for domain in domains::node_domains(tables, placement, group, at) {
-                placement.count(group, domain, false, -i64::from(count));
+                placement.count(group, domain, false, by);
             }
         }
     }
@@ -74,7 +99,7 @@ fn discount(tables: &mut Tables, placement: &mut Placement, at: NodeId, kind: La
 /// Takes a pod of a class that a pass has put on a node off the counters.
 pub(crate) fn discount_placed(tables: &mut Tables, placement: &mut Placement, at: NodeId, class: PodClassId) {
     let label_set = tables.classes[class].label_set;
-    discount(tables, placement, at, label_set, 1);
+    count(tables, placement, at, label_set, -1);
     for position in 0..tables.classes[class].keeps_away.len() {
         let group = tables.classes[class].keeps_away[position];
         for domain in domains::node_domains(tables, placement, group, at) {

@@ -203,7 +203,7 @@ impl BasePlacement {
         for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
             pass.gone.insert(at);
             pass.limits.give_back(tables, at);
-            leaving::discount_all(tables, placement, at);
+            leaving::discount_removed(tables, placement, at, moved);
             for pod in self.pass.placed.get(&at).into_iter().flatten() {
                 leaving::discount_placed(tables, placement, at, self.classes[*pod]);
                 unschedulable.push(*pod);

@@ -269,3 +269,38 @@ fn who_has_no_place_comes_first() {
     let plan = removals.without(&moved(&snapshot, &[0]), &[0], Purpose::Consolidation);
     assert!(!plan.new_claims.is_empty(), "{:?}", report(&snapshot, &plan));
 }
+
+/// A pod that is not moved runs until the deadline of its node: topology spread counts it, on a base placement, without one, and in one
+/// request.
+#[test]
+fn what_stays_until_the_deadline_counts() {
+    let spread = |name: &str| pod(name).cpu(500).app("web").spread(spread_over(ZONE, 1, "web"));
+    let removed = |deadline: bool, waits: usize| {
+        let period = deadline.then(|| std::time::Duration::from_secs(3600));
+        let [a, b] =
+            [("a1", "a"), ("b1", "b")].map(|(name, zone)| node(name).zone(zone).size("medium", 4, 16));
+        let a = a.with_claim(|claim| claim.termination_grace_period = period);
+        let a = a.pod(spread("stays").bound("a1")).pod(spread("moves").bound("a1"));
+        let snapshot = ClusterBuilder::new()
+            .pool(pool("default").require(ZONE, Operator::In, &["a", "b"]))
+            .node(a.build())
+            .node(b.pod(spread("other").bound("b1")).build())
+            .pending_many(waits, &pod("w").cpu(100).selector(HOSTNAME, "absent"))
+            .build();
+        let moved: Vec<Arc<Pod>> =
+            snapshot.nodes[0].pods.iter().filter(|pod| &*pod.id.name == "moves").cloned().collect();
+        let prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
+        let simulated = Removals::new(prepared).without(&moved, &[0], Purpose::Consolidation);
+        let request =
+            Request { pods: &moved, without: &[0], purpose: Purpose::Consolidation, effort: Effort::First };
+        let one = solve(&snapshot, &request, &Rules::default());
+        assert_eq!(violations(&snapshot, &request, &Rules::default(), &one), Vec::<String>::new());
+        assert_eq!(report(&snapshot, &simulated), report(&snapshot, &one));
+        report(&snapshot, &one)
+    };
+    for waits in [0, 1] {
+        assert_eq!(removed(true, waits), ["b1: moves"]);
+        let plan = removed(false, waits);
+        assert!(plan.len() == 1 && plan[0].starts_with("+default"), "zone a is empty: {plan:?}");
+    }
+}
