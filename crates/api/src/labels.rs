@@ -70,6 +70,8 @@ pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
 pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
 /// Our annotation on NodePools: what their nodes taught, as JSON.
 pub const OBSERVED: &str = "fleetwright.dev/observed";
+/// Annotation of Fleetwright on NodePools: workloads whose pods did not run on the nodes that were launched for them, as JSON.
+pub const LAUNCH_LOOPS: &str = "fleetwright.dev/launch-loops";
 /// Annotation of Fleetwright on NodePools: the maximum time from joining to initialization, as a Go duration; `Never` or zero disables
 /// it.
 pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout";

@@ -93,9 +93,15 @@ impl Controller for BufferController {
         RateLimit::new(Duration::from_millis(100), Duration::from_secs(60), 10, 100)
     }
 
-    fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        let about = change.kind == Kind::CapacityBuffer && !change.is_deleted();
-        about.then(|| change.key.clone()).into_iter().collect()
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
+        match change.kind {
+            Kind::CapacityBuffer if !change.is_deleted() => vec![change.key.clone()],
+            Kind::LimitRange => {
+                let of_namespace = index.buffers().filter(|id| id.namespace == change.key.namespace);
+                of_namespace.cloned().map(Key::from).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn references(&self) -> Vec<ApiResource> {
@@ -132,7 +138,9 @@ impl Controller for BufferController {
         let resolved = match found {
             Ok(source) => {
                 let template = buffer::BufferTemplate { template: &source.template, scale: source.scale };
-                let pods = buffer::pods(&buffer, &template, self.cluster.index().schema());
+                let index = self.cluster.index();
+                let defaults = index.container_defaults(&id.namespace);
+                let pods = buffer::pods(&buffer, &template, &defaults, index.schema());
                 pods.map(|pods| (pods, source.template_ref)).map_err(|why| ("ResolutionFailed", why))
             }
             Err(unresolved) => Err(unresolved),

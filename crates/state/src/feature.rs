@@ -65,7 +65,7 @@ impl Feature {
             Self::NodeOverlayStatus => "NodeOverlays have no status",
             Self::ResourceQuotas => "CapacityBuffers are not limited by ResourceQuotas",
             Self::LimitRangeDefaults => {
-                "pods of new DaemonSets are expected to request what their templates say"
+                "pods of new DaemonSets and of CapacityBuffers are expected to request what their templates say"
             }
             Self::DynamicResources => "pods with resource claims are not scheduled",
             Self::DefaultSpread => "pods that it selects have no default topology spread",

@@ -10,12 +10,12 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_api as api;
+use fleetwright_api::{self as api, labels::LAUNCH_LOOPS};
 use fleetwright_core::model::{
     BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent, Pod,
     PodUid, PoolName, Snapshot, Str,
 };
-use fleetwright_core::safety::launch_loop::{LaunchHistory, LoopPause};
+use fleetwright_core::safety::launch_loop::{LaunchHistory, LoopPause, LoopRecord};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 
@@ -26,6 +26,8 @@ use crate::{
     feature::Refusal,
     intents::{CommandIntent, Intents},
     kind::{Key, Kind},
+    launch_loops,
+    lower::limit_range::ContainerDefaults,
     objects::{NodeClassStatus, Objects},
     tracked::{Tracked, TrackedObject},
     watches::{self, Watches},
@@ -201,6 +203,12 @@ impl Index {
     }
 
     fn put_pool(&mut self, key: &Key, pool: Option<Arc<api::NodePool>>) -> Put {
+        let records = |pool: &api::NodePool| pool.metadata.annotations.as_ref()?.get(LAUNCH_LOOPS).cloned();
+        let written = pool.as_deref().and_then(records);
+        let before = self.objects.pool(&key.name).and_then(|known| records(known));
+        if let Some(written) = written.filter(|written| before.as_ref() != Some(written)) {
+            launch_loops::read(&written).into_iter().for_each(|record| self.launches.restore(record));
+        }
         let (put, observations_changed) = self.objects.put_pool(key, pool);
         if observations_changed {
             self.catalogs.apply_observed(&key.name.clone().into(), &mut self.objects);
@@ -376,6 +384,18 @@ impl Index {
         launches::pause(&mut self.launches, &self.objects, pod, now)
     }
 
+    /// What is to be recorded of the demand that a pod belongs to, by the last [`Self::launch_pause`].
+    #[must_use]
+    pub fn launch_record(&self, pod: &Pod, now: Timestamp) -> Option<LoopRecord> {
+        self.launches.record(pod, now)
+    }
+
+    /// Whether a record is still true: no pod of its demand ran since.
+    #[must_use]
+    pub fn holds_launch_record(&self, record: &LoopRecord, now: Timestamp) -> bool {
+        !record.is_over(now) && self.launches.holds(record)
+    }
+
     // === Intents ===
 
     /// Records the pods that a scheduling pass did not reach, in place of those of the pass before.
@@ -464,6 +484,12 @@ impl Index {
         id: &NamespacedName,
     ) -> Option<(&Arc<api::CapacityBuffer>, usize, Option<BufferOutcome>)> {
         self.buffers.get(id)
+    }
+
+    /// What the LimitRanges of a namespace add to new pods.
+    #[must_use]
+    pub fn container_defaults(&self, namespace: &str) -> ContainerDefaults {
+        self.objects.limit_ranges.defaults(namespace)
     }
 
     /// All buffers, by namespace and name.

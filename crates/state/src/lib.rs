@@ -21,6 +21,7 @@ mod feature;
 mod index;
 pub mod intents;
 mod kind;
+pub mod launch_loops;
 pub mod limits;
 pub mod lower;
 pub mod objects;

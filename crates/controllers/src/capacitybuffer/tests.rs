@@ -224,6 +224,35 @@ async fn quotas_reduce_the_chunks() {
     running.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_buffer_get_the_defaults_of_limit_ranges() {
+    let harness = Harness::set(|settings| {
+        settings.gates.capacity_buffer = true;
+        settings.limit_range_defaults = true;
+    });
+    let default = |namespace: &str, cpu: &str| {
+        let range = json!({"apiVersion": "v1", "kind": "LimitRange",
+            "metadata": {"name": "defaults", "namespace": namespace},
+            "spec": {"limits": [{"type": "Container", "default": {"cpu": cpu}}]}});
+        harness.server.apply(range).unwrap();
+    };
+    let template = json!({"apiVersion": "v1", "kind": "PodTemplate",
+        "metadata": {"name": "shape", "namespace": "default"},
+        "template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}});
+    harness.server.apply(template).unwrap();
+    default("default", "2");
+    default("kube-system", "7");
+    buffer(&harness, json!({"podTemplateRef": {"name": "shape"}, "limits": {"cpu": "8"}}));
+    let (stop, running) = harness.run(controllers(&harness));
+    harness.pass(5).await;
+    assert_eq!(status(&harness)["replicas"], 4);
+    default("default", "4");
+    harness.pass(2).await;
+    assert_eq!(status(&harness)["replicas"], 2, "a LimitRange that changes is noticed by watch");
+    stop.fire();
+    running.await.unwrap().unwrap();
+}
+
 #[rstest]
 #[case("Deployment", "deployments")]
 #[case("StatefulSet", "statefulsets")]

@@ -189,6 +189,10 @@ impl ClaimCreator {
             }
         }
         let name = claim.metadata.name.unwrap_or_default();
+        if reason == REASON {
+            // It may exist. If it does not, it is never launched and counts as no node.
+            self.record_launch(&name, &pods);
+        }
         let error =
             unknown.unwrap_or_else(|| ReconcileError::Other("every generated name was taken".to_owned()));
         Created::Unknown { name, error }
@@ -211,6 +215,10 @@ impl ClaimCreator {
         self.client.call("get nodeclaim", self.client.cluster::<api::NodeClaim>().get_opt(name)).await
     }
 
+    fn record_launch(&self, name: &str, pods: &[Arc<Pod>]) {
+        self.cluster.index().record_launch(&name.into(), pods, self.clocks.now());
+    }
+
     /// Adds a created NodeClaim to the index.
     fn created(
         &self,
@@ -227,7 +235,7 @@ impl ClaimCreator {
         log::created_nodeclaim(&name, &new_claim.pool.name, &new_claim.requests, types);
         self.cluster.observe(claim);
         if reason == REASON {
-            self.cluster.index().record_launch(&name.clone().into(), &pods, self.clocks.now());
+            self.record_launch(&name, &pods);
         }
         Created::Claim { name, pods }
     }

@@ -213,7 +213,7 @@ impl Provisioner {
         let outcomes = buffers::outcomes(&plan);
         let mut chunks = buffers::chunks(&plan);
         let observed = self.nominations.resolve(snapshot, &mut plan).await?;
-        let held = self.launch_loops.hold(&mut plan);
+        let held = self.launch_loops.hold(&mut plan).await;
         let mut again = (plan.partial || observed).then_some(RETRY_AFTER).or(held);
         let (mut rate_limited, mut failure) = (0, None);
         for created in self.creator.claims(plan.new_claims).await {

@@ -122,6 +122,10 @@ impl Recorder {
                     }
                 }
                 Err(error) => {
+                    // The next equal event is written.
+                    if let Some(published) = self.lock().published.get_mut(&queued.identity) {
+                        published.suppressed_until = self.clock.steady();
+                    }
                     tracing::debug!(reason = &*queued.event.reason, %error, "cannot write an event")
                 }
             }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use fleetwright_kube_semantics::fnv::fnv1a_64;
 use jiff::Timestamp;
 
 use crate::{
@@ -83,6 +84,12 @@ impl Demand {
         Self { owner: DemandOwner::of(pod), spec: pod.spec.clone() }
     }
 
+    /// A hash of its pod class. Another version of the controller may have another one: what is kept under it is then forgotten.
+    #[must_use]
+    pub fn class(&self) -> u64 {
+        fnv1a_64(format!("{:?}", self.spec).into_bytes())
+    }
+
     /// Whether a pod belongs to it.
     #[must_use]
     pub fn includes(&self, pod: &Pod) -> bool {
@@ -120,17 +127,54 @@ pub struct LoopPause {
     pub left: Duration,
 }
 
-/// The launches of the last hour, by demand. It belongs to the process: a restart forgets it.
+/// What a restart has to remember of a demand that missed its nodes. Pods and NodeClaims of a loop are deleted, hence it is kept on the
+/// NodePool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopRecord {
+    /// Whose pods.
+    pub owner: DemandOwner,
+    /// Their class ([`Demand::class`]).
+    pub class: u64,
+    /// How many times nodes were launched of which all were missed.
+    pub rounds: usize,
+    /// Nodes that it missed.
+    pub missed: usize,
+    /// The NodeClaim that it missed last.
+    pub claim: ClaimName,
+    /// When that NodeClaim was created.
+    pub launched: Timestamp,
+    /// Since when it is missed.
+    pub since: Timestamp,
+}
+
+impl LoopRecord {
+    /// Whether it is of the demand of another record.
+    #[must_use]
+    pub fn replaces(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.class == other.class
+    }
+
+    /// Whether the last launch is no longer remembered, or cannot be one: a time that is so far ahead was written by a wrong clock.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        is_over(self.launched, REMEMBERED, now) || is_over(now, REMEMBERED, self.launched)
+    }
+}
+
+/// The launches of the last hour, by demand, and the records of those of an earlier process.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchHistory {
     by_owner: BTreeMap<DemandOwner, Vec<(Demand, Vec<Launch>)>>,
     count: usize,
+    /// By owner and class.
+    restored: BTreeMap<(DemandOwner, u64), LoopRecord>,
 }
 
 impl LaunchHistory {
     /// Records that a NodeClaim was created for `pods`.
     pub fn launched(&mut self, claim: &ClaimName, pods: &[Arc<Pod>], now: Timestamp) {
         self.retain(|launch| !is_over(launch.at, REMEMBERED, now));
+        self.restored.retain(|_, record| !record.is_over(now));
         for pod in pods.iter().filter(|pod| !pod.is_virtual) {
             if self.count >= BOUND {
                 return;
@@ -175,6 +219,11 @@ impl LaunchHistory {
 
     /// Records that a pod ran that was bound at `bound`: its demand is answered, so that earlier launches are not missed.
     pub fn ran(&mut self, pod: &Pod, bound: Timestamp) {
+        if let Some(key) = self.restored_key(pod)
+            && self.restored.get(&key).is_some_and(|record| record.launched <= bound)
+        {
+            self.restored.remove(&key);
+        }
         let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return };
         for (_, launches) in demands.iter_mut().filter(|(demand, _)| demand.includes(pod)) {
             let before = launches.len();
@@ -190,26 +239,62 @@ impl LaunchHistory {
     /// Whether launches for the demand of this pod are remembered.
     #[must_use]
     pub fn knows(&self, pod: &Pod) -> bool {
-        !self.by_owner.is_empty() && self.by_owner.contains_key(&DemandOwner::of(pod))
+        (!self.by_owner.is_empty() && self.by_owner.contains_key(&DemandOwner::of(pod)))
+            || self.restored_key(pod).is_some()
     }
 
-    /// Counts the launches for the demand of a pod that `is_missed`; returns their number.
+    /// Takes over what an earlier process recorded. Records of this process are ignored: it knows their launches.
+    pub fn restore(&mut self, record: LoopRecord) {
+        let known = self.by_owner.get(&record.owner).into_iter().flatten().flat_map(|(_, launches)| launches);
+        if known.into_iter().any(|launch| launch.claim == record.claim) {
+            return;
+        }
+        let key = (record.owner.clone(), record.class);
+        if self.restored.get(&key).is_none_or(|other| other.since <= record.since) {
+            self.restored.insert(key, record);
+        }
+    }
+
+    /// Whether a record is still true: no pod of its demand ran since.
+    #[must_use]
+    pub fn holds(&self, record: &LoopRecord) -> bool {
+        self.restored.contains_key(&(record.owner.clone(), record.class))
+            || self
+                .by_owner
+                .get(&record.owner)
+                .is_some_and(|demands| demands.iter().any(|(demand, _)| demand.class() == record.class))
+    }
+
+    /// The key of the record of an earlier process, if there is one of the owner of a pod.
+    fn restored_key(&self, pod: &Pod) -> Option<(DemandOwner, u64)> {
+        if self.restored.is_empty() {
+            return None;
+        }
+        let owner = DemandOwner::of(pod);
+        // A hash takes longer than the owner.
+        self.restored.keys().find(|(known, _)| *known == owner)?;
+        let key = (owner, Demand::of(pod).class());
+        self.restored.contains_key(&key).then_some(key)
+    }
+
+    /// Counts the launches for the demand of a pod that `is_missed`, and those that were recorded; returns their number.
     pub fn count_missed(
         &mut self,
         pod: &Pod,
         now: Timestamp,
         is_missed: impl Fn(&Demand, &Launch) -> bool,
     ) -> usize {
-        let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return 0 };
+        let recorded = self.restored_key(pod).and_then(|key| self.restored.get(&key));
+        let mut missed = recorded.filter(|record| !record.is_over(now)).map_or(0, |record| record.missed);
+        let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return missed };
         let Some((demand, launches)) = demands.iter_mut().find(|(demand, _)| demand.includes(pod)) else {
-            return 0;
+            return missed;
         };
-        let mut missed = 0;
         for launch in launches.iter_mut().filter(|launch| !is_over(launch.at, REMEMBERED, now)) {
             launch.counts = is_missed(demand, launch);
             if launch.counts {
                 launch.missed = launch.missed.or(launch.ended).or(Some(now));
-                missed += 1;
+                missed = missed.saturating_add(1);
             }
         }
         missed
@@ -218,18 +303,40 @@ impl LaunchHistory {
     /// The pause of the demand of a pod, by the launches that were counted last.
     #[must_use]
     pub fn pause(&self, pod: &Pod, now: Timestamp) -> Option<LoopPause> {
-        let owner = DemandOwner::of(pod);
-        let (_, launches) = self.by_owner.get(&owner)?.iter().find(|(demand, _)| demand.includes(pod))?;
-        let counted = launches.iter().filter(|launch| launch.counts && !is_over(launch.at, REMEMBERED, now));
+        let record = self.record(pod, now)?;
+        let further = u32::try_from(record.rounds.checked_sub(FREE)?).unwrap_or(u32::MAX);
+        let length = doubled(FIRST, LONGEST, further.saturating_add(1));
+        let until = record.since.checked_add(length).unwrap_or(Timestamp::MAX);
+        let left = Duration::try_from(until.duration_since(now)).ok().filter(|left| !left.is_zero())?;
+        Some(LoopPause {
+            owner: record.owner,
+            missed: record.missed,
+            claim: record.claim,
+            left: left.min(length),
+        })
+    }
+
+    /// What is to be recorded of the demand of a pod, by the launches that were counted last; `None` where none is missed.
+    #[must_use]
+    pub fn record(&self, pod: &Pod, now: Timestamp) -> Option<LoopRecord> {
+        let (owner, class) = (DemandOwner::of(pod), Demand::of(pod).class());
+        let demands = self.by_owner.get(&owner).into_iter().flatten();
+        let launches = demands.filter(|(demand, _)| demand.includes(pod)).flat_map(|(_, launches)| launches);
+        let counted = launches.filter(|launch| launch.counts && !is_over(launch.at, REMEMBERED, now));
         let mut missed: Vec<(Timestamp, &Launch)> =
             counted.filter_map(|launch| Some((launch.missed?, launch))).collect();
         missed.sort_by_key(|(_, launch)| launch.at);
-        let further = u32::try_from(rounds(&missed).checked_sub(FREE)?).unwrap_or(u32::MAX);
-        let (last, launch) = missed.iter().max_by_key(|(at, _)| *at)?;
-        let length = doubled(FIRST, LONGEST, further.saturating_add(1));
-        let until = last.checked_add(length).unwrap_or(Timestamp::MAX);
-        let left = Duration::try_from(until.duration_since(now)).ok().filter(|left| !left.is_zero())?;
-        Some(LoopPause { owner, missed: missed.len(), claim: launch.claim.clone(), left: left.min(length) })
+        let earlier = self.restored.get(&(owner.clone(), class)).filter(|record| !record.is_over(now));
+        let Some((since, launch)) = missed.iter().max_by_key(|(at, _)| *at) else { return earlier.cloned() };
+        Some(LoopRecord {
+            owner,
+            class,
+            rounds: rounds(&missed).saturating_add(earlier.map_or(0, |record| record.rounds)),
+            missed: missed.len().saturating_add(earlier.map_or(0, |record| record.missed)),
+            claim: launch.claim.clone(),
+            launched: launch.at,
+            since: *since,
+        })
     }
 
     fn retain(&mut self, stays: impl Fn(&Launch) -> bool) {
@@ -352,6 +459,34 @@ mod tests {
         history.ended(&"c3".into(), false, after(30));
         assert!(!history.knows(&pod), "a NodeClaim without capacity is no node");
         assert_eq!(history.count, 0);
+    }
+
+    #[test]
+    fn a_restart_keeps_the_pause() {
+        let (mut before, mut after_restart) = (LaunchHistory::default(), LaunchHistory::default());
+        let pod = web("p", "a", 1000);
+        for (claim, at) in [("c1", 0), ("c2", 10)] {
+            before.launched(&claim.into(), std::slice::from_ref(&pod), after(at));
+            held(&mut before, &pod, at + 5);
+        }
+        let record = before.record(&pod, after(20)).unwrap();
+        before.restore(record.clone());
+        assert_eq!(held(&mut before, &pod, 20), Some((2, 55)), "its own launches count once");
+        after_restart.restore(record.clone());
+        assert!(after_restart.knows(&pod) && after_restart.holds(&record));
+        assert_eq!(held(&mut after_restart, &pod, 20), Some((2, 55)));
+        assert_eq!(held(&mut after_restart, &web("p", "a", 2000), 20), None, "another class");
+        after_restart.launched(&"c3".into(), std::slice::from_ref(&pod), after(80));
+        assert_eq!(held(&mut after_restart, &pod, 85), Some((3, 120)), "the third node doubles the pause");
+        assert_eq!(held(&mut after_restart.clone(), &pod, 3700), None, "forgotten");
+        let mut wrong = LaunchHistory::default();
+        let launched = after(7200);
+        wrong.restore(LoopRecord { rounds: usize::MAX, missed: usize::MAX, launched, ..record.clone() });
+        assert_eq!(held(&mut wrong, &pod, 20), None, "two hours ahead");
+        after_restart.ran(&pod, after(5));
+        assert!(after_restart.holds(&record), "bound before the last launch");
+        after_restart.ran(&pod, after(90));
+        assert!(!after_restart.holds(&record) && !after_restart.knows(&pod));
     }
 
     #[test]

@@ -181,7 +181,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "LIMIT_RANGE_DEFAULTS",
         SettingKind::Bool,
         "false",
-        "Whether DaemonSets without pods are expected to get the defaults of LimitRanges, which the controller has to be allowed to read",
+        "Whether DaemonSets without pods, and CapacityBuffers, are expected to get the defaults of LimitRanges, which the controller has to be allowed to read",
     ),
     setting(
         "STARTUP_DISRUPTION_DELAY",

@@ -26,13 +26,15 @@ pub struct BufferTemplate<'a> {
     pub scale: Option<i32>,
 }
 
-/// The virtual pods of a buffer, one per chunk: of the lowest priority, without volumes, bound nowhere.
+/// The virtual pods of a buffer, one per chunk: of the lowest priority, without volumes, bound nowhere. `defaults` are those of its
+/// namespace ([`crate::Index::container_defaults`]).
 ///
 /// # Errors
 /// Why no number of chunks follows, with the field and the fix.
 pub fn pods(
     buffer: &api::CapacityBuffer,
     template: &BufferTemplate<'_>,
+    defaults: &ContainerDefaults,
     schema: &LabelSchema,
 ) -> Result<Vec<Arc<Pod>>, String> {
     let meta = &buffer.metadata;
@@ -40,8 +42,8 @@ pub fn pods(
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     let uid = meta.uid.as_deref().unwrap_or_default();
     let like = ObjectMeta { namespace: meta.namespace.clone(), ..ObjectMeta::default() };
-    let (defaults, interner) = (ContainerDefaults::default(), &mut pod::Interner::default());
-    let lowered = pod::of_template(&like, "CapacityBuffer", template.template, &defaults, schema, interner);
+    let interner = &mut pod::Interner::default();
+    let lowered = pod::of_template(&like, "CapacityBuffer", template.template, defaults, schema, interner);
     let mut model = lowered.map_err(|invalid| format!("pod template: {invalid}"))?;
     let mut spec = (*model.spec).clone();
     spec.volumes.clear();
@@ -160,7 +162,8 @@ mod tests {
             }
         }))
         .unwrap();
-        pods(&buffer(spec), &BufferTemplate { template: &template, scale }, &LabelSchema::default())
+        let (template, schema) = (BufferTemplate { template: &template, scale }, LabelSchema::default());
+        pods(&buffer(spec), &template, &ContainerDefaults::default(), &schema)
     }
 
     #[rstest]

@@ -42,7 +42,7 @@ pub struct Objects {
     pub(crate) nodes: NodeTable,
     pub(crate) pools: PoolTable,
     pub(crate) daemons: DaemonTable,
-    limit_ranges: LimitRangeTable,
+    pub(crate) limit_ranges: LimitRangeTable,
     pub(crate) namespaces: Arc<BTreeMap<Str, Labels>>,
     pub(crate) pdbs: BTreeMap<NamespacedName, Arc<PodDisruptionBudget>>,
     pub(crate) volumes: VolumeTable,

@@ -1,5 +1,6 @@
 //! From pending pods to NodeClaims, over a real client: one NodeClaim per pod, whatever fails.
 
+use fleetwright_core::model::NamespacedName;
 use fleetwright_fake_kube::{Answer, Fault, Faults, Request as ApiRequest, WatchFault};
 use serde_json::json;
 
@@ -103,6 +104,47 @@ async fn nothing_is_planned_while_the_outcome_of_a_creation_is_unknown() {
     let _running = harness.run(super::super::controllers(&harness.ctx));
     harness.pass(120).await;
     assert_eq!(claimed_pods(&harness), names(1));
+    let index = harness.ctx.cluster.index();
+    let pod = index.pod(&NamespacedName::new("default", "p0")).unwrap();
+    assert!(index.has_launches(pod), "the launch-loop breaker has no launch");
+}
+
+/// Gives each NodeClaim an instance and deletes it, as if nothing ran there.
+fn lose_nodes(harness: &Harness) {
+    for claim in harness.server.list("karpenter.sh/v1", "NodeClaim", "") {
+        let name = claim["metadata"]["name"].as_str().unwrap();
+        let launched = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
+            "status": {"providerID": format!("fake:///{name}")}});
+        harness.server.apply(launched).unwrap();
+        harness.server.delete("karpenter.sh/v1", "NodeClaim", "", name).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_end_the_pause_of_the_launch_loop_breaker() {
+    let mut harness = Harness::new();
+    harness.pool("default", json!({}));
+    harness.pending_pod("p0", "1");
+    let (trigger, task) = harness.run(super::super::controllers(&harness.ctx));
+    for _ in 0..2 {
+        harness.pass(15).await;
+        lose_nodes(&harness);
+    }
+    harness.pass(15).await;
+    trigger.fire();
+    task.await.unwrap().unwrap();
+    assert_eq!(harness.claims().len(), 2, "the third one waits");
+    harness.restart();
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(20).await;
+    assert_eq!(harness.claims().len(), 2, "after a restart too");
+    let held = harness
+        .events()
+        .iter()
+        .any(|event| event.contains("2 nodes were launched for pods of Pod default/p0"));
+    assert!(held, "{:?}", harness.events());
+    harness.pass(60).await;
+    assert_eq!(harness.claims().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use fleetwright_fake_kube::{Answer, Fault, Faults, Request};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
+use crate::testing::Harness;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
@@ -71,4 +73,27 @@ fn a_wall_clock_that_is_set_back_does_not_suppress_events() {
     assert!(!backlog.publish(event(), at(9000), at(100)), "a clock that is set forward does not repeat it");
     assert!(backlog.publish(event(), at(0), at(120)));
     assert_eq!(backlog.queued.back().unwrap().last, at(0), "the event has the time of the wall clock");
+}
+
+/// Breaks the connection of the first request about events.
+struct FirstEventLost(std::sync::atomic::AtomicBool);
+
+impl Faults for FirstEventLost {
+    fn decide(&self, request: &Request) -> Fault {
+        let lost = request.resource == "events" && !self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
+        Fault { answer: if lost { Answer::Drop } else { Answer::Normal }, ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_not_written_does_not_suppress_the_next() {
+    let harness = Harness::with(Some(Arc::new(FirstEventLost(false.into()))));
+    let _running = harness.run(Vec::new());
+    let mut written = Vec::new();
+    for _ in 0..3 {
+        harness.ctx.recorder.publish(Event::warning(about("a"), "FailedScheduling", "text"));
+        harness.pass(5).await;
+        written.push(harness.events().len());
+    }
+    assert_eq!(written, [0, 1, 1], "the first is lost, the second is written, the third is suppressed");
 }

@@ -83,7 +83,8 @@ impl Loader {
         let missing = || format!("{kind} {name} is not in the input");
         let (template, scale) = self.buffers.shapes.get(&key).ok_or_else(missing)?;
         let shape = buffer::BufferTemplate { template, scale: *scale };
-        let mut pods = buffer::pods(raw, &shape, self.loaded.index.schema())?;
+        let defaults = self.loaded.index.container_defaults(&id.namespace);
+        let mut pods = buffer::pods(raw, &shape, &defaults, self.loaded.index.schema())?;
         let wanted = pods.len();
         let quotas = self.buffers.quotas.get(&*id.namespace).map(Vec::as_slice).unwrap_or_default();
         if let Some(quota) = buffer::within_quotas(&mut pods, quotas)
