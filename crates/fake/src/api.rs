@@ -225,6 +225,17 @@ pub struct TagClaim {
     pub claim: String,
 }
 
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstancePage {
+    /// Its instances, by id.
+    pub instances: Vec<CloudInstance>,
+    /// The id after which the next page begins; absent on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -284,8 +295,9 @@ pub trait CloudApi: Send + Sync + 'static {
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError>;
     /// Returns an instance that is not gone; a new one may be invisible for a moment.
     async fn get(&self, id: &str) -> Result<CloudInstance, ApiError>;
-    /// Returns the instances with `cluster_uid` that are not gone, by id; new ones may be invisible for a moment.
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError>;
+    /// Returns a page of the instances with `cluster_uid` that are not gone, by id: the first one, or that after an id. New instances may
+    /// be invisible for a moment.
+    async fn list(&self, cluster_uid: &str, after: Option<&str>) -> Result<InstancePage, ApiError>;
     /// Returns the current spot prices.
     async fn spot_prices(&self) -> Result<SpotPrices, ApiError>;
     /// Returns the interruption notices of instances with `cluster_uid`, by id, until they are terminated.

@@ -11,12 +11,9 @@ use fleetwright_core::{
     clock::SharedClock,
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
-        ProviderInfo, ProviderStep, RepairPolicy, Termination,
+        ProviderInfo, ProviderStep, RepairPolicy, Termination, bootstrap,
     },
-    model::{
-        Catalog, NodeClaim, NodePool, Price, ProviderId, Requirements, Resources, Str,
-        labels::{NODEPOOL, UNREGISTERED_TAINT},
-    },
+    model::{Catalog, NodeClaim, NodePool, Price, ProviderId, Requirements, Resources, Str, Taint},
 };
 
 use crate::{
@@ -34,6 +31,8 @@ use crate::{
 
 /// Maximum number of offerings per launch, cheapest first.
 const MAX_CHOICES: usize = 60;
+/// Maximum number of pages of a list: the cloud's 20,000 instances, on pages of two.
+const MAX_PAGES: usize = 10_000;
 /// Retry interval of a launch before the classes are listed.
 const CLASSES_UNREAD_RETRY: Duration = Duration::from_secs(1);
 
@@ -144,7 +143,7 @@ impl FakeProvider {
             node_pool: claim.pool.as_ref().map(ToString::to_string),
             choices,
             requirements: to_wire(&claim.requirements),
-            bootstrap: bootstrap(claim),
+            bootstrap: wire_bootstrap(claim),
             registration_delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
         Ok((item, otherwise))
@@ -277,29 +276,19 @@ fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
     found.into_iter().take(MAX_CHOICES).map(|(_, key)| key).collect()
 }
 
-/// The bootstrap of a claim's node: labels, the values that its requirements determine, annotations, taints and the unregistered taint.
-fn bootstrap(claim: &NodeClaim) -> Bootstrap {
+/// What a claim's node is born with, for the wire. The fake cloud creates Nodes itself, with annotations and every label.
+fn wire_bootstrap(claim: &NodeClaim) -> Bootstrap {
+    let born = bootstrap(claim);
     let text = |(key, value): (&Str, &Str)| (key.to_string(), value.to_string());
-    let fixed: Requirements = claim.requirements.clone();
-    let mut node_labels: BTreeMap<String, String> = claim.labels.iter().map(text).collect();
-    node_labels.extend(fixed.labels().iter().map(text));
-    if let Some(pool) = &claim.pool {
-        node_labels.insert(NODEPOOL.to_owned(), pool.to_string());
-    }
-    let unregistered = WireTaint {
-        key: UNREGISTERED_TAINT.to_owned(),
-        value: String::new(),
-        effect: "NoExecute".to_owned(),
-    };
-    let own = claim.taints.iter().chain(&claim.startup_taints).map(|taint| WireTaint {
+    let wire = |taint: &Taint| WireTaint {
         key: taint.key.to_string(),
         value: taint.value.to_string(),
         effect: taint.effect.as_str().to_owned(),
-    });
+    };
     Bootstrap {
-        labels: node_labels,
-        annotations: claim.annotations.iter().map(text).collect(),
-        taints: std::iter::once(unregistered).chain(own).collect(),
+        labels: born.labels.iter().map(text).collect(),
+        annotations: born.annotations.iter().map(text).collect(),
+        taints: born.taints.iter().map(wire).collect(),
     }
 }
 
@@ -418,9 +407,21 @@ impl CloudProvider for FakeProvider {
     }
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
-        let instances = self.shared.api.list(&self.shared.uid()?).await.map_err(cloud_error)?;
-        let read: Result<Vec<Instance>, String> = instances.iter().map(lower_instance).collect();
-        read.map_err(|message| CloudError::Unavailable(message.into()))
+        let uid = self.shared.uid()?;
+        let (mut listed, mut after) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let page = self.shared.api.list(&uid, after.as_deref()).await.map_err(cloud_error)?;
+            for instance in &page.instances {
+                let read = lower_instance(instance);
+                listed.push(read.map_err(|message| CloudError::Unavailable(message.into()))?);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(listed);
+            }
+        }
+        let message = format!("the list of instances has more than {MAX_PAGES} pages");
+        Err(CloudError::Unavailable(message.into()))
     }
 
     async fn drift(&self, _claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {

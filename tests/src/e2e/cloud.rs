@@ -71,10 +71,14 @@ impl Cloud {
 
     /// Every instance of the cluster that is not gone; one that is being terminated still counts.
     pub(crate) async fn instances(&self) -> anyhow::Result<Vec<Instance>> {
-        let response = reqwest::get(format!("{}/instances?clusterUid={}", self.url, self.cluster))
-            .await?
-            .error_for_status()?;
-        parse(&response.json().await?)
+        let all = format!("{}/instances?clusterUid={}", self.url, self.cluster);
+        let (mut found, mut url) = (Vec::new(), all.clone());
+        loop {
+            let page: Value = reqwest::get(&url).await?.error_for_status()?.json().await?;
+            found.extend(parse(&page)?);
+            let Some(next) = page["next"].as_str() else { return Ok(found) };
+            url = format!("{all}&after={next}");
+        }
     }
 
     /// Adds faults, in the format of `fleetwright fake-cloud`.
@@ -95,8 +99,8 @@ impl Cloud {
     }
 }
 
-fn parse(answer: &Value) -> anyhow::Result<Vec<Instance>> {
-    let list = answer.as_array().context("/instances did not answer a list")?;
+fn parse(page: &Value) -> anyhow::Result<Vec<Instance>> {
+    let list = page["instances"].as_array().context("/instances did not answer a list")?;
     let alive = list.iter().filter(|instance| instance["state"] != "gone");
     alive
         .map(|instance| {
@@ -114,14 +118,14 @@ mod tests {
 
     #[test]
     fn an_instance_is_there_until_it_is_gone_and_an_unreadable_answer_is_an_error() {
-        let answer = json!([
+        let page = json!({"instances": [
             {"id": "kwok://a", "state": "running"},
             {"id": "kwok://b", "state": "gone"},
             {"id": "kwok://c", "state": "terminating"},
-        ]);
-        let ids: Vec<String> = parse(&answer).unwrap().into_iter().map(|i| i.provider_id).collect();
+        ]});
+        let ids: Vec<String> = parse(&page).unwrap().into_iter().map(|i| i.provider_id).collect();
         assert_eq!(ids, ["kwok://a", "kwok://c"]);
         assert!(parse(&json!({})).is_err());
-        assert!(parse(&json!([{"state": "running"}])).is_err());
+        assert!(parse(&json!({"instances": [{"state": "running"}]})).is_err());
     }
 }

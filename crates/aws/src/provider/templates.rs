@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use fleetwright_aws_api::{Family, labels};
-use fleetwright_core::{cloud::LaunchError, model::NodeClaim};
+use fleetwright_core::{
+    cloud::{LaunchError, bootstrap},
+    model::NodeClaim,
+};
 
 use super::AwsProvider;
 use super::classes::KnownClass;
@@ -86,6 +89,7 @@ pub(super) fn user_data(
     let cidr = provider.cluster.service_cidr().ok();
     let block = spec.kubelet.clone().unwrap_or_default();
     let (kubelet, parsed) = userdata::resolve(&block, &known.kubelet, &group.kubelet, dns.as_deref());
+    let born = bootstrap(claim);
     let bootstrap = Bootstrap {
         cluster_name: &provider.settings.cluster_name,
         endpoint: &provider.settings.cluster_endpoint,
@@ -93,8 +97,8 @@ pub(super) fn user_data(
         service_cidr: cidr.as_deref(),
         kubelet,
         parsed,
-        taints: userdata::taints(&claim.taints, &claim.startup_taints),
-        labels: userdata::labels(&claim.labels, plan.capacity_type, family),
+        taints: born.taints,
+        labels: userdata::labels(&born.labels, plan.capacity_type, family),
         custom: spec.user_data.as_deref(),
         raid0: spec.instance_store_policy.as_deref() == Some("RAID0"),
         bind_by_default: family == Family::Bottlerocket && userdata::mounts_by_default(spec, &amis),

@@ -49,6 +49,41 @@ impl Inner {
     }
 }
 
+impl Inner {
+    fn tag(&mut self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
+        self.enter(Call::CreateTags)?;
+        // Karpenter's policy allows these keys to be added to an existing instance, and no others.
+        let late = [labels::TAG_CLUSTER_NAME, labels::TAG_NODECLAIM, labels::TAG_NAME];
+        if tags.keys().any(|key| !late.contains(&key.as_str())) {
+            return Err(AwsError::new("UnauthorizedOperation", "only late tags may be added"));
+        }
+        let missing = || AwsError::new("InvalidInstanceID.NotFound", id);
+        let instance = self.instances.get_mut(id).ok_or_else(missing)?;
+        instance.info.tags.extend(tags.clone());
+        Ok(())
+    }
+
+    fn create_template(
+        &mut self,
+        name: &str,
+        data: &TemplateData,
+        tags: &TagSet,
+        now: jiff::Timestamp,
+    ) -> Result<(), AwsError> {
+        let lose = self.enter(Call::CreateTemplate)?;
+        if self.templates.contains_key(name) {
+            return Err(AwsError::new("InvalidLaunchTemplateName.AlreadyExistsException", name));
+        }
+        if data.image.is_empty() || data.interfaces.is_empty() {
+            return Err(AwsError::new("InvalidParameterValue", "no image or interface"));
+        }
+        let template = LaunchTemplate { name: name.to_owned(), tags: tags.clone(), created: Some(now) };
+        self.templates.insert(name.to_owned(), template);
+        self.template_data.insert(name.to_owned(), data.clone());
+        answer(lose, ())
+    }
+}
+
 /// The answer, unless it is lost.
 fn answer<T>(lose: bool, answer: T) -> Result<T, AwsError> {
     if lose { Err(lost()) } else { Ok(answer) }
@@ -83,7 +118,7 @@ impl FakeAws {
     }
 
     /// Creates the instance of an override.
-    fn born(
+    fn new_instance(
         &self,
         inner: &Inner,
         request: &FleetRequest,
@@ -175,7 +210,7 @@ impl FakeAws {
             inner.subnets.iter().find(|subnet| subnet.id == way.subnet).map(|subnet| subnet.zone_id.clone());
         inner.born += 1;
         inner.launchable = inner.launchable.map(|left| left.saturating_sub(1));
-        let info = self.born(inner, request, way, zone_id.unwrap_or_default());
+        let info = self.new_instance(inner, request, way, zone_id.unwrap_or_default());
         if let Some(reservation) =
             inner.reservations.iter_mut().find(|known| info.reservation.as_ref() == Some(&known.id))
         {
@@ -292,11 +327,13 @@ impl AwsApi for FakeAws {
     }
 
     async fn create_fleet(&self, request: &FleetRequest) -> Result<FleetAnswer, AwsError> {
-        let mut inner = self.lock();
-        let lose = inner.enter(Call::CreateFleet)?;
-        inner.fleets.push(request.clone());
-        let made = self.fleet(&mut inner, request)?;
-        answer(lose, made)
+        self.mutate(|inner| {
+            let lose = inner.enter(Call::CreateFleet)?;
+            inner.fleets.push(request.clone());
+            let made = self.fleet(inner, request)?;
+            answer(lose, made)
+        })
+        .await
     }
 
     async fn try_fleet(&self, request: &FleetRequest) -> Result<(), AwsError> {
@@ -362,24 +399,16 @@ impl AwsApi for FakeAws {
     }
 
     async fn terminate(&self, ids: &[String]) -> Result<(), AwsError> {
-        let mut inner = self.lock();
-        let lose = inner.enter(Call::Terminate)?;
-        inner.end(ids, self.clock.now())?;
-        answer(lose, ())
+        self.mutate(|inner| {
+            let lose = inner.enter(Call::Terminate)?;
+            inner.end(ids, self.clock.now())?;
+            answer(lose, ())
+        })
+        .await
     }
 
     async fn create_tags(&self, id: &str, tags: &TagSet) -> Result<(), AwsError> {
-        let mut inner = self.lock();
-        inner.enter(Call::CreateTags)?;
-        // Karpenter's policy allows these keys to be added to an existing instance, and no others.
-        let late = [labels::TAG_CLUSTER_NAME, labels::TAG_NODECLAIM, labels::TAG_NAME];
-        if tags.keys().any(|key| !late.contains(&key.as_str())) {
-            return Err(AwsError::new("UnauthorizedOperation", "only late tags may be added"));
-        }
-        let missing = || AwsError::new("InvalidInstanceID.NotFound", id);
-        let instance = inner.instances.get_mut(id).ok_or_else(missing)?;
-        instance.info.tags.extend(tags.clone());
-        Ok(())
+        self.mutate(|inner| inner.tag(id, tags)).await
     }
 
     async fn launch_templates(&self, filters: &[Filter]) -> Result<Vec<LaunchTemplate>, AwsError> {
@@ -399,19 +428,7 @@ impl AwsApi for FakeAws {
         data: &TemplateData,
         tags: &TagSet,
     ) -> Result<(), AwsError> {
-        let mut inner = self.lock();
-        let lose = inner.enter(Call::CreateTemplate)?;
-        if inner.templates.contains_key(name) {
-            return Err(AwsError::new("InvalidLaunchTemplateName.AlreadyExistsException", name));
-        }
-        if data.image.is_empty() || data.interfaces.is_empty() {
-            return Err(AwsError::new("InvalidParameterValue", "no image or interface"));
-        }
-        let template =
-            LaunchTemplate { name: name.to_owned(), tags: tags.clone(), created: Some(self.clock.now()) };
-        inner.templates.insert(name.to_owned(), template);
-        inner.template_data.insert(name.to_owned(), data.clone());
-        answer(lose, ())
+        self.mutate(|inner| inner.create_template(name, data, tags, self.clock.now())).await
     }
 
     async fn delete_launch_template(&self, name: &str) -> Result<(), AwsError> {

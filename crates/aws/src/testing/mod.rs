@@ -4,6 +4,7 @@
 mod api;
 mod boot;
 mod capacity;
+mod overlap;
 mod region;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -236,6 +237,7 @@ pub(crate) struct Inner {
     counts: BTreeMap<&'static str, u64>,
     mutations: u64,
     born: u64,
+    overlap: overlap::Overlap,
 }
 
 impl Inner {
@@ -466,9 +468,16 @@ impl FakeAws {
     /// The nodes on running instances, by id; an instance whose image and user data do not match has none.
     #[must_use]
     pub fn booted(&self) -> Vec<BootedInstance> {
+        let mut booted = self.born();
+        booted.retain(|booted| booted.instance.state == "running");
+        booted
+    }
+
+    /// The nodes that instances boot as, by id, also those that have not booted yet or are terminating.
+    #[must_use]
+    pub fn born(&self) -> Vec<BootedInstance> {
         let mut inner = self.lock();
         self.age(&mut inner);
-        let running = inner.instances.values().filter(|instance| instance.info.state == "running");
         let boot = |instance: &RegionInstance| {
             let info = &instance.info;
             let kind = inner.instance_types.iter().find(|kind| kind.name == info.instance_type)?;
@@ -476,7 +485,16 @@ impl FakeAws {
             let percent = inner.memory.get(&image.id).copied().unwrap_or(MEMORY_PERCENT);
             boot::boot(info, &instance.user_data, kind, image, percent)
         };
-        running.filter_map(boot).collect()
+        inner.instances.values().filter_map(boot).collect()
+    }
+
+    /// All instances that are not terminated, by id.
+    #[must_use]
+    pub fn instances_now(&self) -> Vec<InstanceInfo> {
+        let mut inner = self.lock();
+        self.age(&mut inner);
+        let infos = inner.instances.values().map(|instance| &instance.info);
+        infos.filter(|info| info.state != "terminated").cloned().collect()
     }
 
     /// The requested fleets, in order.

@@ -4,6 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use fleetwright_core::{
+    cloud,
+    model::{NodeClaim, NodeClassRef, TaintEffect, labels::UNREGISTERED_TAINT},
+};
 use serde_json::json;
 
 use super::{tests::claim_labels, *};
@@ -135,6 +139,13 @@ fn rendered(family: Family, given: &Given) -> String {
     claim.insert("node-restriction.kubernetes.io/team".into(), "a".into());
     let config: KubeletConfig = serde_json::from_value(given.kubelet.clone()).unwrap();
     let (kubelet, parsed) = resolve(&config, &config.parse().unwrap(), &given.resolved, Some(given.dns));
+    let class = NodeClassRef { group: "".into(), kind: "".into(), name: "".into() };
+    let born = cloud::bootstrap(&NodeClaim {
+        labels: claim,
+        taints: given.own.clone(),
+        startup_taints: given.startup.clone(),
+        ..NodeClaim::new("a", class, jiff::Timestamp::UNIX_EPOCH)
+    });
     let bootstrap = Bootstrap {
         cluster_name: "test-cluster",
         endpoint: "https://test-cluster",
@@ -142,8 +153,8 @@ fn rendered(family: Family, given: &Given) -> String {
         service_cidr: Some(given.cidr),
         kubelet,
         parsed,
-        taints: taints(&given.own, &given.startup),
-        labels: labels(&claim, "on-demand", family),
+        taints: born.taints,
+        labels: labels(&born.labels, "on-demand", family),
         custom: given.custom,
         raid0: given.raid0,
         bind_by_default: given.bind_by_default,

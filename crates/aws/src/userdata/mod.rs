@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fleetwright_aws_api::{Family, KubeletConfig, MaxPods, ParsedKubelet};
-use fleetwright_core::model::{Labels, Taint, TaintEffect, labels::UNREGISTERED_TAINT};
+use fleetwright_core::cloud::{is_label_of_kubelet, taint_flag};
+use fleetwright_core::model::{Labels, Taint};
 use serde_json::Value;
 
 pub use bottlerocket::mounts_by_default;
@@ -154,44 +155,20 @@ pub fn resolve(
     (config, parsed)
 }
 
-/// The taints that a node registers with: the NodeClaim's, and the one of unregistered nodes.
+/// The labels that a node registers with: those of its [`fleetwright_core::cloud::bootstrap`] and the capacity type, without those that the
+/// API server refuses from a kubelet.
 #[must_use]
-pub fn taints(own: &[Taint], startup: &[Taint]) -> Vec<Taint> {
-    let mut all: Vec<Taint> = own.iter().chain(startup).cloned().collect();
-    if !all.iter().any(|taint| &*taint.key == UNREGISTERED_TAINT) {
-        all.push(Taint { key: UNREGISTERED_TAINT.into(), value: "".into(), effect: TaintEffect::NoExecute });
-    }
-    all
-}
-
-/// Domains whose labels a kubelet may not set on its own node, except for those that admission allows.
-const RESTRICTED_DOMAINS: [&str; 3] = ["node-restriction.kubernetes.io", "kubernetes.io", "k8s.io"];
-
-/// The labels that a node registers with: the NodeClaim's and the capacity type, without those that the API server refuses from a
-/// kubelet.
-#[must_use]
-pub fn labels(claim: &Labels, capacity_type: &str, family: Family) -> BTreeMap<String, String> {
+pub fn labels(born: &Labels, capacity_type: &str, family: Family) -> BTreeMap<String, String> {
     let text = |(key, value): (&fleetwright_core::model::Str, &fleetwright_core::model::Str)| {
         (key.to_string(), value.to_string())
     };
-    let mut all: BTreeMap<String, String> = claim.iter().map(text).collect();
+    let mut all: BTreeMap<String, String> = born.iter().map(text).collect();
     all.insert(fleetwright_core::model::labels::CAPACITY_TYPE.to_owned(), capacity_type.to_owned());
     if family != Family::Custom {
         all.insert("karpenter.sh/do-not-sync-taints".to_owned(), "true".to_owned());
     }
-    all.retain(|key, _| {
-        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        !RESTRICTED_DOMAINS.iter().any(|restricted| {
-            domain == *restricted || domain.strip_suffix(restricted).is_some_and(|rest| rest.ends_with('.'))
-        })
-    });
+    all.retain(|key, _| is_label_of_kubelet(key));
     all
-}
-
-/// `key=value:effect`, the format of the kubelet's flag.
-fn taint_flag(taint: &Taint) -> String {
-    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
-    format!("{}{value}:{}", taint.key, taint.effect.as_str())
 }
 
 fn quoted(text: &str) -> String {

@@ -1,5 +1,6 @@
 //! Golden user data of each family, merging, and rejected input.
 
+use fleetwright_core::model::{TaintEffect, labels::UNREGISTERED_TAINT};
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::json;
@@ -30,7 +31,7 @@ pub(super) fn bootstrap(custom: Option<&str>) -> Bootstrap<'_> {
         service_cidr: Some("10.100.0.0/16"),
         kubelet,
         parsed,
-        taints: taints(&[], &[]),
+        taints: vec![Taint::new(UNREGISTERED_TAINT, "", TaintEffect::NoExecute)],
         labels: labels(&claim_labels(), "on-demand", Family::Al2023),
         custom,
         ..Bootstrap::default()

@@ -2,6 +2,7 @@
 //!
 //! The contract is stated at each method and checked by the conformance suite.
 
+mod bootstrap;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -12,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub use bootstrap::{Bootstrap, bootstrap, is_label_of_kubelet, taint_flag};
 pub use error::{CloudError, LaunchError};
 pub use layer::CloudLayer;
 pub use step::{
@@ -171,8 +173,9 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// size, and have different ranks. Where fewer instances were launched, the last ranks have none.
     ///
     /// Idempotent: batch and attempt are the call's token. Repeating a call, also for some of its requests, returns the
-    /// same instances and creates none. Each instance carries batch, attempt and cluster UID from birth. Labels of the
-    /// answer are allowed by the claim's requirements.
+    /// same instances and creates none, also if the first call is still running or was dropped at any await. Each instance carries batch,
+    /// attempt and cluster UID from birth, and its node is born with what [`bootstrap`] returns. Labels of the answer are allowed by the
+    /// claim's requirements.
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>>;
 
     /// Ends an instance. Idempotent until [`Termination::Gone`]. Refuses what this cluster does not own.
@@ -182,13 +185,14 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// cluster: without a claim there is no other proof of ownership.
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError>;
 
-    /// One instance, read afresh. [`CloudError::NotFound`] once it is gone.
+    /// One instance, read afresh. [`CloudError::NotFound`] once it is gone, and only then: garbage collection deletes its NodeClaim. An id
+    /// that is not of this cloud's form is [`CloudError::Invalid`] or not found.
     async fn get(&self, id: &ProviderId) -> Result<Instance, CloudError>;
 
-    /// All instances that this cluster owns, complete or an error.
+    /// All instances that this cluster owns, terminating ones until they are gone: complete or an error.
     async fn list(&self) -> Result<Vec<Instance>, CloudError>;
 
-    /// Whether the instance of a launched NodeClaim differs from its NodeClass.
+    /// Whether the instance of a launched NodeClaim differs from its NodeClass. A failed call is an error, not drift.
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
 
     /// When the oldest of its prices were updated, if they are updated regularly: a day without an update suspends consolidation. `None`

@@ -34,6 +34,8 @@ pub struct CloudConfig {
     pub mutating_calls: Option<Rate>,
     /// Rate limit of reading calls; absent means unlimited.
     pub reading_calls: Option<Rate>,
+    /// The maximum number of instances on a page of a list.
+    pub page_size: usize,
     /// The maximum number of instances.
     pub max_instances: usize,
     /// Whether an instance carries its NodeClaim from launch. Otherwise it carries batch and attempt, as an instance of an EC2 fleet, and
@@ -68,6 +70,7 @@ impl Default for CloudConfig {
             spot_step_ms: 300_000,
             mutating_calls: None,
             reading_calls: None,
+            page_size: 1_000,
             max_instances: 20_000,
             names_claims: true,
         }

@@ -26,8 +26,8 @@ pub use fault::{Fault, Occasion, Op};
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, InterruptionNotice, Launch, LaunchReply, Lifecycle, SpotPrices,
-        TagClaim, Terminate,
+        ApiError, CloudApi, CloudInstance, InstancePage, InterruptionNotice, Launch, LaunchReply, Lifecycle,
+        SpotPrices, TagClaim, Terminate,
     },
     catalogue::Catalogue,
     dice,
@@ -203,9 +203,10 @@ impl CloudApi for Cloud {
         self.call(Op::Get, |state, now| state.get(id, now)).await
     }
 
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError> {
+    async fn list(&self, cluster_uid: &str, after: Option<&str>) -> Result<InstancePage, ApiError> {
         named(cluster_uid)?;
-        self.call(Op::List, |state, now| Ok(state.list(cluster_uid, now))).await
+        let page_size = self.config.page_size;
+        self.call(Op::List, |state, now| Ok(state.list(cluster_uid, after, page_size, now))).await
     }
 
     async fn spot_prices(&self) -> Result<SpotPrices, ApiError> {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
     time::Duration,
 };
@@ -18,8 +19,8 @@ use super::{
 };
 use crate::{
     api::{
-        ApiError, CloudInstance, InterruptionNotice, Launch, LaunchItem, LaunchOutcome, LaunchReply,
-        Lifecycle, TagClaim, Tags, Terminate,
+        ApiError, CloudInstance, InstancePage, InterruptionNotice, Launch, LaunchItem, LaunchOutcome,
+        LaunchReply, Lifecycle, TagClaim, Tags, Terminate,
     },
     catalogue::{Catalogue, OfferingKey},
     dice,
@@ -127,12 +128,24 @@ impl CloudState {
         instance.map(|instance| (**instance).clone()).ok_or_else(|| ApiError::NotFound { id: id.to_owned() })
     }
 
-    pub(super) fn list(&self, cluster_uid: &str, now: Timestamp) -> Vec<CloudInstance> {
-        let visible = self.instances.values().filter(|entry| entry.visible_at <= now);
-        let ours = visible.map(|entry| &entry.instance).filter(|instance| {
+    pub(super) fn list(
+        &self,
+        cluster_uid: &str,
+        after: Option<&str>,
+        page_size: usize,
+        now: Timestamp,
+    ) -> InstancePage {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = self.instances.range::<str, _>((start, Bound::Unbounded)).map(|(_, entry)| entry);
+        let visible = entries.filter(|entry| entry.visible_at <= now);
+        let mut ours = visible.map(|entry| &entry.instance).filter(|instance| {
             instance.state != Lifecycle::Gone && instance.tags.cluster_uid.as_deref() == Some(cluster_uid)
         });
-        ours.map(|instance| (**instance).clone()).collect()
+        let page = ours.by_ref().take(page_size.max(1));
+        let instances: Vec<CloudInstance> = page.map(|instance| (**instance).clone()).collect();
+        let last = instances.last().map(|instance| instance.id.clone());
+        let next = ours.next().and(last);
+        InstancePage { instances, next }
     }
 
     /// The interruption notices of an owner's instances, by id.

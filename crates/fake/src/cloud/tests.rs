@@ -120,10 +120,13 @@ async fn a_new_instance_is_invisible_for_a_moment() {
     let test =
         TestCloud::new(CloudConfig { consistency: Latency::between(3000, 3000), ..CloudConfig::instant(1) });
     let instance = test.launched("a", "spot").await;
-    assert!(test.cloud.get(&instance.id).await.is_err() && test.cloud.list("us").await.unwrap().is_empty());
+    assert!(
+        test.cloud.get(&instance.id).await.is_err()
+            && test.cloud.list("us", None).await.unwrap().instances.is_empty()
+    );
     test.pass(3);
-    assert_eq!(test.cloud.list("us").await.unwrap().len(), 1);
-    assert!(test.cloud.list("them").await.unwrap().is_empty());
+    assert_eq!(test.cloud.list("us", None).await.unwrap().instances.len(), 1);
+    assert!(test.cloud.list("them", None).await.unwrap().instances.is_empty());
 }
 
 #[tokio::test]
@@ -196,7 +199,7 @@ async fn too_many_calls_are_throttled() {
     let test = TestCloud::new(CloudConfig { mutating_calls: rate, ..CloudConfig::instant(1) });
     test.launched("a", "spot").await;
     assert_eq!(test.cloud.launch(&call("b", "spot")).await, Err(ApiError::Throttled { after_ms: 1000 }));
-    assert!(test.cloud.list("us").await.is_ok());
+    assert!(test.cloud.list("us", None).await.is_ok());
     test.pass(1);
     test.launched("b", "spot").await;
 }
@@ -256,7 +259,7 @@ async fn invalid_calls_are_rejected_with_field_and_fix() {
     assert!(
         matches!(test.cloud.launch(&without_owner).await, Err(ApiError::Invalid { field, .. }) if field == "clusterUid")
     );
-    assert!(matches!(test.cloud.list("").await, Err(ApiError::Invalid { .. })));
+    assert!(matches!(test.cloud.list("", None).await, Err(ApiError::Invalid { .. })));
     assert!(
         matches!(test.launch("a", "cheap").await, LaunchOutcome::Refused(reason, _) if reason == "InvalidOffering")
     );

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, InterruptionNotice, Launch, LaunchReply, Lifecycle, SpotPrices,
-        TagClaim, Terminate,
+        ApiError, CloudApi, CloudInstance, InstancePage, InterruptionNotice, Launch, LaunchReply, Lifecycle,
+        SpotPrices, TagClaim, Terminate,
     },
     catalogue::{Catalogue, Vocabulary, load},
 };
@@ -113,8 +113,9 @@ impl CloudApi for HttpCloud {
         self.send(self.client.get(format!("{}/instances/{}", self.base, encode(id)))).await
     }
 
-    async fn list(&self, cluster_uid: &str) -> Result<Vec<CloudInstance>, ApiError> {
-        let url = format!("{}/instances?clusterUid={}", self.base, encode(cluster_uid));
+    async fn list(&self, cluster_uid: &str, after: Option<&str>) -> Result<InstancePage, ApiError> {
+        let after = after.map_or_else(String::new, |after| format!("&after={}", encode(after)));
+        let url = format!("{}/instances?clusterUid={}{after}", self.base, encode(cluster_uid));
         self.send(self.client.get(url)).await
     }
 

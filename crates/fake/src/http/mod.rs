@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `GET /healthz` | | `ok` |
 //! | `GET /catalog` | | `{"vocabulary", "instanceTypes": [...]}` in the format of the kwok provider's file |
-//! | `GET /instances?clusterUid=UID` | | instances of that cluster |
+//! | `GET /instances?clusterUid=UID&after=ID` | | a page of that cluster's instances: `{"instances": [...], "next": ID}`, the last without `next` |
 //! | `GET /instances/{id}` | | one instance; the id percent-encoded |
 //! | `POST /launch`, `POST /terminate` | the calls of [`crate::api`] | their answers |
 //! | `POST /faults` | a list of faults | nothing |

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        ApiError, CloudApi, CloudInstance, InterruptionNotice, Launch, LaunchReply, Lifecycle, SpotPrices,
-        TagClaim, Terminate,
+        ApiError, CloudApi, CloudInstance, InstancePage, InterruptionNotice, Launch, LaunchReply, Lifecycle,
+        SpotPrices, TagClaim, Terminate,
     },
     catalogue::dump,
     cloud::{Cloud, Fault},
@@ -67,8 +67,18 @@ struct Owner {
     cluster_uid: String,
 }
 
-async fn list(State(cloud): State<Arc<Cloud>>, Query(owner): Query<Owner>) -> Answer<Vec<CloudInstance>> {
-    cloud.list(&owner.cluster_uid).await.map(Json)
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    after: Option<String>,
+}
+
+async fn list(
+    State(cloud): State<Arc<Cloud>>,
+    Query(owner): Query<Owner>,
+    Query(page): Query<Page>,
+) -> Answer<InstancePage> {
+    cloud.list(&owner.cluster_uid, page.after.as_deref()).await.map(Json)
 }
 
 async fn spot_prices(State(cloud): State<Arc<Cloud>>) -> Answer<SpotPrices> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Case, Failure, Fault, Harness, Verdict,
-    support::{catalog, check, claim, good, launch, on_demand, zones},
+    support::{catalog, check, claim, good, inject, launch, on_demand, zones},
 };
 use crate::{
     cloud::Identity,
@@ -51,7 +51,7 @@ async fn described(harness: &dyn Harness) -> Verdict {
         "types are not sorted by name".to_owned()
     })?;
     for instance_type in &catalog.instance_types {
-        let wrong = |what: &str| Err(Failure(format!("{}: {what}", instance_type.name)));
+        let wrong = |what: &str| Err(Failure::Broken(format!("{}: {what}", instance_type.name)));
         for key in [ARCH, OS, ZONE, INSTANCE_TYPE] {
             if !instance_type.requirements.contains_key(key) {
                 return wrong(&format!("does not say its {key}"));
@@ -86,8 +86,9 @@ async fn unchanged(harness: &dyn Harness) -> Verdict {
 
 async fn dry(harness: &dyn Harness) -> Verdict {
     let before = catalog(harness).await?;
-    let zone = zones(&before).into_iter().next().ok_or_else(|| Failure("no zone is sold".to_owned()))?;
-    harness.inject(Fault::Exhaust { zone: Some(zone.clone()) }).await;
+    let zone =
+        zones(&before).into_iter().next().ok_or_else(|| Failure::Broken("no zone is sold".to_owned()))?;
+    inject(harness, Fault::Exhaust { zone: Some(zone.clone()) }).await?;
     let mut requirements = on_demand();
     requirements.add(super::support::only(ZONE, &zone));
     let answer = launch(harness, &claim(harness, "dry", "dry", requirements), 1).await?;

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Case, Failure, Fault, Harness, Verdict,
-    support::{catalog, check, claim, good, launch, launched, on_demand, only, request, runs_exactly, zones},
+    CallFault, Case, Failure, Fault, Harness, Operation, Verdict,
+    support::{
+        catalog, check, claim, good, inject, launch, launched, on_demand, only, request, runs_exactly, zones,
+    },
 };
 use crate::{
     cloud::{Instance, LaunchError, LaunchRequest},
@@ -47,7 +49,7 @@ fn allowed(instance: &Instance, requirements: &Requirements) -> Verdict {
 
 async fn as_required(harness: &dyn Harness) -> Verdict {
     let catalog = catalog(harness).await?;
-    let zone = zones(&catalog).pop().ok_or_else(|| Failure("no zone is sold".to_owned()))?;
+    let zone = zones(&catalog).pop().ok_or_else(|| Failure::Broken("no zone is sold".to_owned()))?;
     let mut requirements = on_demand();
     requirements.add(only(ZONE, &zone));
     let wanted: Vec<_> = catalog
@@ -62,7 +64,7 @@ async fn as_required(harness: &dyn Harness) -> Verdict {
     allowed(&instance, &requirements)?;
     let instance_type = instance.labels.get(INSTANCE_TYPE).and_then(|name| catalog.get(name));
     let instance_type =
-        instance_type.ok_or_else(|| Failure("its type is not in the catalogue".to_owned()))?;
+        instance_type.ok_or_else(|| Failure::Broken("its type is not in the catalogue".to_owned()))?;
     check(instance.capacity.cpu() == instance_type.capacity.cpu(), || {
         "it has other CPUs than its type".to_owned()
     })?;
@@ -93,7 +95,7 @@ async fn cheapest(harness: &dyn Harness) -> Verdict {
     let requirements = on_demand();
     let catalog = catalog(harness).await?;
     let prices = catalog.instance_types.iter().filter_map(|t| t.cheapest(&requirements)).map(|o| o.price);
-    let least = prices.min().ok_or_else(|| Failure("nothing is sold on demand".to_owned()))?;
+    let least = prices.min().ok_or_else(|| Failure::Broken("nothing is sold on demand".to_owned()))?;
     let instance = launched(harness, &claim(harness, "a", "cheapest", requirements), 1).await?;
     let label = |key: &str| instance.labels.get(key).map_or("", |value| value);
     let price = catalog.price(label(INSTANCE_TYPE), label(ZONE), label(CAPACITY_TYPE));
@@ -114,7 +116,7 @@ async fn repeated(harness: &dyn Harness) -> Verdict {
 
 async fn lost(harness: &dyn Harness) -> Verdict {
     let claim = claim(harness, "a", "lost", on_demand());
-    harness.inject(Fault::LoseLaunchAnswer).await;
+    inject(harness, Fault::Call(Operation::Launch, CallFault::LoseAnswer)).await?;
     let answer = launch(harness, &claim, 1).await?;
     check(matches!(answer, Err(LaunchError::Unknown(_))), || format!("a lost answer is {answer:?}"))?;
     let instance = launched(harness, &claim, 1).await?;
@@ -123,12 +125,12 @@ async fn lost(harness: &dyn Harness) -> Verdict {
 
 async fn restarted(harness: &dyn Harness) -> Verdict {
     let claim = claim(harness, "a", "restarted", on_demand());
-    harness.inject(Fault::LoseLaunchAnswer).await;
+    inject(harness, Fault::Call(Operation::Launch, CallFault::LoseAnswer)).await?;
     let answer = launch(harness, &claim, 1).await?;
     check(answer.is_err(), || "the answer was not lost".to_owned())?;
     harness.restart().await;
     // Meanwhile everything has run dry and the class is gone: what was launched is found all the same.
-    harness.inject(Fault::Exhaust { zone: None }).await;
+    inject(harness, Fault::Exhaust { zone: None }).await?;
     harness.set_class_ready(false).await;
     let instance = launched(harness, &claim, 1).await?;
     runs_exactly(harness, &[&instance]).await
@@ -136,7 +138,7 @@ async fn restarted(harness: &dyn Harness) -> Verdict {
 
 async fn failed(harness: &dyn Harness) -> Verdict {
     let claim = claim(harness, "a", "failed", on_demand());
-    harness.inject(Fault::FailLaunch).await;
+    inject(harness, Fault::Call(Operation::Launch, CallFault::Fail)).await?;
     let answer = launch(harness, &claim, 1).await?;
     check(matches!(answer, Err(LaunchError::Unknown(_))), || format!("an unknown outcome is {answer:?}"))?;
     runs_exactly(harness, &[]).await?;
@@ -146,10 +148,10 @@ async fn failed(harness: &dyn Harness) -> Verdict {
 
 async fn throttled(harness: &dyn Harness) -> Verdict {
     let claim = claim(harness, "a", "throttled", on_demand());
-    harness.inject(Fault::ThrottleLaunch).await;
+    inject(harness, Fault::Call(Operation::Launch, CallFault::Throttle)).await?;
     let answer = launch(harness, &claim, 1).await?;
     let Err(LaunchError::RateLimited { after }) = answer else {
-        return Err(Failure(format!("a throttled launch is {answer:?}")));
+        return Err(Failure::Broken(format!("a throttled launch is {answer:?}")));
     };
     runs_exactly(harness, &[]).await?;
     harness.advance(after).await;
@@ -189,7 +191,7 @@ async fn ranked(harness: &dyn Harness) -> Verdict {
         LaunchRequest { rank, size: 5, ..request(&claim, 1) }
     };
     let requests: Vec<LaunchRequest> = (0..5).map(member).collect();
-    harness.inject(Fault::LoseLaunchAnswer).await;
+    inject(harness, Fault::Call(Operation::Launch, CallFault::LoseAnswer)).await?;
     let lost = harness.provider().launch(&requests).await;
     check(lost.iter().all(Result::is_err), || format!("the answer was not lost: {lost:?}"))?;
     harness.advance(harness.consistency()).await;
@@ -222,7 +224,7 @@ async fn partial(harness: &dyn Harness) -> Verdict {
     let [dry, wet, ..] = zones.as_slice() else {
         return Ok(()); // One zone cannot fail in part.
     };
-    harness.inject(Fault::Exhaust { zone: Some(dry.clone()) }).await;
+    inject(harness, Fault::Exhaust { zone: Some(dry.clone()) }).await?;
     let of = |name: &str, zone: &str| {
         let mut requirements = on_demand();
         requirements.add(only(ZONE, zone));
@@ -235,7 +237,7 @@ async fn partial(harness: &dyn Harness) -> Verdict {
 }
 
 async fn exhausted(harness: &dyn Harness) -> Verdict {
-    harness.inject(Fault::Exhaust { zone: None }).await;
+    inject(harness, Fault::Exhaust { zone: None }).await?;
     let mut requirements = on_demand();
     let catalog = catalog(harness).await?;
     let name =

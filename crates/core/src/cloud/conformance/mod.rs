@@ -1,9 +1,16 @@
 //! The suite that every [`CloudProvider`] must pass: its contract as named cases.
 //!
-//! A provider's tests implement [`Harness`] over their own stand-in for the cloud, and run each of [`cases`] against a
-//! fresh one. The suite waits for nothing by itself: time passes when it asks the harness to let it pass.
+//! A provider's tests implement [`Harness`] over their own stand-in for the cloud, and let [`run_all`] run each of [`cases`] against a
+//! fresh one. The suite does not wait: time passes when it asks the harness to let it pass.
+//!
+//! The stand-in should yield (`tokio::task::yield_now`) at the start of every call. Otherwise calls never overlap, and the cases of
+//! concurrent calls show nothing.
 
+mod birth;
 mod catalogue;
+mod classes;
+mod failing;
+mod interleaved;
 mod launching;
 mod owning;
 mod support;
@@ -14,7 +21,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{CloudProvider, LaunchRequest};
-use crate::model::{NodeClassRef, NodePool, ProviderId, Str, labels::CAPACITY_TYPE};
+use crate::model::{Labels, NodeClassRef, NodePool, ProviderId, Str, Taint, labels::CAPACITY_TYPE};
+
+/// A call of the provider, which the harness drives.
+pub type Call<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A provider under test and the cloud behind it.
 #[async_trait]
@@ -25,6 +35,14 @@ pub trait Harness: Send + Sync {
     fn cluster_uid(&self) -> Str;
     /// An existing node class, ready until [`Self::set_class_ready`] changes it.
     fn class(&self) -> NodeClassRef;
+    /// Another class of the same kind, always ready.
+    fn second_class(&self) -> NodeClassRef;
+    /// The zones of the second class, fewer than those of the first. `None` if classes of this provider do not restrict zones.
+    fn second_class_zones(&self) -> Option<Vec<Str>>;
+    /// An id in this cloud's form that no instance has.
+    fn unknown_id(&self) -> ProviderId;
+    /// Maximum number of instances on one page of the cloud's list; 1 if it has no pages.
+    fn page_size(&self) -> usize;
     /// The time in the cloud.
     fn now(&self) -> Timestamp;
     /// After this long, get and list know of every launch.
@@ -35,25 +53,84 @@ pub trait Harness: Send + Sync {
     async fn advance(&self, by: Duration);
     /// Makes the class ready or not.
     async fn set_class_ready(&self, ready: bool);
-    /// Lets something go wrong.
-    async fn inject(&self, fault: Fault);
+    /// Changes the class in a way that its instances differ from. `false` if instances of this provider never drift.
+    async fn change_class(&self) -> bool;
+    /// Injects a fault. `false` if this cloud does not have it.
+    async fn inject(&self, fault: Fault) -> bool;
+    /// Removes the injected faults.
+    async fn heal(&self);
+    /// Polls a call until it is complete or waits for an answer that never comes ([`Fault::Hang`]), and drops it.
+    async fn abandon(&self, call: Call<'_>);
     /// Restarts the process; the cloud keeps its state.
     async fn restart(&self);
     /// Puts an instance of another cluster into the cloud.
     async fn foreign(&self) -> ProviderId;
+    /// Puts an instance into the cloud that carries the UID of no cluster, as one made by hand.
+    async fn unowned(&self) -> ProviderId;
+    /// All instances of the cloud that are not gone, read from the cloud and not by the provider.
+    async fn ground_truth(&self) -> Vec<GroundTruth>;
+}
+
+/// An instance as the cloud has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroundTruth {
+    /// Its id, as the provider writes it.
+    pub provider_id: ProviderId,
+    /// UID of the cluster that it carries.
+    pub cluster_uid: Option<Str>,
+    /// The instance type that runs.
+    pub instance_type: Str,
+    /// The zone that it runs in.
+    pub zone: Str,
+    /// What it is paid as: `on-demand`, `spot` or `reserved`.
+    pub capacity_type: Str,
+    /// Whether the cloud is terminating it.
+    pub terminating: bool,
+    /// The labels that its node registers with, from its user data.
+    pub node_labels: Labels,
+    /// The taints that its node registers with, from its user data.
+    pub node_taints: Vec<Taint>,
+}
+
+/// A call of the cloud that a fault applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Launches instances.
+    Launch,
+    /// Terminates an instance.
+    Terminate,
+    /// Reads an instance.
+    Get,
+    /// Lists instances.
+    List,
+}
+
+/// What goes wrong in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFault {
+    /// It has no effect and fails, in a way that leaves its outcome unknown to the caller.
+    Fail,
+    /// It is refused because of too many calls.
+    Throttle,
+    /// It is refused because of a missing permission.
+    Deny,
+    /// It takes effect, and its answer is lost.
+    LoseAnswer,
 }
 
 /// A fault of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
-    /// The next launch is refused because of too many calls.
-    ThrottleLaunch,
-    /// The next launch does nothing, and its outcome is unknown.
-    FailLaunch,
-    /// The next launch takes effect, and its answer is lost.
-    LoseLaunchAnswer,
-    /// The next termination takes effect, and its answer is lost.
-    LoseTerminateAnswer,
+    /// The next call of an operation goes wrong.
+    Call(Operation, CallFault),
+    /// The second page of the next list fails.
+    BreakPage,
+    /// A mutating call takes effect and never answers: the one after this many others.
+    Hang {
+        /// How many mutating calls answer before.
+        after: u32,
+    },
     /// The offerings of this zone (of all zones if `None`) are exhausted permanently.
     Exhaust {
         /// The zone.
@@ -61,10 +138,16 @@ pub enum Fault {
     },
 }
 
-/// What a provider does against its contract.
+/// Why a case does not pass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+pub enum Failure {
+    /// What the provider does against its contract.
+    #[error("{0}")]
+    Broken(String),
+    /// The cloud lacks what the case is about.
+    #[error("not applicable: {0}")]
+    NotApplicable(&'static str),
+}
 
 /// The result of a case.
 pub type Verdict = Result<(), Failure>;
@@ -83,16 +166,38 @@ impl Case {
     /// Checks the clause against a fresh harness.
     ///
     /// # Errors
-    /// What the provider does against it.
+    /// What the provider does against it, or that it does not apply.
     pub async fn run(&self, harness: &dyn Harness) -> Verdict {
-        (self.run)(harness).await.map_err(|Failure(message)| Failure(format!("{}: {message}", self.name)))
+        (self.run)(harness).await
     }
+}
+
+/// The cases that did not pass, each with its reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What the provider does against its contract.
+    pub failures: Vec<String>,
+    /// The names of cases about something that the cloud lacks.
+    pub not_applicable: Vec<&'static str>,
+}
+
+/// Runs every case against a fresh harness.
+pub async fn run_all<H: Harness>(fresh: impl AsyncFn() -> H) -> Report {
+    let mut report = Report::default();
+    for case in cases() {
+        match case.run(&fresh().await).await {
+            Ok(()) => {}
+            Err(Failure::Broken(message)) => report.failures.push(format!("{}: {message}", case.name)),
+            Err(Failure::NotApplicable(_)) => report.not_applicable.push(case.name),
+        }
+    }
+    report
 }
 
 /// A pool that asks for nothing in particular, for tests of a provider's own.
 #[must_use]
 pub fn any_pool(harness: &dyn Harness) -> NodePool {
-    support::pool(harness)
+    support::pool(harness, harness.class())
 }
 
 /// A request for a claim of this name, of whatever is sold as `capacity_type`, for tests of a provider's own.
@@ -108,6 +213,10 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(catalogue::CASES);
     cases.extend(launching::CASES);
+    cases.extend(birth::CASES);
+    cases.extend(interleaved::CASES);
     cases.extend(owning::CASES);
+    cases.extend(failing::CASES);
+    cases.extend(classes::CASES);
     cases
 }

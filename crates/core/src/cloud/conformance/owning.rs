@@ -1,15 +1,17 @@
 //! Ownership of instances, and their termination.
 
+use std::collections::BTreeSet;
+
 use super::{
-    Case, Failure, Fault, Harness, Verdict,
-    support::{check, claim, good, launched, on_demand, request, runs_exactly},
+    CallFault, Case, Failure, Fault, Harness, Operation, Verdict,
+    support::{check, claim, fleet, good, inject, on_demand, owned, runs_beside, runs_exactly, still_runs},
 };
 use crate::{
-    cloud::{CloudError, Instance, LaunchRequest, Termination},
+    cloud::{CloudError, Instance, Termination},
     model::{NodeClaim, ProviderId},
 };
 
-pub(super) const CASES: [Case; 11] = [
+pub(super) const CASES: [Case; 13] = [
     Case { name: "get tells what launch told", run: |h| Box::pin(told(h)) },
     Case { name: "get of what never was is not found", run: |h| Box::pin(never_was(h)) },
     Case { name: "list is complete and ours alone", run: |h| Box::pin(complete(h)) },
@@ -20,14 +22,16 @@ pub(super) const CASES: [Case; 11] = [
     Case { name: "another cluster's instance is never ended", run: |h| Box::pin(foreign(h)) },
     Case { name: "an orphan is ended, and again until it is gone", run: |h| Box::pin(orphan(h)) },
     Case { name: "another cluster's instance is no orphan", run: |h| Box::pin(foreign_orphan(h)) },
-    Case { name: "five thousand requests get five thousand answers", run: |h| Box::pin(many(h)) },
+    Case { name: "an instance that nobody owns is no orphan", run: |h| Box::pin(unowned_orphan(h)) },
+    Case { name: "a terminating instance is listed as such", run: |h| Box::pin(listed_terminating(h)) },
+    Case { name: "five thousand requests get five thousand instances", run: |h| Box::pin(many(h)) },
 ];
 
+/// An id of no cloud.
+const MALFORMED: &str = "not-an-id";
+
 async fn one(harness: &dyn Harness, batch: &str) -> Result<(NodeClaim, Instance), Failure> {
-    let mut claim = claim(harness, "a", batch, on_demand());
-    let instance = launched(harness, &claim, 1).await?;
-    claim.provider_id = Some(instance.provider_id.clone());
-    Ok((claim, instance))
+    owned(harness, claim(harness, "a", batch, on_demand())).await
 }
 
 async fn told(harness: &dyn Harness) -> Verdict {
@@ -38,19 +42,23 @@ async fn told(harness: &dyn Harness) -> Verdict {
 }
 
 async fn never_was(harness: &dyn Harness) -> Verdict {
-    let answer = harness.provider().get(&ProviderId::from("fake:///none/i-0")).await;
-    check(matches!(answer, Err(CloudError::NotFound(_))), || format!("it is {answer:?}"))
+    let answer = harness.provider().get(&harness.unknown_id()).await;
+    check(matches!(answer, Err(CloudError::NotFound(_))), || format!("it is {answer:?}"))?;
+    let answer = harness.provider().get(&MALFORMED.into()).await;
+    check(matches!(answer, Err(CloudError::NotFound(_) | CloudError::Invalid { .. })), || {
+        format!("{MALFORMED} is {answer:?}")
+    })
 }
 
 async fn complete(harness: &dyn Harness) -> Verdict {
-    let foreign = harness.foreign().await;
+    let (foreign, unowned) = (harness.foreign().await, harness.unowned().await);
     let (_, first) = one(harness, "complete-1").await?;
     let (_, second) = one(harness, "complete-2").await?;
-    runs_exactly(harness, &[&first, &second]).await?;
+    runs_beside(harness, &[&first, &second], &[&foreign, &unowned]).await?;
     let listed = good("list", harness.provider().list().await)?;
     let uid = harness.cluster_uid();
     for instance in listed {
-        check(instance.cluster_uid.as_ref() == Some(&uid) && instance.provider_id != foreign, || {
+        check(instance.cluster_uid.as_ref() == Some(&uid), || {
             format!("{} of cluster {:?} is listed", instance.provider_id, instance.cluster_uid)
         })?;
     }
@@ -86,20 +94,22 @@ async fn terminated(harness: &dyn Harness) -> Verdict {
 
 async fn lost_termination(harness: &dyn Harness) -> Verdict {
     let (claim, instance) = one(harness, "lost-termination").await?;
-    harness.inject(Fault::LoseTerminateAnswer).await;
+    inject(harness, Fault::Call(Operation::Terminate, CallFault::LoseAnswer)).await?;
     let answer = harness.provider().terminate(&claim, &instance.provider_id).await;
     check(answer.is_err(), || format!("a lost answer is {answer:?}"))?;
     end(harness, &claim, &instance.provider_id).await
 }
 
 async fn end_nothing(harness: &dyn Harness) -> Verdict {
-    let id = ProviderId::from("fake:///none/i-0");
-    let mut claim = claim(harness, "a", "nothing", on_demand());
-    claim.provider_id = Some(id.clone());
-    let answer = harness.provider().terminate(&claim, &id).await;
-    check(matches!(answer, Ok(Termination::Gone) | Err(CloudError::NotFound(_))), || {
-        format!("it is {answer:?}")
-    })
+    for (id, malformed) in [(harness.unknown_id(), false), (MALFORMED.into(), true)] {
+        let mut claim = claim(harness, "a", "nothing", on_demand());
+        claim.provider_id = Some(id.clone());
+        let answer = harness.provider().terminate(&claim, &id).await;
+        let ends = matches!(answer, Ok(Termination::Gone) | Err(CloudError::NotFound(_)));
+        let refuses = malformed && matches!(answer, Err(CloudError::Invalid { .. }));
+        check(ends || refuses, || format!("{id} is {answer:?}"))?;
+    }
+    Ok(())
 }
 
 async fn foreign(harness: &dyn Harness) -> Verdict {
@@ -111,10 +121,7 @@ async fn foreign(harness: &dyn Harness) -> Verdict {
     let answer = harness.provider().terminate(&claim, &id).await;
     check(matches!(answer, Err(CloudError::NotOwned { .. })), || format!("it is {answer:?}"))?;
     harness.advance(harness.termination()).await;
-    match harness.provider().get(&id).await {
-        Ok(instance) => check(!instance.terminating, || "it is ending all the same".to_owned()),
-        Err(error) => Err(Failure(format!("it is gone all the same: {error}"))),
-    }
+    still_runs(harness, &id).await
 }
 
 async fn orphan(harness: &dyn Harness) -> Verdict {
@@ -133,22 +140,49 @@ async fn foreign_orphan(harness: &dyn Harness) -> Verdict {
     harness.advance(harness.consistency()).await;
     let answer = harness.provider().terminate_orphan(&id).await;
     check(matches!(answer, Err(CloudError::NotOwned { .. })), || format!("it is {answer:?}"))?;
-    let answer = good("get", harness.provider().get(&id).await)?;
-    check(!answer.terminating, || "it is ending all the same".to_owned())
+    harness.advance(harness.termination()).await;
+    still_runs(harness, &id).await
+}
+
+async fn unowned_orphan(harness: &dyn Harness) -> Verdict {
+    let id = harness.unowned().await;
+    harness.advance(harness.consistency()).await;
+    let answer = harness.provider().terminate_orphan(&id).await;
+    check(matches!(answer, Err(CloudError::NotOwned { .. })), || format!("it is {answer:?}"))?;
+    harness.advance(harness.termination()).await;
+    still_runs(harness, &id).await
+}
+
+async fn listed_terminating(harness: &dyn Harness) -> Verdict {
+    let (claim, instance) = one(harness, "listed").await?;
+    harness.advance(harness.consistency()).await;
+    let answer = good("terminate", harness.provider().terminate(&claim, &instance.provider_id).await)?;
+    let ids: Vec<ProviderId> =
+        harness.ground_truth().await.into_iter().map(|known| known.provider_id).collect();
+    if answer == Termination::Gone || !ids.contains(&instance.provider_id) {
+        return Err(Failure::NotApplicable("instances are gone at once"));
+    }
+    let listed = good("list", harness.provider().list().await)?;
+    let found = listed.iter().find(|known| known.provider_id == instance.provider_id);
+    check(found.is_some_and(|known| known.terminating), || {
+        format!("the cloud still has it, and the list has {found:?}")
+    })
 }
 
 async fn many(harness: &dyn Harness) -> Verdict {
     const COUNT: usize = 5000;
-    let requests: Vec<LaunchRequest> = (0..COUNT)
-        .map(|n| request(&claim(harness, &format!("many-{n:04}"), "many", on_demand()), 1))
-        .collect();
+    let requests = fleet(harness, "many", COUNT);
     let answers = harness.provider().launch(&requests).await;
     check(answers.len() == COUNT, || format!("{} answers", answers.len()))?;
-    for (request, answer) in requests.iter().zip(&answers) {
-        let claim = answer.as_ref().ok().and_then(|instance| instance.claim.as_ref());
-        check(claim.is_none_or(|claim| *claim == request.claim.name), || {
-            format!("{} was answered for {claim:?}", request.claim.name)
+    let mut instances = Vec::new();
+    for (request, answer) in requests.iter().zip(answers) {
+        let instance = good("launch", answer)?;
+        check(instance.claim.as_ref().is_none_or(|claim| *claim == request.claim.name), || {
+            format!("{} was answered for {:?}", request.claim.name, instance.claim)
         })?;
+        instances.push(instance);
     }
-    Ok(())
+    let ids: BTreeSet<&ProviderId> = instances.iter().map(|instance| &instance.provider_id).collect();
+    check(ids.len() == COUNT, || format!("{COUNT} requests got {} instances", ids.len()))?;
+    runs_exactly(harness, &instances.iter().collect::<Vec<_>>()).await
 }

@@ -1,0 +1,198 @@
+//! The provider on the in-memory region, as the conformance tests see it.
+
+use fleetwright_core::cloud::conformance::{CallFault, Fault as Wrong, GroundTruth, Operation};
+
+use super::*;
+use crate::{calls::InstanceInfo, testing::BootedInstance};
+
+/// The second class: in two of the three zones.
+const SECOND_CLASS: &str = "second";
+/// How long an abandoned call may take until it waits for its hanging call.
+const ABANDON_AFTER: Duration = Duration::from_millis(100);
+
+pub(crate) struct Aws {
+    pub(crate) cloud: Arc<FakeAws>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) classes: Classes,
+    pub(crate) settings: Settings,
+    pub(crate) provider: Mutex<Arc<AwsProvider>>,
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        cluster_endpoint: "https://test-cluster".to_owned(),
+        ca_bundle: CA.to_owned(),
+        ..Settings::new(CLUSTER, REGION)
+    }
+}
+
+impl Aws {
+    pub(crate) async fn new(settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock(Mutex::new("2026-06-01T00:00:00Z".parse().unwrap())));
+        let shared: SharedClock = clock.clone();
+        let cloud = Arc::new(FakeAws::new(shared.clone()));
+        let classes = Classes::default();
+        classes.set(class("default", true));
+        let provider = Self::provider(&cloud, &classes, &settings, shared).await;
+        Self { cloud, clock, classes, settings, provider: Mutex::new(provider) }
+    }
+
+    /// As the conformance tests need it: with a second class, and calls that overlap.
+    pub(super) async fn under_contract() -> Self {
+        let aws = Self::new(settings()).await;
+        let mut second = class(SECOND_CLASS, true);
+        if let Some(status) = &mut second.status {
+            status.subnets.pop();
+        }
+        aws.classes.set(second);
+        aws.cloud.interleave();
+        aws
+    }
+
+    pub(crate) async fn provider(
+        cloud: &Arc<FakeAws>,
+        classes: &Classes,
+        settings: &Settings,
+        clock: SharedClock,
+    ) -> Arc<AwsProvider> {
+        let provider =
+            AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
+        provider.identify(UID).await.unwrap();
+        // The steps start with the process.
+        let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
+        names.run(&Outlook::at(provider.clock.now())).await.unwrap_or_default();
+        Arc::new(provider)
+    }
+}
+
+#[async_trait]
+impl Harness for Aws {
+    fn provider(&self) -> Arc<dyn CloudProvider> {
+        self.provider.lock().unwrap().clone()
+    }
+    fn cluster_uid(&self) -> Str {
+        UID.into()
+    }
+    fn class(&self) -> NodeClassRef {
+        NodeClassRef {
+            group: "karpenter.k8s.aws".into(),
+            kind: "EC2NodeClass".into(),
+            name: "default".into(),
+        }
+    }
+    fn second_class(&self) -> NodeClassRef {
+        NodeClassRef { name: SECOND_CLASS.into(), ..self.class() }
+    }
+    fn second_class_zones(&self) -> Option<Vec<Str>> {
+        Some(vec!["us-west-2a".into(), "us-west-2b".into()])
+    }
+    fn unknown_id(&self) -> ProviderId {
+        "aws:///us-west-2a/i-0123456789abcdef0".into()
+    }
+    fn page_size(&self) -> usize {
+        1
+    }
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+    fn consistency(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn termination(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+    async fn advance(&self, by: Duration) {
+        *self.clock.0.lock().unwrap() += SignedDuration::try_from(by).unwrap();
+    }
+    async fn set_class_ready(&self, ready: bool) {
+        self.classes.set(class("default", ready));
+    }
+    async fn change_class(&self) -> bool {
+        let mut changed = class("default", true);
+        for ami in changed.status.iter_mut().flat_map(|status| &mut status.amis) {
+            ami.id.push_str("-new");
+        }
+        self.classes.set(changed);
+        true
+    }
+    async fn inject(&self, fault: Wrong) -> bool {
+        match fault {
+            Wrong::Call(operation, fault) => {
+                let call = match operation {
+                    Operation::Launch => Call::CreateFleet,
+                    Operation::Terminate => Call::Terminate,
+                    Operation::Get | Operation::List => Call::Describe,
+                };
+                self.cloud.inject(call, call_fault(fault));
+            }
+            Wrong::Hang { after } => self.cloud.hang(Some(after)),
+            Wrong::Exhaust { zone } => self.cloud.exhaust(zone.as_deref().unwrap_or("")),
+            // The adapter over the SDK reads pages.
+            _ => return false,
+        }
+        true
+    }
+    async fn heal(&self) {
+        self.cloud.hang(None);
+        for call in [Call::CreateFleet, Call::Terminate, Call::Describe] {
+            self.cloud.clear(call);
+        }
+    }
+    async fn abandon(&self, call: conformance::Call<'_>) {
+        // An error means that the call waits.
+        let _ = tokio::time::timeout(ABANDON_AFTER, call).await;
+    }
+    async fn restart(&self) {
+        let fresh = Self::provider(&self.cloud, &self.classes, &self.settings, self.clock.clone()).await;
+        *self.provider.lock().unwrap() = fresh;
+    }
+    async fn foreign(&self) -> ProviderId {
+        // Another cluster of the same name in the same account.
+        let tags = [
+            ("eks:eks-cluster-name", CLUSTER),
+            ("karpenter.sh/nodepool", "conformance"),
+            ("karpenter.k8s.aws/ec2nodeclass", "default"),
+            ("fleetwright.dev/cluster-uid", "another-cluster"),
+        ];
+        self.adopted(&tags)
+    }
+    async fn unowned(&self) -> ProviderId {
+        self.adopted(&[])
+    }
+    async fn ground_truth(&self) -> Vec<GroundTruth> {
+        let nodes = self.cloud.born();
+        self.cloud.instances_now().iter().map(|info| truth(info, &nodes)).collect()
+    }
+}
+
+impl Aws {
+    fn adopted(&self, tags: &[(&str, &str)]) -> ProviderId {
+        let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let (zone, id) = self.cloud.adopt(tags);
+        provider_id(&zone, &id)
+    }
+}
+
+fn call_fault(fault: CallFault) -> Fault {
+    Fault::Refuse(match fault {
+        CallFault::Fail => AwsError::new(AwsError::NO_ANSWER, "connection reset"),
+        CallFault::Throttle => AwsError::new("RequestLimitExceeded", "Request limit exceeded."),
+        CallFault::Deny => AwsError::new("UnauthorizedOperation", "You are not authorized."),
+        CallFault::LoseAnswer => return Fault::Lose,
+    })
+}
+
+fn truth(info: &InstanceInfo, nodes: &[BootedInstance]) -> GroundTruth {
+    let node = nodes.iter().find(|node| node.instance.id == info.id);
+    let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
+    GroundTruth {
+        provider_id: provider_id(&info.zone, &info.id),
+        cluster_uid: info.tags.get("fleetwright.dev/cluster-uid").map(|uid| uid.as_str().into()),
+        instance_type: info.instance_type.as_str().into(),
+        zone: info.zone.as_str().into(),
+        capacity_type: if info.spot { "spot" } else { "on-demand" }.into(),
+        terminating: info.state == "shutting-down",
+        node_labels: labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+        node_taints: node.map(|node| node.taints.clone()).unwrap_or_default(),
+    }
+}
