@@ -123,7 +123,7 @@ fn words_of_the_product() -> io::Result<BTreeSet<String>> {
 fn expected(steps: &[Step], words: &mut String) {
     for step in steps {
         match step {
-            Step::Neighbour(steps) => expected(steps, words),
+            Step::SecondCluster(steps) => expected(steps, words),
             Step::Expect(expect) => {
                 let Expect { events, conditions, .. } = &**expect;
                 events.iter().chain(conditions).for_each(|text| words.push_str(&format!("{text}\n")));
@@ -160,7 +160,7 @@ fn every_word_is_told_by_a_scenario() {
     let is_exception = |word: &str| EXCEPTIONS.iter().any(|(exception, _)| *exception == word);
     let missing: Vec<&String> =
         known.iter().filter(|word| !told.contains(*word) && !is_exception(word)).collect();
-    assert!(missing.is_empty(), "no scenario of tests/scenarios tells or expects: {missing:?}");
+    assert!(missing.is_empty(), "no scenario of tests/scenarios reports or expects: {missing:?}");
     let idle: Vec<&str> = EXCEPTIONS
         .iter()
         .map(|(word, _)| *word)

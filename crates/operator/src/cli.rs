@@ -122,7 +122,7 @@ pub(crate) struct Demo {
     pub(crate) run_for: Option<std::time::Duration>,
     /// Stop when the simulated cluster is stable.
     #[arg(long)]
-    pub(crate) until_settled: bool,
+    pub(crate) until_stable: bool,
     /// Keep serving afterwards, until Ctrl-C.
     #[arg(long)]
     pub(crate) serve: bool,

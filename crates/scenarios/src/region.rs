@@ -89,9 +89,9 @@ impl Region {
 
     /// Another cluster with the same name in the same account: it has its own endpoint and certificate authority.
     #[must_use]
-    pub fn neighbour(&self) -> Self {
+    pub fn of_second_cluster(&self) -> Self {
         let mut settings = self.settings.clone();
-        settings.cluster_endpoint = "https://neighbour".to_owned();
+        settings.cluster_endpoint = "https://second-cluster".to_owned();
         settings.ca_bundle = OTHER_CA.to_owned();
         Self { classes: Classes::default(), aws: self.aws.clone(), settings }
     }

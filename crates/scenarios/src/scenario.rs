@@ -4,7 +4,7 @@
 //! about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
 //! pools: [{name: default, zones: [a, b, c]}]
 //! pods: [{name: web, count: 3, cpu: 1, spread: zone}]
-//! steps: [settle, {expect: {nodes: 3, zones: [a, b, c]}}]
+//! steps: [until-stable, {expect: {nodes: 3, zones: [a, b, c]}}]
 //! ```
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ pub struct Scenario {
     /// AWS as the cloud: the provider over an in-memory region; `cloud` and `catalogue` are then ignored.
     pub aws: Option<AwsShort>,
     /// A second cluster with the same name in the same account and region.
-    pub neighbour: Option<Neighbour>,
+    pub second_cluster: Option<SecondCluster>,
     /// NodePools, in short form; a node class named `default` exists.
     #[serde(default)]
     pub pools: Vec<PoolShort>,
@@ -194,7 +194,7 @@ fn al2023() -> String {
 /// The second cluster.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Neighbour {
+pub struct SecondCluster {
     /// Its NodePools, in short form.
     #[serde(default)]
     pub pools: Vec<PoolShort>,
@@ -320,7 +320,7 @@ pub enum Domain {
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Runs until the cluster is stable, at most two hours of virtual time; otherwise the scenario fails.
-    Settle,
+    UntilStable,
     /// Runs for a duration: `90s`, `2h30m`.
     Wait(String),
     /// Creates or replaces objects.
@@ -354,11 +354,11 @@ pub enum Step {
     /// On AWS: changes the region.
     Region(RegionStep),
     /// Runs these steps in the second cluster.
-    Neighbour(Vec<Self>),
+    SecondCluster(Vec<Self>),
     /// Reports changes to objects of these kinds from here on, in order: `NodeClaim`, or one kind of change, `NodeClaim Drained`, `Event
     /// Evicted`. Generated names are replaced by `claim-1`, `instance-1`, `node-1` (of `claim-1`), `web-1` (of the app `web`),
     /// `attachment-1`; later steps may use these names in `apply` and `delete`.
-    Tell(Vec<String>),
+    ReportChanges(Vec<String>),
     /// Compares the state with expectations.
     Expect(Box<Expect>),
 }

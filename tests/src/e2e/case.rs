@@ -201,7 +201,7 @@ impl<'w> Cx<'w> {
     }
 
     /// Waits until NodeClaims, Nodes and instances correspond one to one, all of them initialized.
-    pub(crate) async fn settled(&mut self, limit: Duration) -> anyhow::Result<Fleet> {
+    pub(crate) async fn stable(&mut self, limit: Duration) -> anyhow::Result<Fleet> {
         self.eventually("NodeClaims, Nodes and instances correspond one to one", limit, async |world| {
             let fleet = world.fleet().await?;
             let mut found = fleet.discrepancies();

@@ -292,7 +292,7 @@ impl Launches {
             state.unknown_results.remove(&claim.uid);
             0
         };
-        let next = launch::settle(claim, &result, unknown_results);
+        let next = launch::after_result(claim, &result, unknown_results);
         if let Some(again) = next.again {
             state.not_before.insert(claim.uid.clone(), later(now, again));
         }

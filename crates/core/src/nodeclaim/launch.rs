@@ -186,7 +186,7 @@ pub fn is_outcome_open(claim: &NodeClaim) -> bool {
 
 /// What follows from the cloud's answer, given how often it was not a clear one.
 #[must_use]
-pub fn settle(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear: u32) -> Next {
+pub fn after_result(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, unclear: u32) -> Next {
     let unknown = |reason: &str, message: String| {
         ConditionChange::unknown(ConditionType::Launched, reason, message).step(claim)
     };

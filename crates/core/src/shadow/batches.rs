@@ -24,7 +24,7 @@ use crate::{
 /// When a batch is compared at the latest: instances of some kinds take ten minutes until pods run on them.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// When a batch is compared at the earliest: the other controller's batch window may close later than ours (10 s by default).
-const SETTLE: Duration = Duration::from_secs(15);
+const EARLIEST: Duration = Duration::from_secs(15);
 /// Batches that are followed at once; beyond it the oldest is compared as it is.
 const MAX_OPEN: usize = 64;
 
@@ -263,7 +263,7 @@ impl OpenBatch {
         let launched = |followed: &Followed| {
             !followed.exists || followed.claim.as_ref().is_some_and(LaunchedClaim::is_launched)
         };
-        after(TIMEOUT) || (after(SETTLE) && self.waiting.is_empty() && claims.all(launched))
+        after(TIMEOUT) || (after(EARLIEST) && self.waiting.is_empty() && claims.all(launched))
     }
 
     fn compare(self, claims: Vec<Followed>, now: Timestamp) -> BatchComparison {

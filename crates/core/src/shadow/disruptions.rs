@@ -26,7 +26,7 @@ const REPLACED: Duration = Duration::from_secs(30);
 /// How recent a proposal of ours must be to count for a command; also for how long a proposal may be missing without being over.
 const RECENT: Duration = Duration::from_secs(60);
 /// When a command is compared at the earliest: its replacements have appeared by then.
-const SETTLE: Duration = Duration::from_secs(60);
+const EARLIEST: Duration = Duration::from_secs(60);
 /// When it is compared at the latest.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// After how long a proposal of ours counts as one that the other controller does not make.
@@ -232,7 +232,7 @@ impl DisruptionTracker {
         let mut done = Vec::new();
         for (position, command) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let launched = command.replacements.values().all(Option::is_some);
-            let complete = is_over(command.began, SETTLE, now) && launched;
+            let complete = is_over(command.began, EARLIEST, now) && launched;
             if position < excess || complete || is_over(command.began, TIMEOUT, now) {
                 done.push(command.compare());
             } else {

@@ -3,7 +3,7 @@
 //! Each module is an area of findings; the identifier's first digit is the area.
 //!
 //! - [`definitions`] C1xx, [`fields`] C2xx, [`configuration`] C3xx, [`permissions`] C4xx, [`deployment`] C5xx, [`webhooks`] C6xx,
-//!   [`neighbours`] C7xx, [`plans`] C8xx, [`first_hour`] C9xx.
+//!   [`other_controllers`] C7xx, [`plans`] C8xx, [`first_hour`] C9xx.
 //! - [`cloud`]: what a cloud adds, registered with `Operator::compat`.
 //! - [`clean`]: `compat clean`.
 
@@ -15,8 +15,8 @@ mod deployment;
 mod fields;
 mod finding;
 mod first_hour;
-mod neighbours;
 pub(crate) mod objects;
+mod other_controllers;
 mod permissions;
 mod plans;
 mod report;
@@ -181,9 +181,9 @@ fn facts(
         found.extend(permissions::check(cluster, one, &clouds.classes(), values));
     }
     found.extend(webhooks::check(cluster, &groups));
-    found.extend(neighbours::check(cluster));
-    found.extend(neighbours::leases(cluster, running, values));
-    found.extend(neighbours::traces(cluster));
+    found.extend(other_controllers::check(cluster));
+    found.extend(other_controllers::leases(cluster, running, values));
+    found.extend(other_controllers::traces(cluster));
     found.extend(first_hour::drift(cluster));
     found.extend(first_hour::expiration(cluster));
     for kind in &cluster.denied {

@@ -1,4 +1,4 @@
-//! The changes of objects between two steps, in the order of the API server: the lines that `tell` requests.
+//! The changes of objects between two steps, in the order of the API server: the lines that `report-changes` requests.
 //!
 //! Lines are sorted by resource version, which the API server counts across all kinds, so that a report shows the order of changes.
 

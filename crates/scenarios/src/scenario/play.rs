@@ -61,14 +61,14 @@ pub async fn play(scenario: &Scenario) -> Result<Report, SimulatorError> {
         report: Report::default(),
         history: None,
     };
-    let next_door = match (&scenario.neighbour, &region) {
+    let second_cluster = match (&scenario.second_cluster, &region) {
         (None, _) => None,
-        (Some(neighbour), Some(region)) => {
+        (Some(second), Some(region)) => {
             // With another seed, the objects of the other cluster have other UIDs.
             let mut own = SimulatorConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
-            let region = region.neighbour();
+            let region = region.of_second_cluster();
             own.cloud_setup = Some(Arc::new(region.clone()));
-            Some((neighbour, own, region))
+            Some((second, own, region))
         }
         (Some(_), None) => {
             return Err(SimulatorError::Cloud("a second cluster needs a region: set aws".to_owned()));
@@ -78,9 +78,9 @@ pub async fn play(scenario: &Scenario) -> Result<Report, SimulatorError> {
     stage.regions.push(region);
     stage.start_cluster(config, scenario, (&scenario.pools, &scenario.pods)).await?;
     stage.apply(scenario.apply.clone())?;
-    if let Some((neighbour, config, region)) = next_door {
+    if let Some((second, config, region)) = second_cluster {
         stage.regions.push(Some(region));
-        stage.start_cluster(config, scenario, (&neighbour.pools, &neighbour.pods)).await?;
+        stage.start_cluster(config, scenario, (&second.pools, &second.pods)).await?;
         stage.at = 0;
     }
     for step in &scenario.steps {
@@ -272,7 +272,7 @@ impl Stage {
     async fn step(&mut self, step: &Step) -> Result<(), SimulatorError> {
         self.report_history();
         match step {
-            Step::Settle => self.run_until_stable().await,
+            Step::UntilStable => self.run_until_stable().await,
             Step::Wait(text) => self.wait(text).await,
             Step::Apply(objects) => self.apply(objects.clone())?,
             Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
@@ -309,15 +309,15 @@ impl Stage {
             Step::Restart(text) => self.restart(text).await?,
             Step::Abandon(count) => self.abandon(*count)?,
             Step::Region(step) => self.change_region(step),
-            Step::Neighbour(steps) if self.simulators.len() > 1 => {
+            Step::SecondCluster(steps) if self.simulators.len() > 1 => {
                 self.at = 1;
                 for step in steps {
                     Box::pin(self.step(step)).await?;
                 }
                 self.at = 0;
             }
-            Step::Neighbour(_) => self.fail("neighbour: there is no second cluster"),
-            Step::Tell(wanted) => self.report_changes(wanted),
+            Step::SecondCluster(_) => self.fail("second-cluster: there is no second cluster"),
+            Step::ReportChanges(wanted) => self.report_changes(wanted),
             Step::Expect(expect) => self.expect(expect),
         }
         Ok(())

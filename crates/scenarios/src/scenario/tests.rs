@@ -14,7 +14,7 @@ fn the_example_meets_its_expectations() {
 about: A spread of maxSkew 1 over three zones opens one node per zone, not three in the cheapest.
 pools: [{name: default, zones: [a, b, c]}]
 pods: [{name: web, count: 3, cpu: 1, spread: zone}]
-steps: [settle, {expect: {nodes: 3, zones: [a, b, c], running: 3}}]
+steps: [until-stable, {expect: {nodes: 3, zones: [a, b, c], running: 3}}]
 ");
     assert!(report.failures.is_empty(), "{}", report.text);
     assert!(report.text.contains("3 nodes at $"), "{}", report.text);

@@ -41,7 +41,7 @@ pub(super) async fn unknown_node_class(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let lost = manifests::deployment(&cx.namespace(), "lost", &broken, 1, "1");
     cx.apply(&lost).await?;
     one_serves(cx, "web").await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("instances, none of them of the broken pool", &fleet.instances.len(), &1)
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         })
         .await?;
     }
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("instances, all of them for the ordinary pod", &fleet.instances.len(), &1)
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     let mut history = cx.watch().await?;
     cx.serving(2, Duration::from_secs(90)).await?;
-    cx.settled(Duration::from_secs(60)).await?;
+    cx.stable(Duration::from_secs(60)).await?;
 
     let deleted = Instant::now();
     cx.kubectl(&["delete", "nodeclaims", "--all", "--wait=false"]).await?;

@@ -25,7 +25,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&web).await?;
     let count = usize::try_from(NODES)?;
     cx.serving(count, Duration::from_secs(90)).await?;
-    let old = cx.settled(Duration::from_secs(60)).await?;
+    let old = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("nodes", &old.nodes.len(), &count)?;
 
     let mut history = cx.watch().await?;
@@ -40,7 +40,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     })
     .await?;
     cx.serving(count, Duration::from_secs(60)).await?;
-    let new = cx.settled(Duration::from_secs(60)).await?;
+    let new = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("nodes, after all of them were replaced", &new.nodes.len(), &count)?;
 
     let verdict = ledger::judge(&history.so_far().await?, &cx.pool(), PERCENT);

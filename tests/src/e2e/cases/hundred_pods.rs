@@ -15,7 +15,7 @@ const NODES_MAX: usize = 10;
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.deploy(8, PODS, "500m").await?;
     cx.serving(usize::try_from(PODS)?, Duration::from_secs(120)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     let count = fleet.nodes.len();
     cx.check(format!("{count} nodes are at most {NODES_MAX}"), (1..=NODES_MAX).contains(&count))?;
     for node in &fleet.nodes {

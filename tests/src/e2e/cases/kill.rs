@@ -33,7 +33,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     cx.world.operator.wait_ready().await?;
     cx.serving(usize::try_from(PODS)?, Duration::from_secs(150)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     let expected = usize::try_from(PODS)?;
     let sizes = (fleet.claims.len(), fleet.nodes.len(), fleet.instances.len());
     cx.equal(

@@ -128,7 +128,7 @@ async fn paused(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) ->
 
 /// One instance for each pod, now and ever.
 async fn once_each(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<()> {
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("instances", &fleet.instances.len(), &4)?;
     let record = history.so_far().await?;
     let claims = record.iter().filter(|seen| seen.kind == Kind::NodeClaim);

@@ -22,7 +22,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&manifests::disruption_budget(&namespace, "web", 0)).await?;
     cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "3")).await?;
     cx.serving(1, Duration::from_secs(90)).await?;
-    let before = cx.settled(Duration::from_secs(60)).await?;
+    let before = cx.stable(Duration::from_secs(60)).await?;
     let claim = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;
 
     pool["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
@@ -50,7 +50,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     })
     .await?;
     cx.serving(1, Duration::from_secs(60)).await?;
-    let after = cx.settled(Duration::from_secs(60)).await?;
+    let after = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("nodes", &after.nodes.len(), &1)
 }
 

@@ -17,7 +17,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
     cx.apply(&manifests::disruption_budget(&namespace, "web", 0)).await?;
     cx.serving(2, Duration::from_secs(90)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     let claim = fleet.claims.first().map(fleet::name).context("there is no NodeClaim")?;
     let node = fleet.claims.first().and_then(|claim| claim["status"]["nodeName"].as_str());
     let node = node.context("the NodeClaim names no node")?.to_owned();
@@ -59,7 +59,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     })
     .await?;
     cx.serving(2, Duration::from_secs(90)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     let names: Vec<String> = fleet.claims.iter().map(fleet::name).collect();
     cx.check(format!("{claim} is gone from {names:?}"), !names.contains(&claim))
 }

@@ -156,7 +156,7 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.serving(1, Duration::from_secs(60)).await?;
     cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "1")).await?;
     cx.serving(2, Duration::from_secs(60)).await?;
-    let before = cx.settled(Duration::from_secs(60)).await?;
+    let before = cx.stable(Duration::from_secs(60)).await?;
     let old = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;
     cx.equal("large nodes", &before.nodes.len(), &1)?;
 
@@ -209,7 +209,7 @@ pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&pool).await?;
     cx.apply(&manifests::deployment(&cx.namespace(), "web", &cx.pool(), 1, "3")).await?;
     cx.serving(1, Duration::from_secs(60)).await?;
-    let before = cx.settled(Duration::from_secs(60)).await?;
+    let before = cx.stable(Duration::from_secs(60)).await?;
 
     hunt.traps.arm_for("create nodeclaims");
     let mut drifted = pool.clone();
@@ -233,7 +233,7 @@ pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let after = cx.settled(Duration::from_secs(30)).await?;
+    let after = cx.stable(Duration::from_secs(30)).await?;
     let names = |claims: &[Value]| claims.iter().map(fleet::name).collect::<Vec<_>>();
     cx.equal("NodeClaims", &names(&after.claims), &names(&before.claims))
 }

@@ -24,7 +24,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let weight = r#"{"spec":{"weight":7}}"#;
     cx.kubectl(&["patch", "nodepool", &pool, "--type=merge", "-p", weight]).await?;
     cx.serving(1, Duration::from_secs(90)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     let claim = fleet.claims.first().map(fleet::name).context("there is no NodeClaim")?;
 
     let shown = rows(cx, "NodeClaim", &claim).await?;

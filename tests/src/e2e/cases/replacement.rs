@@ -25,7 +25,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&pool).await?;
     cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "3")).await?;
     cx.serving(1, Duration::from_secs(90)).await?;
-    let before = cx.settled(Duration::from_secs(60)).await?;
+    let before = cx.stable(Duration::from_secs(60)).await?;
     let old = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;
     let node = before.nodes.first().map(fleet::name).context("there is no Node")?;
     let pod = cx.world.pods(&namespace).await?.first().map(fleet::name).context("there is no pod")?;
@@ -84,6 +84,6 @@ async fn recovers(cx: &mut Cx<'_>, old: &str) -> anyhow::Result<()> {
     })
     .await?;
     cx.serving(1, Duration::from_secs(60)).await?;
-    let after = cx.settled(Duration::from_secs(60)).await?;
+    let after = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("nodes", &after.nodes.len(), &1)
 }

@@ -7,7 +7,7 @@ use crate::e2e::case::Cx;
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.deploy(4, 2, "3").await?;
     cx.serving(2, Duration::from_secs(90)).await?;
-    let before = cx.settled(Duration::from_secs(60)).await?;
+    let before = cx.stable(Duration::from_secs(60)).await?;
     let status = cx.world.operator.stop().await?;
     cx.equal("the exit status after SIGTERM", &status.code(), &Some(0))?;
 
@@ -16,7 +16,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.world.operator.start()?;
     cx.world.operator.wait_ready().await?;
     cx.serving(3, Duration::from_secs(90)).await?;
-    let after = cx.settled(Duration::from_secs(60)).await?;
+    let after = cx.stable(Duration::from_secs(60)).await?;
     let instances = |fleet: &crate::e2e::fleet::Fleet| -> Vec<String> {
         fleet.instances.iter().map(|instance| instance.provider_id.clone()).collect()
     };

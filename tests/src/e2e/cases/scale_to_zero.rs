@@ -7,7 +7,7 @@ use crate::e2e::case::Cx;
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.deploy(4, 6, "1500m").await?;
     cx.serving(6, Duration::from_secs(90)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.check(format!("there is a fleet to empty: {}", fleet.sizes()), !fleet.is_empty())?;
     let namespace = cx.namespace();
     cx.kubectl(&["scale", "deployment/web", "--replicas=0", "-n", &namespace]).await?;

@@ -20,7 +20,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let namespace = cx.namespace();
     cx.kubectl(&["scale", "deployment/web", "--replicas=4", "-n", &namespace]).await?;
     cx.serving(4, Duration::from_secs(120)).await?;
-    let fleet = cx.settled(Duration::from_secs(60)).await?;
+    let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("one instance per pod", &fleet.instances.len(), &4)?;
     cx.world.operator.check_running()?;
     cx.equal("the operator is the same process", &cx.world.operator.id(), &operator)

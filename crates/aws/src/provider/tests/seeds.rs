@@ -74,7 +74,7 @@ async fn one_alias_four_images() {
 }
 
 /// A second cluster in the region of the first, with its name.
-async fn neighbour(ours: &TestCluster) -> TestCluster {
+async fn second_cluster(ours: &TestCluster) -> TestCluster {
     let cloud = ours.aws.cloud.clone();
     let classes = Classes::default();
     let mut class = fresh("default");
@@ -104,7 +104,7 @@ async fn neighbour(ours: &TestCluster) -> TestCluster {
 async fn two_clusters_of_one_name_leave_each_other_alone() {
     let mut ours = TestCluster::new(settings(), fresh("default")).await;
     let cloud = ours.aws.cloud.clone();
-    let mut theirs = neighbour(&ours).await;
+    let mut theirs = second_cluster(&ours).await;
     for _ in 0..4 {
         for cluster in [&mut ours, &mut theirs] {
             cluster.round("nodeclass").await;

@@ -41,11 +41,11 @@ fn a_node_is_split_by_price_if_two_cost_less_than_one() {
 #[test]
 fn pods_use_existing_nodes_first_and_the_others_are_repacked() {
     // The small pods fill the neighbouring node.
-    let neighbour = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();
+    let next = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();
     let builder = ClusterBuilder::new()
         .pool(on_demand(|_| {}))
         .node(node_with_pods("a", &[7_000, 1_800, 1_500]).build())
-        .node(neighbour);
+        .node(next);
     let proposal = checked(builder, "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
     let pods: usize = proposal.commands[0].replacements.iter().map(|new_claim| new_claim.pods.len()).sum();
     assert_eq!(pods, 2);

@@ -9,7 +9,7 @@ use super::{
         consistency::Consistency,
         expiration::Expiration,
         initialization::Initialization,
-        launch::{Launch, settle},
+        launch::{Launch, after_result},
         liveness::Liveness,
         registration::Registration,
     },
@@ -75,7 +75,7 @@ fn answers_of_the_cloud(
     #[case] expected: &str,
 ) {
     let fixture = unlaunched().with(|claim| claim.attempt = 1);
-    let mut next = settle(&fixture.claim, &answer, unclear);
+    let mut next = after_result(&fixture.claim, &answer, unclear);
     if let Some(again) = next.again {
         // The delay, and up to as much again.
         let least =
@@ -94,7 +94,7 @@ fn a_batch_is_launched_again_together_and_batches_apart() {
             let fixture = unlaunched().with(|claim| {
                 (claim.uid, claim.batch, claim.attempt) = ((*uid).into(), (*batch).into(), 1);
             });
-            settle(&fixture.claim, &Err(answer.clone()), 1).again.expect("a delay")
+            after_result(&fixture.claim, &Err(answer.clone()), 1).again.expect("a delay")
         };
         claims.iter().map(of).collect()
     };
@@ -114,7 +114,7 @@ fn a_batch_is_launched_again_together_and_batches_apart() {
 fn long_failures_are_cut_at_a_character() {
     let long = "ä".repeat(400);
     let answer = Err(LaunchError::Unknown(long.as_str().into()));
-    let next = settle(&unlaunched().claim, &answer, 1);
+    let next = after_result(&unlaunched().claim, &answer, 1);
     let [Step::Condition(change)] = &next.steps[..] else { unreachable!("{next:?}") };
     assert_eq!(change.message, format!("{}...", "ä".repeat(300)));
 }

@@ -13,7 +13,7 @@ pub(super) struct Report {
     version: u32,
     seed: u64,
     /// Whether nothing was left to do at the end.
-    settled: bool,
+    stable: bool,
     nodes: Nodes,
     cost: Cost,
     pods: Pods,
@@ -57,7 +57,7 @@ struct Wall {
 impl Report {
     pub(super) fn new(
         seed: u64,
-        settled: bool,
+        is_stable: bool,
         peak: &Overview,
         after: &Overview,
         elapsed: Duration,
@@ -67,7 +67,7 @@ impl Report {
         Self {
             version: 1,
             seed,
-            settled,
+            stable: is_stable,
             nodes: Nodes { peak: peak.nodes_by_type(), after: after.nodes_by_type() },
             cost: Cost {
                 peak_hourly: peak.hourly.to_string(),

@@ -21,14 +21,14 @@ pub(super) struct Session {
     pub(super) now: Overview,
     /// The state with the highest cost.
     pub(super) peak: Overview,
-    settled: bool,
+    is_stable: bool,
 }
 
 impl Session {
     /// A session with `script`.
     pub(super) fn new(simulator: &Simulator, script: Vec<Load>) -> Self {
         let now = simulator.observe();
-        Self { script, applied: 0, elapsed: Duration::ZERO, peak: now.clone(), now, settled: false }
+        Self { script, applied: 0, elapsed: Duration::ZERO, peak: now.clone(), now, is_stable: false }
     }
 
     /// Applies due changes of the load and observes the cluster. Returns the changes as text.
@@ -49,22 +49,22 @@ impl Session {
             self.peak = seen.clone();
         }
         self.now = seen;
-        self.settled = self.applied == self.script.len() && simulator.is_stable();
+        self.is_stable = self.applied == self.script.len() && simulator.is_stable();
         Ok(news)
     }
 
     /// Whether the demo is over.
     pub(super) fn is_over(&self, options: &Demo) -> bool {
         match options.run_for {
-            Some(limit) if !options.until_settled => self.elapsed >= limit,
-            limit => self.settled || self.elapsed >= limit.unwrap_or(MAX_DURATION),
+            Some(limit) if !options.until_stable => self.elapsed >= limit,
+            limit => self.is_stable || self.elapsed >= limit.unwrap_or(MAX_DURATION),
         }
     }
 
     /// The report of the run.
     pub(super) fn report(&self, simulator: &Simulator, seed: u64, wall: Duration) -> Report {
         let now = simulator.observe();
-        Report::new(seed, self.settled, &self.peak, &now, self.elapsed, wall)
+        Report::new(seed, self.is_stable, &self.peak, &now, self.elapsed, wall)
     }
 }
 

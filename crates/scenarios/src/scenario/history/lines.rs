@@ -13,7 +13,7 @@ const LABELS: [&str; 3] = [
 /// The deadline of a drain.
 const DEADLINE: &str = "/metadata/annotations/karpenter.sh~1nodeclaim-termination-timestamp";
 
-/// The lines of a change, each with the word by which `tell` selects it.
+/// The lines of a change, each with the word by which `report-changes` selects it.
 pub(super) fn of(change: &Change) -> Vec<(String, String)> {
     let object = change.after.as_ref().or(change.before.as_ref()).unwrap_or(&Value::Null);
     if change.kind == "Event" {

@@ -71,14 +71,14 @@ pub(super) fn check(cluster: &ClusterObjects) -> Vec<Finding> {
         if workload.pointer("/spec/replicas") == Some(&Value::from(0)) {
             continue;
         }
-        let Some(neighbour) = OTHER_CONTROLLERS.iter().find(|neighbour| neighbour.runs(workload)) else {
+        let Some(other) = OTHER_CONTROLLERS.iter().find(|other| other.runs(workload)) else {
             continue;
         };
-        let what = format!("{} {}", neighbour.title, neighbour.does);
-        found.push(if neighbour.is_blocker {
-            Finding::blocker("C701", display(workload), what).fix(neighbour.fix)
+        let what = format!("{} {}", other.title, other.does);
+        found.push(if other.is_blocker {
+            Finding::blocker("C701", display(workload), what).fix(other.fix)
         } else {
-            Finding::warning("C701", display(workload), what).fix(neighbour.fix)
+            Finding::warning("C701", display(workload), what).fix(other.fix)
         });
     }
     found
