@@ -13,7 +13,7 @@ const FRACTION: u32 = 30;
 /// How often duals are shrunk until they are feasible.
 const MAX_SHRINKS: usize = 4;
 
-/// Nodes as columns: what each costs, and what it has of every row.
+/// Nodes as columns: the price of each, and its amount of every row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
     rows: usize,
@@ -23,12 +23,12 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// No columns yet, of so many rows.
+    /// No columns yet, with this number of rows.
     pub(crate) fn new(rows: usize) -> Self {
         Self { rows, prices: Vec::new(), amounts: Vec::new() }
     }
 
-    /// Adds a node; what is not said is zero, and what is negative too.
+    /// Adds a node; missing and negative amounts are zero.
     pub(crate) fn push(&mut self, price: Price, amounts: impl IntoIterator<Item = i64>) {
         let given = amounts.into_iter().map(|amount| amount.max(0));
         self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
@@ -106,7 +106,7 @@ pub(super) fn duals(demand: &[i64], columns: &Columns) -> Vec<f64> {
     for (price, value) in [(0.0, -1.0), (dearest * 1e3, 1.0)] {
         for row in 0..rows {
             prices.push(price);
-            amounts.extend((0..rows).map(|at| if at == row { value } else { 0.0 }));
+            amounts.extend((0..rows).map(|index| if index == row { value } else { 0.0 }));
         }
     }
     let right: Vec<f64> = demand.iter().map(|amount| if *amount > 0 { 1.0 } else { 0.0 }).collect();
@@ -129,12 +129,13 @@ struct Simplex<'a> {
 impl<'a> Simplex<'a> {
     fn new(rows: usize, prices: &'a [f64], amounts: &'a [f64], values: Vec<f64>) -> Self {
         let basis = (prices.len() - rows..prices.len()).collect();
-        let inverse = (0..rows * rows).map(|at| if at / rows == at % rows { 1.0 } else { 0.0 }).collect();
+        let inverse =
+            (0..rows * rows).map(|index| if index / rows == index % rows { 1.0 } else { 0.0 }).collect();
         Self { rows, prices, amounts, basis, inverse, values }
     }
 
-    fn column(&self, at: usize) -> &'a [f64] {
-        &self.amounts[at * self.rows..(at + 1) * self.rows]
+    fn column(&self, index: usize) -> &'a [f64] {
+        &self.amounts[index * self.rows..(index + 1) * self.rows]
     }
 
     fn inverse_row(&self, row: usize) -> &[f64] {
@@ -145,14 +146,13 @@ impl<'a> Simplex<'a> {
     fn solve(mut self) -> Vec<f64> {
         let mut duals = vec![0.0; self.rows];
         for _ in 0..MAX_PIVOTS {
-            for (at, dual) in duals.iter_mut().enumerate() {
+            for (index, dual) in duals.iter_mut().enumerate() {
                 let terms = self.basis.iter().enumerate();
-                *dual = terms.map(|(row, basic)| self.prices[*basic] * self.inverse_row(row)[at]).sum();
+                *dual = terms.map(|(row, basic)| self.prices[*basic] * self.inverse_row(row)[index]).sum();
             }
-            let reduced =
-                self.prices.iter().enumerate().map(|(at, price)| {
-                    (at, price - dot(&duals, self.column(at)), 1e-9 * (1.0 + price.abs()))
-                });
+            let reduced = self.prices.iter().enumerate().map(|(index, price)| {
+                (index, price - dot(&duals, self.column(index)), 1e-9 * (1.0 + price.abs()))
+            });
             let entering = reduced
                 .filter(|(_, reduced, tolerance)| *reduced < -tolerance)
                 .min_by(|a, b| a.1.total_cmp(&b.1));
@@ -174,8 +174,8 @@ impl<'a> Simplex<'a> {
         let pivot_row: Vec<f64> =
             self.inverse_row(leaving).iter().map(|value| value / direction[leaving]).collect();
         for row in (0..self.rows).filter(|row| *row != leaving) {
-            for (at, base) in pivot_row.iter().enumerate() {
-                self.inverse[row * self.rows + at] -= direction[row] * base;
+            for (index, base) in pivot_row.iter().enumerate() {
+                self.inverse[row * self.rows + index] -= direction[row] * base;
             }
             self.values[row] = (self.values[row] - direction[row] * ratio).max(0.0);
         }
@@ -224,9 +224,9 @@ mod tests {
         for (price, amounts) in types {
             columns.push(Price::from_nanos(price * 1_000_000), amounts.iter().copied());
         }
-        let found = lower_bound(demand, &columns).nanos();
+        let bound = lower_bound(demand, &columns).nanos();
         let expected = expected * 1_000_000;
-        assert!(found <= expected, "{found} > {expected}");
-        assert!(found >= expected - expected / 100_000 - 10, "{found} is far below {expected}");
+        assert!(bound <= expected, "{bound} > {expected}");
+        assert!(bound >= expected - expected / 100_000 - 10, "{bound} is far below {expected}");
     }
 }

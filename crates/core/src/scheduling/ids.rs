@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, hash, marker::PhantomData, ops};
 
-/// What ids are of: types without values.
+/// The entities of ids: types without values.
 mod of {
     macro_rules! of {
         ($($name:ident),+) => { $(pub(crate) enum $name {})+ };
@@ -24,7 +24,7 @@ mod of {
         Row,
         Subproblem,
         Template,
-        Want
+        CompiledClaim
     );
 }
 
@@ -38,9 +38,9 @@ pub(crate) type InstanceTypeId = Idx<of::Row>;
 pub(crate) type PodClassId = Idx<of::Class>;
 /// A level of relaxation of a pod class.
 pub(crate) type LevelId = Idx<of::Level>;
-/// What decides which nodes and NodePools a pod class can use at a level.
+/// The constraints that decide which nodes and NodePools a pod class can use at a level.
 pub(crate) type CompatibilityId = Idx<of::Compatibility>;
-/// Pods that label selectors cannot tell apart.
+/// Pods with equal labels and namespace.
 pub(crate) type LabelSetId = Idx<of::LabelSet>;
 /// A topology group.
 pub(crate) type TopologyGroupId = Idx<of::Group>;
@@ -50,21 +50,21 @@ pub(crate) type NewClaimId = Idx<of::Claim>;
 pub(crate) type ReservationId = Idx<of::Reservation>;
 /// A resource claim that gets devices in the pass.
 pub(crate) type ResourceClaimId = Idx<of::ResourceClaim>;
-/// What one of the resource claims wants that are searched for together.
-pub(crate) type WantId = Idx<of::Want>;
+/// One of the resource claims that are searched for together.
+pub(crate) type CompiledClaimId = Idx<of::CompiledClaim>;
 /// A pod of the request.
 pub(crate) type PodId = Idx<of::Pod>;
 
 /// Pods that are equal to the search for a cheaper packing.
 pub(crate) type ItemId = Idx<of::Item>;
-/// What such pods ask of labels and NodePools.
+/// The labels and NodePools that such pods require.
 pub(crate) type EligibilityId = Idx<of::Eligibility>;
 /// A NodePool under a set of requirements.
 pub(crate) type TemplateId = Idx<of::Template>;
 /// Pods that compete for the same nodes when they are packed by patterns.
 pub(crate) type SubproblemId = Idx<of::Subproblem>;
 
-/// What indexes an [`IdVec`] or is in a set of indices.
+/// An index into an [`IdVec`] or a member of a set of indices.
 pub(crate) trait Id: Copy {
     /// The id at a position.
     fn new(position: usize) -> Self;

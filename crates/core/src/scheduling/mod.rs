@@ -1,5 +1,5 @@
-//! A batch of pods becomes a [`Plan`]: which pods go to which existing node, which NodeClaims to create for the
-//! rest, and why a pod cannot be helped.
+//! Schedules a batch of pods: the [`Plan`] says which pods run on which existing node, which NodeClaims to create for the
+//! rest, and why a pod is unschedulable.
 
 mod bound;
 mod dra;
@@ -21,7 +21,7 @@ mod tables;
 pub mod validator;
 
 pub(crate) use bound::{Columns, lower_bound};
-pub use dra::why::{ClaimProblem, DeviceShortage, Tally};
+pub use dra::problem::{ClaimProblem, DeviceShortage, Tally};
 pub(crate) use improve::NODE_OVERHEAD;
 pub use obstacle::{NodeObstacles, Obstacle};
 pub use packer::{Compatible, LeastCost, Packer};
@@ -35,7 +35,7 @@ use crate::model::Snapshot;
 
 /// Schedules `request` onto `snapshot` with [`LeastCost`]. Deterministic but for [`Effort::While`].
 ///
-/// Pods that an uninitialized NodeClaim already answers ([`Snapshot::nominated`]) keep that place while they fit it.
+/// Pods that are nominated to an uninitialized NodeClaim ([`Snapshot::nominated`]) stay there while they fit.
 pub fn solve(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules) -> Plan {
     LeastCost.pack(&mut PreparedSnapshot::new(snapshot, rules), request)
 }

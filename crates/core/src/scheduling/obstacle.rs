@@ -1,39 +1,39 @@
-//! Why the nodes that exist do not take a pod: typed, with figures, counted over all of them.
+//! Why existing nodes do not take a pod: typed, with figures, counted over all nodes.
 
 use std::fmt;
 
 use crate::model::{ResourceName, Str, Taint};
 
-/// What keeps a pod off the nodes that exist or are on their way, as they stand once the plan is carried out.
+/// The obstacles of a pod on existing and in-flight nodes after the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeObstacles {
-    /// How many were asked; none where the bound on such questions was reached.
+    /// The number of nodes; zero if the bound on this work was reached.
     pub total: usize,
-    /// The first obstacle of each, and how many have it, the most common first.
+    /// The first obstacle of each node with the number of nodes, the most common first.
     pub obstacles: Vec<(Obstacle, usize)>,
 }
 
-/// The first thing that keeps a pod off a node.
+/// The first reason why a node does not take a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
-    /// The node is going away.
+    /// The node is being deleted.
     Leaving,
     /// The pod does not tolerate a taint.
     Taint(Taint),
-    /// The node has no value of a label that the pod asks for.
+    /// The node has no value of a label that the pod requires.
     Label(Str),
     /// There is too little of a resource.
     Resource {
         /// The resource.
         name: ResourceName,
-        /// What the pod asks for.
+        /// The request of the pod.
         asked: i64,
-        /// The most that any of the nodes has left.
+        /// The most that any of the nodes has free.
         most: i64,
     },
     /// A host port is taken.
     HostPort(u16),
-    /// The pod's volumes cannot be reached from there, or no more can be attached.
+    /// The node cannot reach the pod's volumes, or attach more.
     Volumes,
     /// Spread, affinity or anti-affinity forbids it.
     Topology,
@@ -55,14 +55,14 @@ impl Obstacle {
     }
 
     /// Whether both are counted as one.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_same_obstacle(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Resource { name, .. }, Self::Resource { name: other, .. }) => name == other,
             _ => self == other,
         }
     }
 
-    /// Takes in another that is like it: the most that is left is that of any.
+    /// Merges an equal obstacle: the largest free amount counts.
     pub(super) fn widen(&mut self, other: &Self) {
         if let (Self::Resource { most, .. }, Self::Resource { most: other, .. }) = (self, other) {
             *most = (*most).max(*other);
@@ -95,8 +95,8 @@ impl fmt::Display for NodeObstacles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.total == 1 { "" } else { "s" };
         write!(f, "{} node{plural}", self.total)?;
-        for (at, (obstacle, count)) in self.obstacles.iter().enumerate() {
-            let separator = if at == 0 { ":" } else { "," };
+        for (index, (obstacle, count)) in self.obstacles.iter().enumerate() {
+            let separator = if index == 0 { ":" } else { "," };
             write!(f, "{separator} {count} {obstacle}")?;
         }
         Ok(())

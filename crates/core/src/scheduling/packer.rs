@@ -24,7 +24,7 @@ pub trait Packer {
     /// Name for settings and reports.
     fn name(&self) -> &'static str;
 
-    /// Packs. What is prepared is the same before and after.
+    /// Packs. Leaves `prepared` unchanged.
     fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan;
 }
 
@@ -48,11 +48,11 @@ impl Packer for Compatible {
 /// A plan with more nodes than the reference has to save their overhead ([`NODE_OVERHEAD`]). The improvement lasts as long as the
 /// effort. A claim still names every type that holds its pods.
 ///
-/// Where the reference leaves pods out and some keep apart by zone, another pass has each of those pick a zone.
+/// If the reference leaves pods unschedulable and some have zone anti-affinity, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastCost;
 
-/// What is tried where some new NodeClaims cannot be packed again: smaller nodes, of which the largest sizes of a catalogue are not
+/// The strategies for batches in which some new NodeClaims cannot be packed again: smaller nodes, of which the largest sizes of a catalogue are not
 /// part. Few families have those, and their price per CPU is higher.
 const FIRST_FIT: [Strategy; 2] = [Strategy::first_fit(32_000), Strategy::first_fit(8_000)];
 /// With as many pods, or fewer, both are always tried.
@@ -69,9 +69,9 @@ impl Packer for LeastCost {
             return Compatible.pack(prepared, request);
         }
         let (reference, improved) = prepared.place_and_improve(request, Strategy::KARPENTER);
-        let crowded = !reference.unplaced.is_empty() && keeps_domains(prepared, request);
-        // What costs the bound cannot cost less.
-        if reference.partial || (is_settled(&reference) && !crowded) {
+        let crowded = !reference.unplaced.is_empty() && has_zone_anti_affinity(prepared, request);
+        // A plan at the lower bound cannot be cheaper.
+        if reference.partial || (is_optimal(&reference) && !crowded) {
             return reference;
         }
         let saving = improved.as_ref().map_or(Saving::None, |(_, saving)| *saving);
@@ -87,7 +87,8 @@ impl Packer for LeastCost {
             Effort::While(go_on) => go_on(),
         };
         // A NodePool is charged with the largest instance type of a NodeClaim, so that its limits hold more small ones.
-        let limited = !contest.left.is_empty() && prepared.tables.pools.iter().any(|pool| pool.is_limited());
+        let limited = !contest.unplaced_by_reference.is_empty()
+            && prepared.tables.pools.iter().any(|pool| pool.is_limited());
         let few = request.pods.len() <= FEW_PODS;
         let tried = match saving {
             _ if few => 2,
@@ -110,20 +111,20 @@ impl Packer for LeastCost {
     }
 }
 
-/// Whether some pods keep away from others by another key than the hostname.
-fn keeps_domains(prepared: &mut PreparedSnapshot, request: &Request<'_>) -> bool {
-    let PreparedSnapshot { tables, placement, asked, .. } = prepared;
-    let queue = asked.next(tables, placement, request.pods);
+/// Whether some pods have anti-affinity by another key than the hostname.
+fn has_zone_anti_affinity(prepared: &mut PreparedSnapshot, request: &Request<'_>) -> bool {
+    let PreparedSnapshot { tables, placement, request_queue, .. } = prepared;
+    let queue = request_queue.next(tables, placement, request.pods);
     let away = |group: TopologyGroupId| {
         let group = &tables.topology.groups[group];
-        group.is.kind == GroupKind::Anti && !group.by_hostname
+        group.spec.kind == GroupKind::Anti && !group.by_hostname
     };
-    let found = queue.classes.iter().any(|class| {
+    let keeps = queue.classes.iter().any(|class| {
         let levels = tables.classes[*class].levels.iter();
         levels.flat_map(|level| &level.groups).any(|owned| away(owned.group))
     });
-    asked.keep(queue);
-    found
+    request_queue.keep(queue);
+    keeps
 }
 
 /// Plans that compete with a reference.
@@ -131,30 +132,36 @@ struct Contest {
     reference: Plan,
     /// The weight of each pod's place in the reference.
     weights: HashMap<Identity, i64>,
-    /// Pods that the reference leaves out.
-    left: HashSet<Identity>,
+    /// Pods that the reference leaves unschedulable.
+    unplaced_by_reference: HashSet<Identity>,
     best: Option<Plan>,
 }
 
 impl Contest {
     fn new(reference: Plan) -> Self {
-        let left = reference.unplaced.iter().map(|(pod, _)| Shared::new(pod)).collect();
-        Self { weights: weights(&reference).collect(), left, reference, best: None }
+        let unplaced = reference.unplaced.iter().map(|(pod, _)| Shared::new(pod)).collect();
+        Self {
+            weights: weights(&reference).collect(),
+            unplaced_by_reference: unplaced,
+            reference,
+            best: None,
+        }
     }
 
     /// Keeps the plan if it is as good as the reference for every pod, and places more or is cheaper than all before.
     fn enter(&mut self, mut plan: Plan) {
         let sound = !plan.partial
-            && plan.unplaced.iter().all(|(pod, _)| self.left.contains(&Shared::new(pod)))
+            && plan.unplaced.iter().all(|(pod, _)| self.unplaced_by_reference.contains(&Shared::new(pod)))
             && weights(&plan).all(|(pod, weight)| self.weights.get(&pod).is_none_or(|w| weight >= *w));
         if !sound {
             return;
         }
         let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.new_claims.len());
         let reference = &self.reference;
-        // Who helps another pod may cost more.
+        // A plan that places more pods may cost more.
         let pays = plan.unplaced.len() < reference.unplaced.len()
-            || (plan.cost.hourly <= reference.cost.hourly && weighed(&plan) < weighed(reference));
+            || (plan.cost.hourly <= reference.cost.hourly
+                && price_with_overhead(&plan) < price_with_overhead(reference));
         if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
             // The bound is the same for all plans that place the same pods; another that placed more would cost more.
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
@@ -172,7 +179,7 @@ impl Contest {
 }
 
 /// The price of a plan with the weight of its nodes.
-fn weighed(plan: &Plan) -> Price {
+fn price_with_overhead(plan: &Plan) -> Price {
     let nodes = i64::try_from(plan.new_claims.len()).unwrap_or(i64::MAX);
     plan.cost.hourly + Price::from_nanos(NODE_OVERHEAD).times(nodes)
 }
@@ -189,8 +196,8 @@ fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
     new_claims.chain(existing.map(|pod| (Shared::new(pod), i64::MAX)))
 }
 
-/// Whether no other plan can be better: it costs what any plan must, or it creates one node for one pod.
-fn is_settled(plan: &Plan) -> bool {
+/// Whether no other plan can be better: it costs the lower bound, or it creates one node for one pod.
+fn is_optimal(plan: &Plan) -> bool {
     let single = plan.new_claims.len() == 1 && plan.new_claims[0].pods.len() == 1;
     plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound || single
 }

@@ -1,4 +1,4 @@
-//! What scheduling decides.
+//! The result of scheduling.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::model::{
 pub struct Plan {
     /// NodeClaims to create, in a fixed order.
     pub new_claims: Vec<NewClaim>,
-    /// Pods that fit on nodes that exist or are on their way, by node.
+    /// Pods on existing and in-flight nodes, by node.
     pub existing: Vec<Placement>,
-    /// Pods that cannot be helped, each with its reason, by namespace and name.
+    /// Unschedulable pods, each with its reason, by namespace and name.
     pub unplaced: Vec<(Arc<Pod>, Unplaced)>,
-    /// What keeps pods that no NodePool fits off the nodes that are there; alike pods share it. Not for simulations.
+    /// Obstacles on existing nodes of pods that no NodePool fits; equal pods share them. Not for simulations.
     pub nodes: HashMap<PodUid, Arc<NodeObstacles>>,
-    /// What the new NodeClaims cost.
+    /// The price of the new NodeClaims.
     pub cost: Cost,
     /// Whether a bound on the work cut the search short; the pods that were not reached say so in `unplaced`.
     pub partial: bool,
@@ -33,24 +33,24 @@ pub struct Plan {
 pub struct NewClaim {
     /// Its pool.
     pub pool: Arc<NodePool>,
-    /// What the instance must be: pool, pods and topology together, with the instance types that are left.
+    /// The requirements of pool, pods and topology together, with the remaining instance types.
     pub requirements: Requirements,
     /// Instance types that can hold the pods, cheapest first, as many as a claim may name. Shared: claims of one kind have
     /// one list, of hundreds.
     pub instance_types: Arc<[Arc<InstanceType>]>,
-    /// What it is expected to become: the cheapest available offering.
+    /// The expected offering: the cheapest available one.
     pub chosen: Chosen,
     /// Sum of its pods' and daemons' requests.
     pub requests: Resources,
-    /// Pods that it is for.
+    /// Its pods.
     pub pods: Vec<Arc<Pod>>,
     /// Labels of the node: the pool's, and custom keys that the pods fix.
     pub labels: Labels,
     /// Annotations that scheduling adds (minValues relaxed, overlays applied).
     pub annotations: Labels,
-    /// Taints for good.
+    /// Taints.
     pub taints: Vec<Taint>,
-    /// Taints for the start.
+    /// Startup taints.
     pub startup_taints: Vec<Taint>,
     /// Devices for the resource claims of its pods, by what it may become.
     pub claims: Vec<PlannedClaim>,
@@ -69,7 +69,7 @@ pub struct Chosen {
     pub price: Price,
 }
 
-/// Pods on a node that exists or is on its way.
+/// Pods on an existing or in-flight node.
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The node, of the snapshot that was planned on.
@@ -102,7 +102,7 @@ pub struct PlannedDevice {
     pub template: bool,
 }
 
-/// What a plan's new NodeClaims cost per hour.
+/// The price of a plan's new NodeClaims per hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Sum over the new NodeClaims' chosen offerings.

@@ -1,5 +1,5 @@
-//! A snapshot made ready for scheduling: what does not depend on what is asked, built once and then brought up to date;
-//! each request costs what it moves, each newer snapshot what has changed.
+//! A snapshot prepared for scheduling: built once and then updated; independent of requests;
+//! a request costs in proportion to the pods that it moves, an update to what has changed.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::{
     model::Snapshot,
     scheduling::{
         explain::{
-            finish::{self, Memo},
+            finish::{self, TermsCache},
             lower_bound::lower_bound,
         },
         greedy::{
@@ -26,46 +26,46 @@ use crate::{
     },
 };
 
-/// A snapshot made ready for scheduling: build once, ask often, [`update`](Self::update) as the cluster changes.
+/// A snapshot prepared for scheduling: build once, use often, [`update`](Self::update) as the cluster changes.
 ///
-/// Asking leaves no trace in the answers: every request sees the snapshot as it is.
+/// Requests are independent: each sees the snapshot as it is.
 #[derive(Debug)]
 pub struct PreparedSnapshot {
-    /// What the snapshot means.
+    /// The solver's form of the snapshot.
     pub(crate) tables: Tables,
-    /// What is placed: between requests as the snapshot says.
+    /// The placement: between requests that of the snapshot.
     pub(crate) placement: Placement,
     /// The last large request.
-    pub(crate) asked: RequestQueue,
-    /// What became of claims.
-    pub(crate) memo: Memo,
+    pub(crate) request_queue: RequestQueue,
+    /// Cached terms of claims.
+    pub(crate) memo: TermsCache,
 }
 
 impl PreparedSnapshot {
-    /// Makes a snapshot ready.
+    /// Prepares a snapshot.
     #[must_use]
     pub fn new(snapshot: &Snapshot, rules: &Rules) -> Self {
         Self::on(Arc::new(snapshot.clone()), rules)
     }
 
-    /// Makes a shared snapshot ready.
+    /// Prepares a shared snapshot.
     #[must_use]
     pub fn on(snapshot: Arc<Snapshot>, rules: &Rules) -> Self {
         let mut tables = Tables::of(snapshot, rules);
         let mut placement = Placement::default();
-        follow::settle_in(&mut tables, &mut placement);
-        Self { tables, placement, asked: RequestQueue::default(), memo: Memo::default() }
+        follow::insert_nodes(&mut tables, &mut placement);
+        Self { tables, placement, request_queue: RequestQueue::default(), memo: TermsCache::default() }
     }
 
-    /// Brings it to a newer (or any other) snapshot, at the cost of what has changed since its own. It answers as one
-    /// that is built on that snapshot. Returns the snapshot that it leaves: to drop the last reference to one costs as
-    /// much as it has nodes, which the caller may want to do later.
+    /// Updates it to a newer (or any other) snapshot, at the cost of what has changed since its own. The result equals one
+    /// that is built on that snapshot. Returns the previous snapshot: to drop the last reference to one costs as
+    /// much as it has nodes, which the caller may defer.
     pub fn update(&mut self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
         if !follow::can_follow(&self.tables, snapshot) {
             let fresh = Self::on(Arc::clone(snapshot), &self.tables.rules);
             return std::mem::replace(self, fresh).tables.snapshot;
         }
-        self.asked = RequestQueue::default();
+        self.request_queue = RequestQueue::default();
         follow::follow(&mut self.tables, &mut self.placement, snapshot)
     }
 
@@ -81,13 +81,13 @@ impl PreparedSnapshot {
         &self.tables.rules
     }
 
-    /// One pass, pod by pod, and nothing else.
+    /// Runs one pass, pod by pod.
     pub(crate) fn place(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
         self.run(request, strategy, None).0
     }
 
-    /// One pass, and what becomes of its new NodeClaims when they are packed again for as long as the request's effort lasts,
-    /// where that saves something.
+    /// Runs one pass, and packs its new NodeClaims again by price for the request's effort; also returns that plan
+    /// if it is cheaper.
     pub(crate) fn place_and_improve(
         &mut self,
         request: &Request<'_>,
@@ -102,8 +102,8 @@ impl PreparedSnapshot {
         strategy: Strategy,
         effort: Option<Effort<'_>>,
     ) -> (Plan, Option<(Plan, Saving)>) {
-        let Self { tables, placement, asked, memo } = self;
-        let queue = asked.next(tables, placement, request.pods);
+        let Self { tables, placement, request_queue, memo } = self;
+        let queue = request_queue.next(tables, placement, request.pods);
         let (mut pass, distinct) = Pass::begin(tables, placement, request, &queue, strategy);
         let classes = &queue.classes;
         let unplaced = pass.place_all(tables, placement, request.pods, classes, queue.queue.clone());
@@ -116,12 +116,12 @@ impl PreparedSnapshot {
         }
         let second = effort.and_then(|effort| second(self, &mut pass, (request, classes), &plan, effort));
         pass.restore(&self.tables, &mut self.placement, &distinct);
-        self.asked.keep(queue);
+        self.request_queue.keep(queue);
         (plan, second)
     }
 }
 
-/// The plan with the new NodeClaims packed again, where that saves something.
+/// The plan with the new NodeClaims packed again, if it is cheaper.
 fn second(
     prepared: &mut PreparedSnapshot,
     pass: &mut Pass,
@@ -129,7 +129,7 @@ fn second(
     plan: &Plan,
     effort: Effort<'_>,
 ) -> Option<(Plan, Saving)> {
-    // What costs the bound cannot cost less. New NodeClaims that hold devices are what they were tried as.
+    // A plan at the lower bound cannot be cheaper. New NodeClaims that hold devices are what they were tried as.
     if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || pass.devices.is_some() {
         return None;
     }

@@ -1,8 +1,8 @@
-//! Why a pod cannot be placed: typed, with figures; rendered here for events, `explain` and JSON alike.
+//! Why a pod cannot be placed: typed, with figures; rendered here for events, `explain` and JSON.
 
 use std::{fmt, sync::Arc};
 
-use super::dra::why::{ClaimProblem, DeviceShortage};
+use super::dra::problem::{ClaimProblem, DeviceShortage};
 use crate::model::{
     Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME,
 };
@@ -10,7 +10,7 @@ use crate::model::{
 /// Why a pod has no place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unplaced {
-    /// There is no NodePool that could help anyone.
+    /// No NodePool takes part in scheduling.
     NoPools,
     /// No NodePool can help this pod; the first constraint that eliminated each, in the order tried.
     NoPoolFits(Arc<[PoolVerdict]>),
@@ -40,7 +40,7 @@ pub struct PoolVerdict {
 pub enum Eliminated {
     /// The pool has no instance types (yet).
     NoInstanceTypes,
-    /// Nothing is launched for the pool: what was said of it.
+    /// Launches for the pool are halted: the reason.
     Halted(Str),
     /// The pod does not tolerate a taint of the pool.
     Taint(Taint),
@@ -90,18 +90,18 @@ pub enum Eliminated {
         large_enough: usize,
         /// How many of those can be bought now.
         available: usize,
-        /// What is asked for, daemons included.
+        /// The requests of the pod and of daemons.
         requests: Resources,
-        /// What comes nearest to a way out.
+        /// The change that comes nearest to a solution.
         nearest: Box<Nearest>,
     },
     /// minValues of a key cannot be met.
     MinValues {
         /// The label key.
         key: Str,
-        /// What is demanded.
+        /// The number of values that minValues demands.
         wanted: u32,
-        /// What there is.
+        /// The number of values that are available.
         found: u32,
     },
     /// A host port is taken.
@@ -110,7 +110,7 @@ pub enum Eliminated {
     Devices(Box<DeviceShortage>),
 }
 
-/// What would have to change first for an instance type to be left.
+/// The first change that would leave an instance type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nearest {
     /// A requirement that no instance type meets.
@@ -119,7 +119,7 @@ pub enum Nearest {
     Resource {
         /// The resource.
         name: ResourceName,
-        /// What the pod asks for.
+        /// The request of the pod.
         asked: i64,
         /// The most that an allowed type leaves for pods; zero where none has it.
         most: i64,
@@ -180,8 +180,8 @@ impl fmt::Display for Unplaced {
             Self::NoPoolFits(verdicts) => {
                 // An event has a size.
                 const SHOWN: usize = 5;
-                for (at, verdict) in verdicts.iter().take(SHOWN).enumerate() {
-                    let separator = if at == 0 { "" } else { "; " };
+                for (index, verdict) in verdicts.iter().take(SHOWN).enumerate() {
+                    let separator = if index == 0 { "" } else { "; " };
                     write!(f, "{separator}{verdict}")?;
                 }
                 match verdicts.len().saturating_sub(SHOWN) {
@@ -299,7 +299,7 @@ impl fmt::Display for Eliminated {
     }
 }
 
-/// What would bring requirements together.
+/// Writes the change that makes requirements compatible.
 fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Option<&str>) -> fmt::Result {
     match (why, meant) {
         (Incompatible::Undefined(_), Some(meant)) => write!(f, " (did you mean {meant:?}?)"),
@@ -316,7 +316,7 @@ fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Optio
     }
 }
 
-/// How pods are distributed now, and what would help.
+/// Writes the distribution of pods, and the change that would help.
 fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[(Str, u32)]) -> fmt::Result {
     // An event has a size.
     const SHOWN: usize = 8;
@@ -359,5 +359,5 @@ impl fmt::Display for Nearest {
     }
 }
 
-/// A request of so many milli-CPUs is a typing error.
+/// A request of at least this many milli-CPUs is a typing error.
 const MILLION_CPUS: i64 = 1_000_000_000;

@@ -1,10 +1,10 @@
-//! What is asked of scheduling: the rules, the pods, and how long to look for a better plan.
+//! The input of scheduling beside the snapshot: rules, pods, and the effort for a better plan.
 
 use std::sync::Arc;
 
 use crate::model::{Pod, TopologySpread};
 
-/// What of the settings scheduling reads.
+/// The settings that scheduling reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether preferences are honoured until they must be relaxed (`PREFERENCE_POLICY`).
@@ -13,7 +13,7 @@ pub struct Rules {
     pub min_values: MinValuesPolicy,
     /// Whether reserved capacity is used (feature gate `ReservedCapacity`).
     pub reserved_capacity: bool,
-    /// Whether pods with resource claims are left alone (`IGNORE_DRA_REQUESTS`).
+    /// Whether pods with resource claims are ignored (`IGNORE_DRA_REQUESTS`).
     pub ignore_dra: bool,
     /// Spread constraints of pods that have none (`SCHEDULER_CONFIG`); without selectors, which follow from the pod.
     pub default_spread: Vec<TopologySpread>,
@@ -22,9 +22,9 @@ pub struct Rules {
     /// ([`Snapshot::deferred`](crate::model::Snapshot::deferred)), the oldest first: large pods without a node cannot starve
     /// the old and the small.
     pub max_probes: u64,
-    /// How many instance types a claim names at most.
+    /// The maximum number of instance types that a claim names.
     pub max_instance_types: usize,
-    /// How much choice a claim keeps.
+    /// The number of instance types that a claim keeps.
     pub flexibility: Flexibility,
 }
 
@@ -33,9 +33,9 @@ pub struct Rules {
 /// names every type that holds its pods, up to [`Rules::max_instance_types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flexibility {
-    /// Where it may become spot.
+    /// If spot capacity is allowed.
     pub spot: usize,
-    /// Else.
+    /// Otherwise.
     pub on_demand: usize,
 }
 
@@ -60,7 +60,7 @@ impl Default for Rules {
     }
 }
 
-/// How preferences are treated.
+/// The treatment of preferences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreferencePolicy {
     /// As requirements, relaxed one by one.
@@ -69,27 +69,27 @@ pub enum PreferencePolicy {
     Ignore,
 }
 
-/// How unmet minValues are treated.
+/// The treatment of unmet minValues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinValuesPolicy {
     /// The instance types are refused.
     Strict,
-    /// minValues is lowered to what can be had, and the claim says so.
+    /// minValues is lowered to the available number, which an annotation of the claim records.
     BestEffort,
 }
 
-/// How long to look for a better plan after the first one.
+/// The effort for a better plan after the first one.
 #[derive(Clone, Copy)]
 pub enum Effort<'a> {
     /// The first plan.
     First,
     /// A number of rounds of improvement: reproducible.
     Iterations(u32),
-    /// As long as this says so; asked often, so that it should be cheap.
+    /// While this returns `true`; it is called often and should be cheap.
     While(&'a dyn Fn() -> bool),
 }
 
-/// What to schedule, on what.
+/// The pods to schedule, and the nodes to exclude.
 #[derive(Clone)]
 pub struct Request<'a> {
     /// The pods, in any order.
@@ -98,20 +98,20 @@ pub struct Request<'a> {
     /// deleting nodes.
     /// Their pods count as removed; those that need a place are in `pods`.
     pub without: &'a [usize],
-    /// Why it is asked.
+    /// The purpose.
     pub purpose: Purpose,
-    /// How long to look for a better plan.
+    /// The effort.
     pub effort: Effort<'a>,
 }
 
-/// Why scheduling is asked.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To create NodeClaims: reserved capacity must be had where it is compatible.
     Provisioning,
-    /// To see what the removal of nodes that have to go (drift, expiration) would lead to: reserved capacity is a fallback.
+    /// To simulate the removal of nodes that must be replaced (drift, expiration): reserved capacity is a fallback.
     Simulation,
-    /// To see what consolidation would lead to: as [`Self::Simulation`], and nodes inside their consolidateAfter window take
+    /// To simulate consolidation: as [`Self::Simulation`], and nodes inside their consolidateAfter window take
     /// only pods that are pending or come from nodes that are being deleted.
     Consolidation,
 }

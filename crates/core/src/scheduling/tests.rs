@@ -8,7 +8,7 @@ mod golden;
 mod more;
 mod packing;
 mod random;
-mod what_if;
+mod removals;
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn the_cheapest_type_that_holds_the_pods() {
 }
 
 #[test]
-fn nodes_that_exist_come_first_initialized_before_others() {
+fn existing_nodes_are_tried_first_initialized_before_others() {
     check(
         ClusterBuilder::with_default_pool()
             .node(node("a").uninitialized())
@@ -106,7 +106,7 @@ fn an_unlaunched_claim_keeps_its_choice_open() {
 }
 
 #[test]
-fn answered_pods_go_to_the_claim_that_answers_them() {
+fn nominated_pods_stay_on_their_claim() {
     check(
         ClusterBuilder::with_default_pool()
             .node(node("b"))
@@ -119,7 +119,7 @@ fn answered_pods_go_to_the_claim_that_answers_them() {
 }
 
 #[test]
-fn nodes_that_go_away_take_nothing() {
+fn deleting_nodes_take_no_pods() {
     check(
         ClusterBuilder::with_default_pool().node(node("a").marked()).pending(pod("p")),
         &["+default small a spot: p"],
@@ -156,7 +156,7 @@ fn required_terms_are_alternatives_in_order() {
 }
 
 #[test]
-fn preferences_hold_until_they_must_go() {
+fn preferences_hold_until_relaxation() {
     let p = || pod("p").prefer(1, ZONE, Operator::In, &["c"]).prefer(50, ZONE, Operator::In, &["nowhere"]);
     check(ClusterBuilder::with_default_pool().pending(p()), &["+default small c spot: p"]);
     let snapshot = ClusterBuilder::with_default_pool().pending(p()).build();
@@ -237,7 +237,7 @@ fn hosts_are_kept_apart_and_together() {
 }
 
 #[test]
-fn who_wants_to_be_alone_is_left_alone() {
+fn exclusive_pods_share_no_node() {
     let hermit = pod("h").app("hermit").anti_affinity(affinity_to(ZONE, "x")).bound("n");
     check(
         ClusterBuilder::with_default_pool().node(node("n").pod(hermit)).pending(pod("p").app("x")),
@@ -356,7 +356,7 @@ fn reserved_capacity_is_taken_first_and_strictly() {
 }
 
 #[test]
-fn settling_nodes_take_only_the_unschedulable_in_simulations() {
+fn nodes_within_consolidate_after_take_only_unschedulable_pods() {
     let builder = ClusterBuilder::new()
         .pool(pool("default").with(|pool| pool.consolidate_after = Some(std::time::Duration::from_secs(300))))
         .node(node("a").with_claim(|claim| claim.last_pod_event = Some(now())))
@@ -378,7 +378,7 @@ fn settling_nodes_take_only_the_unschedulable_in_simulations() {
 }
 
 #[test]
-fn what_was_asked_leaves_no_trace() {
+fn requests_are_independent() {
     let p = pod("p").app("x").cpu(300).spread(spread_over(ZONE, 1, "x"));
     let builder =
         ClusterBuilder::with_default_pool().node(node("n").pod(p.clone().bound("n"))).pending_many(7, &p);
@@ -392,14 +392,14 @@ fn what_was_asked_leaves_no_trace() {
     };
     let first = report(&snapshot, &LeastCost.pack(&mut prepared, &request));
     let moved = [Arc::clone(&snapshot.nodes[0].pods[0])];
-    let what_if =
+    let simulation =
         Request { pods: &moved, without: &[0], purpose: Purpose::Simulation, effort: Effort::First };
-    assert_eq!(report(&snapshot, &LeastCost.pack(&mut prepared, &what_if)), ["+default small a spot: p"]);
+    assert_eq!(report(&snapshot, &LeastCost.pack(&mut prepared, &simulation)), ["+default small a spot: p"]);
     assert_eq!(report(&snapshot, &LeastCost.pack(&mut prepared, &request)), first);
 }
 
 #[test]
-fn bad_input_gets_a_reason_and_harms_nobody() {
+fn bad_input_gets_a_reason_and_does_not_affect_others() {
     let builder = ClusterBuilder::with_default_pool()
         .pending(pod("good"))
         .pending(pod("negative").cpu(-5))
@@ -422,7 +422,7 @@ fn bad_input_gets_a_reason_and_harms_nobody() {
 }
 
 #[test]
-fn without_pools_everyone_hears_so() {
+fn without_pools_all_pods_report_it() {
     let builder = ClusterBuilder::new()
         .pool(pool("off").not_ready())
         .pool(pool("static").replicas(3))

@@ -53,39 +53,39 @@ impl Host<'_> {
 /// Everything that is wrong with a plan; empty for a valid one.
 #[must_use]
 pub fn violations(snapshot: &Snapshot, request: &Request<'_>, rules: &Rules, plan: &Plan) -> Vec<String> {
-    let mut found = Vec::new();
-    every_pod_once(request, plan, &mut found);
+    let mut violations = Vec::new();
+    every_pod_once(request, plan, &mut violations);
     let hosts = hosts(snapshot, request, plan);
     for host in &hosts {
-        placement::check(snapshot, rules, host, &mut found);
-        topology::check(snapshot, rules, host, &hosts, &mut found);
+        placement::check(snapshot, rules, host, &mut violations);
+        topology::check(snapshot, rules, host, &hosts, &mut violations);
     }
-    limits(snapshot, request, plan, &mut found);
-    devices::check(snapshot, request, plan, &mut found);
-    found
+    limits(snapshot, request, plan, &mut violations);
+    devices::check(snapshot, request, plan, &mut violations);
+    violations
 }
 
-fn every_pod_once(request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
+fn every_pod_once(request: &Request<'_>, plan: &Plan, violations: &mut Vec<String>) {
     let mut seen: BTreeMap<&str, usize> = request.pods.iter().map(|pod| (&*pod.uid, 0)).collect();
     let placed = plan.new_claims.iter().flat_map(|new_claim| &new_claim.pods);
     let existing = plan.existing.iter().flat_map(|placement| &placement.pods);
     for pod in placed.chain(existing).chain(plan.unplaced.iter().map(|(pod, _)| pod)) {
         match seen.get_mut(&*pod.uid) {
             Some(count) => *count += 1,
-            None => found.push(format!("{} was not asked for", pod.id)),
+            None => violations.push(format!("{} was not asked for", pod.id)),
         }
     }
     let wrong = seen.into_iter().filter(|(_, count)| *count != 1);
-    found.extend(wrong.map(|(uid, count)| format!("{uid} has {count} verdicts")));
+    violations.extend(wrong.map(|(uid, count)| format!("{uid} has {count} verdicts")));
 }
 
 fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> Vec<Host<'a>> {
     let asked: BTreeSet<&str> = request.pods.iter().map(|pod| &*pod.uid).collect();
     let mut hosts = Vec::new();
-    for (at, node) in snapshot.nodes.iter().enumerate() {
+    for (index, node) in snapshot.nodes.iter().enumerate() {
         let placed = plan.existing.iter().filter(|placement| placement.node.name() == node.name());
         let placed: Vec<Arc<Pod>> = placed.flat_map(|placement| placement.pods.iter().cloned()).collect();
-        let removed = request.without.contains(&at);
+        let removed = request.without.contains(&index);
         // What a removal does not move runs until the deadline of its node, if that has one.
         let deadline = node.claim.as_ref().is_some_and(|claim| claim.termination_grace_period.is_some());
         let stays = |pod: &&Arc<Pod>| {
@@ -105,9 +105,9 @@ fn hosts<'a>(snapshot: &'a Snapshot, request: &Request<'_>, plan: &'a Plan) -> V
             placed,
         });
     }
-    for (at, new_claim) in plan.new_claims.iter().enumerate() {
+    for (index, new_claim) in plan.new_claims.iter().enumerate() {
         hosts.push(Host {
-            name: format!("new NodeClaim #{at}"),
+            name: format!("new NodeClaim #{index}"),
             node: None,
             new_claim: Some(new_claim),
             requirements: becomes(snapshot, new_claim),
@@ -137,7 +137,7 @@ fn becomes(snapshot: &Snapshot, new_claim: &NewClaim) -> Requirements {
 }
 
 /// No pool may exceed its limits, whatever its claims become.
-fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
+fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, violations: &mut Vec<String>) {
     for pool in &snapshot.pools {
         let new_claims: Vec<&NewClaim> =
             plan.new_claims.iter().filter(|o| o.pool.name == pool.name).collect();
@@ -145,12 +145,12 @@ fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut V
             continue;
         }
         if pool.is_static() || !pool.ready || pool.deleting {
-            found.push(format!("pool {} takes no pods", pool.name));
+            violations.push(format!("pool {} takes no pods", pool.name));
         }
         let (mut usage, mut nodes) = (Resources::new(), 0);
-        for (at, node) in snapshot.nodes.iter().enumerate() {
+        for (index, node) in snapshot.nodes.iter().enumerate() {
             let ours = node.label(labels::NODEPOOL) == Some(&*pool.name);
-            if ours && !node.is_deleting() && !request.without.contains(&at) {
+            if ours && !node.is_deleting() && !request.without.contains(&index) {
                 usage.add_assign(&node.at_most.clone().unwrap_or_else(|| node.capacity()));
                 nodes += 1;
             }
@@ -161,7 +161,7 @@ fn limits(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut V
             nodes += 1;
         }
         if let Some((name, usage, limit)) = pool.limits.first_exceeded(&usage, nodes) {
-            found.push(format!("pool {}: {name} {usage} exceeds {limit}", pool.name));
+            violations.push(format!("pool {}: {name} {usage} exceeds {limit}", pool.name));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Follows batches of pending pods from our plan to what the other controller made of them.
+//! Follows batches of pending pods from our plan to the decisions of the other controller.
 //!
 //! 1 The window closes: [`BatchTracker::decide`] takes our plan. 2 NodeClaims that appear from then on belong to the oldest batch
 //! that waits for its first NodeClaim, else to the youngest with pods that wait; the first pod that is bound to a NodeClaim corrects
@@ -21,7 +21,7 @@ use crate::{
     scheduling::Plan,
 };
 
-/// When a batch is compared at the latest: instances of some kinds take ten minutes until pods run on them.
+/// When a batch is compared at the latest: some instance types take ten minutes until pods run on them.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// When a batch is compared at the earliest: the other controller's batch window may close later than ours (10 s by default).
 const EARLIEST: Duration = Duration::from_secs(15);
@@ -49,8 +49,8 @@ impl PlannedBatch {
     /// The part of a plan that is about `pods`: a plan also places pods of earlier batches that still wait.
     #[must_use]
     pub fn of(plan: &Plan, pods: BTreeSet<PodUid>, (opened, decided): (Timestamp, Timestamp)) -> Self {
-        let count = |of: &[std::sync::Arc<crate::model::Pod>]| {
-            of.iter().filter(|pod| pods.contains(&pod.uid)).count()
+        let count = |all: &[std::sync::Arc<crate::model::Pod>]| {
+            all.iter().filter(|pod| pods.contains(&pod.uid)).count()
         };
         let mut outcomes = PodOutcomes::default();
         let mut ours = Vec::new();
@@ -68,7 +68,7 @@ impl PlannedBatch {
     }
 }
 
-/// What both controllers did with a batch.
+/// The decisions of both controllers about a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchComparison {
     /// Counts batches from 1.
@@ -79,15 +79,15 @@ pub struct BatchComparison {
     pub closed: Timestamp,
     /// Its pods.
     pub pods: usize,
-    /// What Karpenter launched.
+    /// The NodeClaims that Karpenter launched.
     pub karpenter: Vec<ClaimGroup>,
-    /// What became of the pods.
+    /// The outcomes of the pods.
     pub karpenter_pods: PodOutcomes,
-    /// What we would have launched.
+    /// The NodeClaims that we would have launched.
     pub ours: Vec<ClaimGroup>,
     /// The pods of our plan.
     pub our_pods: PodOutcomes,
-    /// How far both agree.
+    /// The agreement of both.
     pub agreement: Agreement,
     /// Why they differ.
     pub reasons: Vec<DifferenceReason>,
@@ -98,7 +98,7 @@ pub struct BatchComparison {
 struct Followed {
     /// The number of its batch.
     batch: u64,
-    /// As it was last seen.
+    /// Its last observed form.
     claim: Option<LaunchedClaim>,
     /// Whether it is in the cluster.
     exists: bool,
@@ -130,7 +130,7 @@ pub struct BatchTracker {
 }
 
 impl BatchTracker {
-    /// How many batches are followed.
+    /// The number of open batches.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
@@ -164,7 +164,7 @@ impl BatchTracker {
         self.open.push_back(OpenBatch { number: self.number, waiting, planned, outcomes });
     }
 
-    /// Takes in a snapshot. Returns the batches that are complete, and the new NodeClaims that belong to no batch.
+    /// Observes a snapshot. Returns the batches that are complete, and the new NodeClaims that belong to no batch.
     /// `disrupting` says that a disruption command of the other controller began shortly before.
     pub fn observe(
         &mut self,
@@ -191,7 +191,7 @@ impl BatchTracker {
         (self.complete(now), others)
     }
 
-    /// Gives new NodeClaims to batches. Returns those that belong to none.
+    /// Assigns new NodeClaims to batches. Returns those that belong to none.
     fn assign(&mut self, snapshot: &Snapshot, disrupting: bool) -> Vec<ClaimName> {
         let appeared = self.appeared(snapshot);
         let youngest = self.open.iter().rev().find(|batch| !batch.waiting.is_empty());
@@ -206,9 +206,9 @@ impl BatchTracker {
 
     /// Records the nodes of pods.
     fn bind(&mut self, snapshot: &Snapshot) {
-        let mut on: BTreeMap<&PodUid, Option<&ClaimName>> = BTreeMap::new();
+        let mut claim_of_pod: BTreeMap<&PodUid, Option<&ClaimName>> = BTreeMap::new();
         for node in &snapshot.nodes {
-            on.extend(node.pods.iter().map(|pod| (&pod.uid, node.claim_name())));
+            claim_of_pod.extend(node.pods.iter().map(|pod| (&pod.uid, node.claim_name())));
         }
         let pending = snapshot.pending.iter().chain(&snapshot.unscheduled);
         let pending: BTreeSet<&PodUid> = pending.map(|pod| &pod.uid).collect();
@@ -217,7 +217,7 @@ impl BatchTracker {
             let (waiting, decided) = waiting.into_iter().partition(|pod| pending.contains(pod));
             batch.waiting = waiting;
             for pod in decided {
-                let Some(claim) = on.get(&pod) else {
+                let Some(claim) = claim_of_pod.get(&pod) else {
                     batch.outcomes.gone += 1;
                     continue;
                 };

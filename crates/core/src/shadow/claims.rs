@@ -1,4 +1,4 @@
-//! NodeClaims of both sides in a common form: grouped by what they became, with the price of one catalogue.
+//! NodeClaims of both controllers in a common form: grouped by offering, with the price of one catalogue.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub struct ClaimGroup {
     pub capacity_type: Str,
     /// The price of one of them per hour; `None` where the catalogue does not have it.
     pub price: Option<Price>,
-    /// How many.
+    /// The number of NodeClaims.
     pub count: usize,
-    /// The pods on them.
+    /// The number of pods on them.
     pub pods: usize,
 }
 
 impl ClaimGroup {
-    /// What makes NodeClaims alike.
+    /// The offering, by which NodeClaims are grouped.
     fn offering(&self) -> (PoolName, Str, Str, Str) {
         (self.pool.clone(), self.instance_type.clone(), self.zone.clone(), self.capacity_type.clone())
     }
@@ -74,7 +74,7 @@ pub fn hourly(groups: &[ClaimGroup]) -> Option<Price> {
 pub struct LaunchedClaim {
     /// Its group of one; instance type, zone and capacity type are empty until it is launched.
     pub group: ClaimGroup,
-    /// What it allows: the cloud chooses among that.
+    /// Its requirements, among which the cloud chooses.
     pub requirements: Requirements,
 }
 

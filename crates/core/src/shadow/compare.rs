@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, fmt};
 use super::claims::{ClaimGroup, LaunchedClaim, PodOutcomes, hourly};
 use crate::model::{Str, labels};
 
-/// What both controllers did with a batch.
+/// The decisions of both controllers about a batch.
 #[derive(Clone, Debug, Default)]
 pub struct BatchSides {
     /// The NodeClaims of the other controller that were launched.
     pub karpenter: Vec<LaunchedClaim>,
     /// NodeClaims of the other controller that were deleted, or not launched in time.
     pub never_launched: usize,
-    /// What became of the pods.
+    /// The outcomes of the pods of the other controller.
     pub karpenter_pods: PodOutcomes,
     /// The NodeClaims of our plan.
     pub ours: Vec<ClaimGroup>,
@@ -22,7 +22,7 @@ pub struct BatchSides {
     pub partial: bool,
 }
 
-/// How far two decisions about a batch agree.
+/// The agreement of two decisions about a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Agreement {
     /// The same NodeClaims: NodePool, instance type, zone, capacity type and number.
@@ -193,36 +193,36 @@ fn agreement(karpenter: &[ClaimGroup], ours: &[ClaimGroup]) -> Agreement {
 }
 
 fn reasons(sides: &BatchSides, karpenter: &[ClaimGroup]) -> Vec<DifferenceReason> {
-    use DifferenceReason as Why;
+    use DifferenceReason as Reason;
     let (theirs, ours) = (&sides.karpenter_pods, &sides.our_pods);
     let count = |groups: &[ClaimGroup]| groups.iter().map(|group| group.count).sum::<usize>();
     let (claims, our_claims) = (count(karpenter), count(&sides.ours));
     let unpriced = karpenter.iter().filter(|group| group.price.is_none()).map(|group| group.count).sum();
-    let mut found = vec![
-        Why::ExistingNodes(ours.existing.saturating_sub(theirs.existing)),
-        Why::KarpenterExistingNodes(theirs.existing.saturating_sub(ours.existing)),
-        Why::FewerNodeClaims(claims.saturating_sub(our_claims)),
-        Why::MoreNodeClaims(our_claims.saturating_sub(claims)),
-        Why::Unschedulable(ours.none),
-        Why::StillPending(theirs.none),
-        Why::PodsGone(theirs.gone),
-        Why::NeverLaunched(sides.never_launched),
-        Why::UnknownPrice(unpriced),
+    let mut differences = vec![
+        Reason::ExistingNodes(ours.existing.saturating_sub(theirs.existing)),
+        Reason::KarpenterExistingNodes(theirs.existing.saturating_sub(ours.existing)),
+        Reason::FewerNodeClaims(claims.saturating_sub(our_claims)),
+        Reason::MoreNodeClaims(our_claims.saturating_sub(claims)),
+        Reason::Unschedulable(ours.none),
+        Reason::StillPending(theirs.none),
+        Reason::PodsGone(theirs.gone),
+        Reason::NeverLaunched(sides.never_launched),
+        Reason::UnknownPrice(unpriced),
     ];
-    found.retain(|why| !why.is_of_none());
+    differences.retain(|reason| !reason.is_zero());
     if sides.partial {
-        found.push(Why::PartialPlan);
+        differences.push(Reason::PartialPlan);
     }
     if !karpenter.is_empty() && !sides.ours.is_empty() {
-        found.extend(properties(sides, karpenter));
+        differences.extend(properties(sides, karpenter));
     }
-    found.sort();
-    found
+    differences.sort();
+    differences
 }
 
 impl DifferenceReason {
     /// Whether its figure is zero.
-    fn is_of_none(self) -> bool {
+    fn is_zero(self) -> bool {
         matches!(
             self,
             Self::ExistingNodes(0)
@@ -238,21 +238,21 @@ impl DifferenceReason {
     }
 }
 
-/// What of the NodeClaims differs, regardless of their number.
+/// The properties in which the NodeClaims differ, regardless of their number.
 fn properties(sides: &BatchSides, karpenter: &[ClaimGroup]) -> Vec<DifferenceReason> {
-    use DifferenceReason as Why;
-    let differ = |of: fn(&ClaimGroup) -> Str| {
-        let values = |groups: &[ClaimGroup]| groups.iter().map(of).collect::<BTreeSet<Str>>();
+    use DifferenceReason as Reason;
+    let differ = |property: fn(&ClaimGroup) -> Str| {
+        let values = |groups: &[ClaimGroup]| groups.iter().map(property).collect::<BTreeSet<Str>>();
         values(karpenter) != values(&sides.ours)
     };
-    let mut found = Vec::new();
-    for (why, of) in [
-        (Why::NodePool, (|group| group.pool.as_str().into()) as fn(&ClaimGroup) -> Str),
-        (Why::CapacityType, |group| group.capacity_type.clone()),
-        (Why::Zone, |group| group.zone.clone()),
+    let mut differences = Vec::new();
+    for (reason, property) in [
+        (Reason::NodePool, (|group| group.pool.as_str().into()) as fn(&ClaimGroup) -> Str),
+        (Reason::CapacityType, |group| group.capacity_type.clone()),
+        (Reason::Zone, |group| group.zone.clone()),
     ] {
-        if differ(of) {
-            found.push(why);
+        if differ(property) {
+            differences.push(reason);
         }
     }
     if differ(|group| group.instance_type.clone()) {
@@ -263,7 +263,7 @@ fn properties(sides: &BatchSides, karpenter: &[ClaimGroup]) -> Vec<DifferenceRea
             sides.karpenter.iter().any(allows)
         };
         let chosen = sides.ours.iter().all(allowed);
-        found.push(if chosen { Why::CloudChoice } else { Why::InstanceType });
+        differences.push(if chosen { Reason::CloudChoice } else { Reason::InstanceType });
     }
-    found
+    differences
 }

@@ -39,11 +39,11 @@ const MAX_REASONS: usize = 5;
 /// A command of either side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSummary {
-    /// `Empty`, `Drifted`, `Underutilized`, or what else Karpenter's condition says.
+    /// `Empty`, `Drifted`, `Underutilized`, or another reason of Karpenter's condition.
     pub reason: Str,
     /// The NodeClaims that are disrupted.
     pub claims: BTreeSet<ClaimName>,
-    /// What they are.
+    /// Their offerings.
     pub nodes: Vec<ClaimGroup>,
     /// Their replacements.
     pub replacements: Vec<ClaimGroup>,
@@ -66,7 +66,7 @@ impl CommandSummary {
     }
 }
 
-/// How far a command of Karpenter and our proposals agree.
+/// The agreement of a command of Karpenter and our proposals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DisruptionAgreement {
     /// We proposed all of its nodes.
@@ -95,22 +95,22 @@ impl DisruptionAgreement {
     }
 }
 
-/// A command of Karpenter beside what we proposed, or a command that only we propose.
+/// A command of Karpenter and our proposals, or a command that only we propose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionComparison {
     /// When the command, or our proposal, began.
     pub began: Timestamp,
-    /// What Karpenter did.
+    /// Karpenter's command.
     pub karpenter: Option<CommandSummary>,
-    /// What we proposed for these nodes, or others with them.
+    /// Our commands that include these nodes.
     pub ours: Vec<CommandSummary>,
-    /// How far both agree.
+    /// The agreement of both.
     pub agreement: DisruptionAgreement,
     /// Why we did not propose nodes: the NodeClaim and its first blocker.
     pub reasons: Vec<(ClaimName, Str)>,
 }
 
-/// What we propose for a node.
+/// Our proposal for a node.
 #[derive(Debug)]
 struct Proposed {
     since: Timestamp,
@@ -187,15 +187,15 @@ impl DisruptionTracker {
     }
 
     fn ignored(&mut self, now: Timestamp) -> Vec<DisruptionComparison> {
-        let mut found: Vec<DisruptionComparison> = Vec::new();
+        let mut comparisons: Vec<DisruptionComparison> = Vec::new();
         for proposed in self.proposed.values_mut() {
             if proposed.compared || !is_over(proposed.since, IGNORED, now) {
                 continue;
             }
             proposed.compared = true;
             let ours = (*proposed.command).clone();
-            if found.iter().all(|known| known.ours != [ours.clone()]) {
-                found.push(DisruptionComparison {
+            if comparisons.iter().all(|comparison| comparison.ours != [ours.clone()]) {
+                comparisons.push(DisruptionComparison {
                     began: proposed.since,
                     karpenter: None,
                     ours: vec![ours],
@@ -204,10 +204,10 @@ impl DisruptionTracker {
                 });
             }
         }
-        found
+        comparisons
     }
 
-    /// Takes in a snapshot, and the new NodeClaims that belong to no batch. Returns the commands of the other controller that are
+    /// Observes a snapshot, and the new NodeClaims that belong to no batch. Returns the commands of the other controller that are
     /// complete.
     pub fn observe(
         &mut self,
@@ -252,7 +252,7 @@ impl DisruptionTracker {
                 continue;
             };
             disrupted.insert(claim.name.clone());
-            // What was disrupted before the first look has no proposal to compare with.
+            // A node that was disrupted before the first observation has no proposal to compare with.
             if known.as_ref().is_none_or(|known| known.contains(&claim.name)) {
                 continue;
             }

@@ -13,7 +13,7 @@ use crate::{
     testing::{ClusterBuilder, NodeBuilder, node, now, pod, uid_of},
 };
 
-fn at(seconds: u64) -> Timestamp {
+fn second(seconds: u64) -> Timestamp {
     now() + Duration::from_secs(seconds)
 }
 
@@ -121,7 +121,7 @@ fn cluster(pods: &[Arc<Pod>], nodes: Vec<Arc<StateNode>>) -> Snapshot {
 }
 
 /// A NodeClaim of Karpenter: `medium`, on demand, in zone `a`.
-fn of_karpenter(name: &str) -> NodeBuilder {
+fn karpenter_node(name: &str) -> NodeBuilder {
     node(name)
 }
 
@@ -135,14 +135,14 @@ fn planned(cluster: &Snapshot) -> PlannedBatch {
     };
     let plan = solve(cluster, &request, &Rules::default());
     let pods: BTreeSet<PodUid> = cluster.pending.iter().map(|pod| pod.uid.clone()).collect();
-    PlannedBatch::of(&plan, pods, (at(0), at(1)))
+    PlannedBatch::of(&plan, pods, (second(0), second(1)))
 }
 
 /// A tracker that has decided on `pods` in an empty cluster.
 fn begun(pods: &[Arc<Pod>]) -> BatchTracker {
     let mut tracker = BatchTracker::default();
     let before = cluster(pods, Vec::new());
-    assert!(tracker.observe(&before, at(0), false).0.is_empty());
+    assert!(tracker.observe(&before, second(0), false).0.is_empty());
     tracker.decide(planned(&before));
     tracker
 }
@@ -153,14 +153,15 @@ fn a_batch_ends_when_all_pods_have_a_node() {
     let mut tracker = begun(&pods);
     // Karpenter creates two NodeClaims; they are launched, and the pods are bound one after the other.
     let open = [("node.kubernetes.io/instance-type", &["medium", "large"][..])];
-    let created = |name| of_karpenter(name).unlaunched(&open).build();
-    let (done, others) = tracker.observe(&cluster(&pods, vec![created("k1"), created("k2")]), at(3), false);
+    let created = |name| karpenter_node(name).unlaunched(&open).build();
+    let (done, others) =
+        tracker.observe(&cluster(&pods, vec![created("k1"), created("k2")]), second(3), false);
     assert!(done.is_empty() && others.is_empty());
-    let bound = |name, pod: &Arc<Pod>| of_karpenter(name).pod(pod.clone()).build();
-    let half = cluster(&pods[1..], vec![bound("k1", &pods[0]), of_karpenter("k2").build()]);
-    assert!(tracker.observe(&half, at(60), false).0.is_empty(), "one pod waits");
+    let bound = |name, pod: &Arc<Pod>| karpenter_node(name).pod(pod.clone()).build();
+    let half = cluster(&pods[1..], vec![bound("k1", &pods[0]), karpenter_node("k2").build()]);
+    assert!(tracker.observe(&half, second(60), false).0.is_empty(), "one pod waits");
     let all = cluster(&[], vec![bound("k1", &pods[0]), bound("k2", &pods[1])]);
-    let (done, _) = tracker.observe(&all, at(61), false);
+    let (done, _) = tracker.observe(&all, second(61), false);
     let [batch] = &done[..] else { panic!("{done:?}") };
     assert_eq!((batch.number, batch.pods, tracker.open()), (1, 2, 0));
     let PodOutcomes { new: 2, existing: 0, none: 0, gone: 0 } = batch.karpenter_pods else {
@@ -181,7 +182,8 @@ fn the_plan_of_a_later_batch_counts_only_its_own_pods() {
     let request =
         Request { pods: &whole.pending, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     let plan = solve(&whole, &request, &Rules::default());
-    let second = PlannedBatch::of(&plan, BTreeSet::from([uid_of("default", "p1").into()]), (at(0), at(1)));
+    let second =
+        PlannedBatch::of(&plan, BTreeSet::from([uid_of("default", "p1").into()]), (second(0), second(1)));
     let pods: usize = second.ours.iter().map(|group| group.pods).sum();
     assert_eq!((second.outcomes.new, pods), (1, 1));
 }
@@ -191,8 +193,8 @@ fn a_batch_without_an_answer_ends_after_a_timeout() {
     let pods = pending(1);
     let mut tracker = begun(&pods);
     let waiting = cluster(&pods, Vec::new());
-    assert!(tracker.observe(&waiting, at(14 * 60), false).0.is_empty());
-    let (done, _) = tracker.observe(&waiting, at(15 * 60 + 1), false);
+    assert!(tracker.observe(&waiting, second(14 * 60), false).0.is_empty());
+    let (done, _) = tracker.observe(&waiting, second(15 * 60 + 1), false);
     assert_eq!(done[0].agreement, Agreement::OnlyOurs);
     assert!(done[0].reasons.contains(&DifferenceReason::StillPending(1)), "{:?}", done[0].reasons);
 }
@@ -202,9 +204,9 @@ fn pods_on_existing_nodes_and_deleted_pods_have_an_outcome() {
     let pods = pending(2);
     let mut tracker = begun(&pods);
     // One is bound to a node without a NodeClaim, the other is deleted.
-    let all = cluster(&[], vec![of_karpenter("own").unmanaged().pod(pods[0].clone()).build()]);
-    assert!(tracker.observe(&all, at(10), false).0.is_empty(), "Karpenter's window may be open");
-    let (done, _) = tracker.observe(&all, at(17), false);
+    let all = cluster(&[], vec![karpenter_node("own").unmanaged().pod(pods[0].clone()).build()]);
+    assert!(tracker.observe(&all, second(10), false).0.is_empty(), "Karpenter's window may be open");
+    let (done, _) = tracker.observe(&all, second(17), false);
     assert_eq!(done[0].karpenter_pods, PodOutcomes { new: 0, existing: 1, none: 0, gone: 1 });
     assert_eq!(done[0].agreement, Agreement::OnlyOurs);
 }
@@ -213,15 +215,15 @@ fn pods_on_existing_nodes_and_deleted_pods_have_an_outcome() {
 fn replacements_of_a_disruption_are_not_part_of_a_batch() {
     let pods = pending(1);
     let mut tracker = begun(&pods);
-    let bound = of_karpenter("k1").pod(pods[0].clone()).build();
-    let create = |name| of_karpenter(name).build();
-    tracker.observe(&cluster(&pods, vec![create("k1"), create("replacement")]), at(3), true);
+    let bound = karpenter_node("k1").pod(pods[0].clone()).build();
+    let create = |name| karpenter_node(name).build();
+    tracker.observe(&cluster(&pods, vec![create("k1"), create("replacement")]), second(3), true);
     let all = cluster(&[], vec![bound.clone(), create("replacement")]);
-    let (done, _) = tracker.observe(&all, at(60), false);
+    let (done, _) = tracker.observe(&all, second(60), false);
     assert_eq!(done[0].karpenter.iter().map(|group| group.count).sum::<usize>(), 1);
     // With no batch open, NodeClaims are handed back.
     let (_, others) =
-        tracker.observe(&cluster(&[], vec![bound, create("replacement"), create("z")]), at(70), true);
+        tracker.observe(&cluster(&[], vec![bound, create("replacement"), create("z")]), second(70), true);
     assert_eq!(others, ["z".into()]);
 }
 
@@ -230,11 +232,11 @@ fn the_successor_of_a_claim_that_was_never_launched_counts() {
     let pods = pending(1);
     let mut tracker = begun(&pods);
     let open = [("node.kubernetes.io/instance-type", &["medium"][..])];
-    tracker.observe(&cluster(&pods, vec![of_karpenter("k1").unlaunched(&open).build()]), at(3), false);
-    tracker.observe(&cluster(&pods, vec![]), at(20), false);
-    tracker.observe(&cluster(&pods, vec![of_karpenter("k2").zone("b").build()]), at(30), false);
-    let all = cluster(&[], vec![of_karpenter("k2").zone("b").pod(pods[0].clone()).build()]);
-    let (done, _) = tracker.observe(&all, at(60), false);
+    tracker.observe(&cluster(&pods, vec![karpenter_node("k1").unlaunched(&open).build()]), second(3), false);
+    tracker.observe(&cluster(&pods, vec![]), second(20), false);
+    tracker.observe(&cluster(&pods, vec![karpenter_node("k2").zone("b").build()]), second(30), false);
+    let all = cluster(&[], vec![karpenter_node("k2").zone("b").pod(pods[0].clone()).build()]);
+    let (done, _) = tracker.observe(&all, second(60), false);
     assert_eq!((done[0].karpenter_pods.new, done[0].karpenter[0].count), (1, 1));
     assert!(done[0].reasons.contains(&DifferenceReason::NeverLaunched(1)), "{:?}", done[0]);
 }
@@ -246,17 +248,17 @@ fn late_claims_belong_to_the_batch_that_waits_for_its_first() {
     assert!(tracker.awaits_claims());
     let both = cluster(&pods, Vec::new());
     tracker.decide(PlannedBatch { pods: BTreeSet::from([pods[1].uid.clone()]), ..planned(&both) });
-    tracker.observe(&cluster(&pods, vec![of_karpenter("k1").build()]), at(8), false);
+    tracker.observe(&cluster(&pods, vec![karpenter_node("k1").build()]), second(8), false);
     tracker.observe(
-        &cluster(&pods, vec![of_karpenter("k1").build(), of_karpenter("k2").build()]),
-        at(12),
+        &cluster(&pods, vec![karpenter_node("k1").build(), karpenter_node("k2").build()]),
+        second(12),
         false,
     );
     assert!(!tracker.awaits_claims());
     // The pods say otherwise.
-    let bound = |name, pod: &Arc<Pod>| of_karpenter(name).pod(pod.clone()).build();
+    let bound = |name, pod: &Arc<Pod>| karpenter_node(name).pod(pod.clone()).build();
     let all = cluster(&[], vec![bound("k2", &pods[0]), bound("k1", &pods[1])]);
-    let (done, _) = tracker.observe(&all, at(60), false);
+    let (done, _) = tracker.observe(&all, second(60), false);
     let new: Vec<usize> = done.iter().map(|batch| batch.karpenter_pods.new).collect();
     let claims: Vec<usize> = done.iter().map(|batch| batch.karpenter.len()).collect();
     assert_eq!((new, claims), (vec![1, 1], vec![1, 1]));
@@ -267,10 +269,10 @@ fn the_number_of_open_batches_is_bounded() {
     let mut tracker = BatchTracker::default();
     let pods = pending(1);
     let waiting = cluster(&pods, Vec::new());
-    tracker.observe(&waiting, at(0), false);
+    tracker.observe(&waiting, second(0), false);
     for _ in 0..70 {
         tracker.decide(planned(&waiting));
     }
-    let (done, _) = tracker.observe(&waiting, at(2), false);
+    let (done, _) = tracker.observe(&waiting, second(2), false);
     assert_eq!((done.len(), tracker.open()), (6, 64));
 }

@@ -11,23 +11,23 @@ use crate::model::{
 pub(crate) type Consumed = Vec<(Str, i128)>;
 
 /// Whether a device has all that is asked for.
-pub(crate) fn has(device: &Device, asked: &BTreeMap<Str, Quantity>) -> bool {
-    asked.iter().all(|(name, amount)| device.capacity.get(name).is_some_and(|has| has.value >= *amount))
+pub(crate) fn has(device: &Device, requested: &BTreeMap<Str, Quantity>) -> bool {
+    requested.iter().all(|(name, amount)| device.capacity.get(name).is_some_and(|has| has.value >= *amount))
 }
 
 /// What is taken of a shared device; `None` where its policies do not allow what is asked for.
-pub(crate) fn consumed(device: &Device, asked: &BTreeMap<Str, Quantity>) -> Option<Consumed> {
+pub(crate) fn consumed(device: &Device, requested: &BTreeMap<Str, Quantity>) -> Option<Consumed> {
     let each = device.capacity.iter().map(|(name, capacity)| {
-        let amount = taken(capacity, asked.get(name).copied())?;
+        let amount = taken(capacity, requested.get(name).copied())?;
         (amount >= 0).then(|| (name.clone(), amount))
     });
     each.collect()
 }
 
-fn taken(capacity: &DeviceCapacity, asked: Option<Quantity>) -> Option<i128> {
+fn taken(capacity: &DeviceCapacity, requested: Option<Quantity>) -> Option<i128> {
     let policy = capacity.policy.as_ref();
     let whole = || policy.and_then(|policy| policy.default).unwrap_or(capacity.value);
-    let amount = asked.unwrap_or_else(whole).nanos();
+    let amount = requested.unwrap_or_else(whole).nanos();
     match policy.and_then(|policy| policy.allowed.as_ref()) {
         None => Some(amount),
         Some(AllowedAmounts::Values(values)) => {

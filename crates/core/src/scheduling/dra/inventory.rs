@@ -58,7 +58,7 @@ pub(crate) struct Pool {
 
 /// What makes up a pool.
 #[derive(Default)]
-struct Parts<'a> {
+struct PoolParts<'a> {
     generation: i64,
     slices: i64,
     seen: i64,
@@ -70,19 +70,20 @@ struct Parts<'a> {
 impl Inventory {
     /// What drivers have published.
     pub(crate) fn of_cluster<'a>(slices: impl Iterator<Item = &'a ResourceSlice>) -> Self {
-        let mut pools: BTreeMap<(&Str, &Str), Parts<'a>> = BTreeMap::new();
+        let mut pools: BTreeMap<(&Str, &Str), PoolParts<'a>> = BTreeMap::new();
         for slice in slices {
             let parts = pools.entry((&slice.driver, &slice.pool)).or_default();
             if parts.seen == 0 || slice.generation > parts.generation {
-                *parts = Parts { generation: slice.generation, slices: slice.slices, ..Parts::default() };
+                *parts =
+                    PoolParts { generation: slice.generation, slices: slice.slices, ..PoolParts::default() };
             } else if slice.generation < parts.generation {
                 continue;
             }
             parts.seen += 1;
             parts.nodes.push(slice.nodes.clone());
             parts.counters.extend(&slice.counters);
-            let of = |device: &Arc<Device>| device.nodes.clone().unwrap_or_else(|| slice.nodes.clone());
-            parts.devices.extend(slice.devices.iter().map(|device| (device, of(device))));
+            let nodes_of = |device: &Arc<Device>| device.nodes.clone().unwrap_or_else(|| slice.nodes.clone());
+            parts.devices.extend(slice.devices.iter().map(|device| (device, nodes_of(device))));
         }
         let mut this = Self::default();
         for ((driver, pool), parts) in pools {
@@ -94,7 +95,7 @@ impl Inventory {
 
     /// What a node will have.
     pub(crate) fn of_templates(templates: &DeviceTemplates) -> Self {
-        let mut pools: BTreeMap<(&Str, &Str), Parts<'_>> = BTreeMap::new();
+        let mut pools: BTreeMap<(&Str, &Str), PoolParts<'_>> = BTreeMap::new();
         for slice in &templates.slices {
             let parts = pools.entry((&slice.driver, &slice.pool)).or_default();
             parts.devices.extend(slice.devices.iter().map(|device| (device, Nodes::All)));
@@ -109,7 +110,7 @@ impl Inventory {
         this
     }
 
-    fn add_pool(&mut self, driver: &Str, name: &Str, parts: &Parts<'_>) {
+    fn add_pool(&mut self, driver: &Str, name: &Str, parts: &PoolParts<'_>) {
         let mut counters: BTreeMap<(&Str, &Str), usize> = BTreeMap::new();
         let mut sets: BTreeSet<&Str> = BTreeSet::new();
         let mut invalid = false;
@@ -170,19 +171,24 @@ impl Inventory {
     fn bind(&mut self, templates: &DeviceTemplates) {
         for binding in templates.bindings.iter().filter(|binding| binding.devices.len() > 1) {
             let among = |item: &Item| binding.devices.contains(&item.id);
-            let members: Vec<usize> =
-                self.items.iter().enumerate().filter(|(_, item)| among(item)).map(|(at, _)| at).collect();
+            let members: Vec<usize> = self
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| among(item))
+                .map(|(index, _)| index)
+                .collect();
             let Some(first) = members.first().copied() else { continue };
-            let key = |at: usize| (binding.attribute.clone(), at);
+            let key = |index: usize| (binding.attribute.clone(), index);
             let joined: Vec<usize> =
-                members.iter().filter_map(|at| self.bindings.get(&key(*at)).copied()).collect();
+                members.iter().filter_map(|index| self.bindings.get(&key(*index)).copied()).collect();
             for ((attribute, _), group) in &mut self.bindings {
                 if *attribute == binding.attribute && joined.contains(group) {
                     *group = first;
                 }
             }
-            for at in members {
-                self.bindings.insert(key(at), first);
+            for index in members {
+                self.bindings.insert(key(index), first);
             }
         }
     }
@@ -190,29 +196,29 @@ impl Inventory {
     /// Notes which devices are alike.
     fn settle(&mut self) {
         let groups: Vec<BTreeSet<(&Str, usize)>> = (0..self.items.len())
-            .map(|at| {
-                let of = self.bindings.iter().filter(|((_, item), _)| *item == at);
-                of.map(|((attribute, _), group)| (attribute, *group)).collect()
+            .map(|index| {
+                let own_bindings = self.bindings.iter().filter(|((_, item), _)| *item == index);
+                own_bindings.map(|((attribute, _), group)| (attribute, *group)).collect()
             })
             .collect();
         let mut first: BTreeMap<(&Str, usize, usize), Vec<usize>> = BTreeMap::new();
         let mut alike: Vec<usize> = Vec::with_capacity(self.items.len());
-        for (at, item) in self.items.iter().enumerate() {
+        for (index, item) in self.items.iter().enumerate() {
             let key = (&item.id.driver, item.place, item.device.attributes.len());
             let known = first.entry(key).or_default();
             let same = |other: &&usize| {
                 let (a, b) = (&*self.items[**other].device, &*item.device);
                 self.items[**other].uses == item.uses
-                    && groups[**other] == groups[at]
+                    && groups[**other] == groups[index]
                     && (&a.attributes, &a.capacity, &a.taints) == (&b.attributes, &b.capacity, &b.taints)
                     && (a.shared, a.binds_to_node) == (b.shared, b.binds_to_node)
             };
             // Few devices of a driver differ on one node; where they do, telling them apart is all that is lost.
-            let found = known.iter().take(8).find(same).copied();
-            if found.is_none() {
-                known.push(at);
+            let equal = known.iter().take(8).find(same).copied();
+            if equal.is_none() {
+                known.push(index);
             }
-            alike.push(found.unwrap_or(at));
+            alike.push(equal.unwrap_or(index));
         }
         for (item, alike) in self.items.iter_mut().zip(alike) {
             item.alike = alike;
@@ -220,10 +226,10 @@ impl Inventory {
     }
 
     /// Whether a device matches expressions, each with its number. One that cannot be evaluated on it does not match.
-    pub(crate) fn matches(&mut self, selectors: &[(u32, Selector)], at: usize) -> bool {
-        let item = &self.items[at];
+    pub(crate) fn matches(&mut self, selectors: &[(u32, Selector)], index: usize) -> bool {
+        let item = &self.items[index];
         selectors.iter().all(|(id, selector)| {
-            *self.matches.entry((*id, at)).or_insert_with(|| {
+            *self.matches.entry((*id, index)).or_insert_with(|| {
                 let verdict = selector.predicate.as_ref().map(|is| is.matches(&item.id.driver, &item.device));
                 matches!(verdict, Ok(Ok(true)))
             })
@@ -231,11 +237,11 @@ impl Inventory {
     }
 
     /// The group of devices that will share an attribute with this one.
-    pub(crate) fn group(&self, attribute: &Str, at: usize) -> Option<usize> {
+    pub(crate) fn group(&self, attribute: &Str, index: usize) -> Option<usize> {
         if self.bindings.is_empty() {
             return None;
         }
-        self.bindings.get(&(attribute.clone(), at)).copied()
+        self.bindings.get(&(attribute.clone(), index)).copied()
     }
 
     /// A device by its name.
@@ -245,6 +251,6 @@ impl Inventory {
         let wanted = (id.driver.clone(), id.pool.clone());
         let first = self.items.partition_point(|item| key(item) < wanted);
         let rest = self.items[first..].iter().take_while(|item| key(item) == wanted);
-        rest.into_iter().position(|item| item.id.device == id.device).map(|at| first + at)
+        rest.into_iter().position(|item| item.id.device == id.device).map(|index| first + index)
     }
 }

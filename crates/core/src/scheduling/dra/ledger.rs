@@ -1,4 +1,4 @@
-//! Who holds which devices: allocations of the cluster, and those of the pass.
+//! The holders of devices: allocations of the cluster, and those of the pass.
 //!
 //! A node that does not exist yet may still become one of several kinds, and holds devices as each of them. Only one
 //! will come true: to others a device of the cluster is taken if it is by any kind, and of counters and capacities the
@@ -8,25 +8,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{Ref, given::Given, inventory::Inventory};
+use super::{Ref, allocated::AllocatedDevice, inventory::Inventory};
 use crate::{
     model::{Str, resource_claim::GivenDevice},
-    scheduling::ids::{ResourceClaimId, WantId},
+    scheduling::ids::{CompiledClaimId, ResourceClaimId},
 };
 
 pub(crate) use crate::scheduling::ids::Host;
 
-/// A kind of node: index of what its template has.
+/// A set of device templates, by index.
 pub(crate) type Kind = usize;
 
 /// A device that a claim holds on a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldDevice {
     /// The claim.
     pub(crate) claim: ResourceClaimId,
     /// `request` or `request/subrequest`.
     pub(crate) request: Str,
-    pub(crate) given: Given,
+    pub(crate) given: AllocatedDevice,
 }
 
 /// Devices for a pod on one node.
@@ -34,8 +34,8 @@ pub(crate) struct Held {
 pub(crate) struct Grant<At> {
     /// The claims that get devices.
     pub(crate) claims: Vec<ResourceClaimId>,
-    pub(crate) by_kind: Vec<(Kind, Vec<Held>)>,
-    /// What is left of the node's choice.
+    pub(crate) by_kind: Vec<(Kind, Vec<HeldDevice>)>,
+    /// The remaining requirements of the node.
     pub(crate) at: At,
 }
 
@@ -44,21 +44,21 @@ pub(crate) struct Grant<At> {
 pub(crate) struct Ledger {
     /// What allocations of the cluster hold.
     before: Sums,
-    hosts: BTreeMap<Host, BTreeMap<Kind, Vec<Held>>>,
+    hosts: BTreeMap<Host, BTreeMap<Kind, Vec<HeldDevice>>>,
     /// Nodes that hold what others might want.
     wide: BTreeSet<Host>,
     /// Claims that got their devices in this pass, and where.
     claims: HashMap<ResourceClaimId, Host>,
 }
 
-/// What is held as one node sees it as one kind.
+/// The held devices, from the view of one node with one template set.
 #[derive(Debug)]
-pub(crate) struct Lens<'a> {
+pub(crate) struct HeldDevices<'a> {
     before: &'a Sums,
     pass: Sums,
 }
 
-/// What is held in sum.
+/// Sums of held devices, capacities and counters.
 #[derive(Debug, Default)]
 struct Sums {
     in_use: HashSet<Ref>,
@@ -68,7 +68,7 @@ struct Sums {
     charged: HashMap<Ref, i128>,
 }
 
-impl Lens<'_> {
+impl HeldDevices<'_> {
     /// Whether a device is given to anyone.
     pub(crate) fn is_in_use(&self, device: Ref) -> bool {
         self.before.in_use.contains(&device) || self.pass.in_use.contains(&device)
@@ -76,19 +76,19 @@ impl Lens<'_> {
 
     /// What is taken of a capacity of a shared device.
     pub(crate) fn consumed(&self, device: Ref, name: &Str) -> i128 {
-        let of = |sums: &Sums| sums.consumed.get(&(device, name.clone())).copied().unwrap_or(0);
-        of(self.before).saturating_add(of(&self.pass))
+        let amount_of = |sums: &Sums| sums.consumed.get(&(device, name.clone())).copied().unwrap_or(0);
+        amount_of(self.before).saturating_add(amount_of(&self.pass))
     }
 
     /// What is taken of a counter.
     pub(crate) fn charged(&self, counter: Ref) -> i128 {
-        let of = |sums: &Sums| sums.charged.get(&counter).copied().unwrap_or(0);
-        of(self.before).saturating_add(of(&self.pass))
+        let amount_of = |sums: &Sums| sums.charged.get(&counter).copied().unwrap_or(0);
+        amount_of(self.before).saturating_add(amount_of(&self.pass))
     }
 }
 
 impl Sums {
-    fn hold(&mut self, given: &Given, inventory: &Inventory) {
+    fn hold(&mut self, given: &AllocatedDevice, inventory: &Inventory) {
         if given.admin {
             return;
         }
@@ -118,7 +118,7 @@ impl Sums {
         }
     }
 
-    /// The most of this and another kind of the same node.
+    /// Takes the maximum of this and another template set of the same node.
     fn most(&mut self, other: &Self) {
         self.in_use.extend(&other.in_use);
         for (key, amount) in &other.consumed {
@@ -135,10 +135,10 @@ impl Sums {
 impl Ledger {
     /// Notes a device that an allocation of the cluster holds.
     pub(crate) fn hold(&mut self, held: &GivenDevice, cluster: &Inventory) {
-        let Some(at) = cluster.find(&held.id) else { return };
-        let device = Ref { template: false, at };
-        let given = Given {
-            claim: WantId::FIRST,
+        let Some(index) = cluster.find(&held.id) else { return };
+        let device = Ref { template: false, at: index };
+        let given = AllocatedDevice {
+            claim: CompiledClaimId::FIRST,
             request: 0,
             option: 0,
             device,
@@ -149,9 +149,15 @@ impl Ledger {
         self.before.hold(&given, cluster);
     }
 
-    /// What is held, as a node sees it as one kind.
-    pub(crate) fn lens(&self, host: Host, kind: Kind, cluster: &Inventory, template: &Inventory) -> Lens<'_> {
-        let mut lens = Lens { before: &self.before, pass: Sums::default() };
+    /// The held devices, from the view of a node with one template set.
+    pub(crate) fn lens(
+        &self,
+        host: Host,
+        kind: Kind,
+        cluster: &Inventory,
+        template: &Inventory,
+    ) -> HeldDevices<'_> {
+        let mut lens = HeldDevices { before: &self.before, pass: Sums::default() };
         for other in self.wide.iter().filter(|other| **other != host) {
             let mut most = Sums::default();
             for held in self.hosts.get(other).into_iter().flat_map(BTreeMap::values) {
@@ -168,13 +174,13 @@ impl Ledger {
         lens
     }
 
-    /// What a node holds as one kind.
-    pub(crate) fn of(&self, host: Host, kind: Kind) -> &[Held] {
+    /// The devices of a node with one template set.
+    pub(crate) fn of(&self, host: Host, kind: Kind) -> &[HeldDevice] {
         self.hosts.get(&host).and_then(|kinds| kinds.get(&kind)).map_or(&[], Vec::as_slice)
     }
 
-    /// What a node holds, by kind.
-    pub(crate) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[Held])> {
+    /// The devices of a node, by template set.
+    pub(crate) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[HeldDevice])> {
         self.hosts.get(&host).into_iter().flatten().map(|(kind, held)| (*kind, held.as_slice()))
     }
 
@@ -188,12 +194,13 @@ impl Ledger {
         self.claims.get(&claim).copied()
     }
 
-    /// Notes what claims get on a node, by kind.
+    /// Records the devices of claims on a node, by template set.
     pub(crate) fn give<At>(&mut self, host: Host, grant: Grant<At>, cluster: &Inventory) {
         self.claims.extend(grant.claims.iter().map(|claim| (*claim, host)));
         let kinds = self.hosts.entry(host).or_default();
         for (kind, held) in grant.by_kind {
-            let wide = |held: &Held| !held.given.device.template && cluster.items[held.given.device.at].wide;
+            let wide =
+                |held: &HeldDevice| !held.given.device.template && cluster.items[held.given.device.at].wide;
             if held.iter().any(wide) {
                 self.wide.insert(host);
             }
@@ -201,7 +208,7 @@ impl Ledger {
         }
     }
 
-    /// Lets go of what a node holds as kinds that it cannot become any more.
+    /// Releases the devices of template sets that a node can no longer have.
     pub(crate) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
         if let Some(kinds) = self.hosts.get_mut(&host) {
             kinds.retain(|kind, _| is_left(*kind));

@@ -1,20 +1,20 @@
 //! Dynamic Resource Allocation: which devices the claims of a pod get on a node.
 //!
-//! Nothing here knows the solver. What there is to give is an [`inventory::Inventory`], of the cluster and of each kind of
-//! node that does not exist yet; what is asked for is a [`want::Want`]; what is held already is in the
-//! [`ledger::Ledger`]; and [`search::search`] looks for an allocation on one node as one kind, depth-first, devices of
+//! Nothing here depends on the solver. The devices are in an [`inventory::Inventory`], of the cluster and of each template set of
+//! new nodes; a claim is a [`compiled_claim::CompiledClaim`]; held devices are in the
+//! [`ledger::Ledger`]; and [`search::search`] looks for an allocation on one node with one template set, depth-first, devices of
 //! the cluster before those of templates. Where a device restricts the nodes that can use it, the caller's
-//! [`search::Ground`] says what is left of the node's choice.
+//! [`search::NodeReach`] returns the remaining requirements of the node.
 //!
-//! The rules are those of kube-scheduler's structured allocator, so that what is planned here is what it will do.
+//! The rules are those of kube-scheduler's structured allocator, so that it finds what is planned here.
 
+pub(super) mod allocated;
 pub(super) mod capacity;
-pub(super) mod given;
+pub(super) mod compiled_claim;
 pub(super) mod inventory;
 pub(super) mod ledger;
+pub(super) mod problem;
 pub(super) mod search;
-pub(super) mod want;
-pub(super) mod why;
 
 /// What an allocation may hold (`AllocationResultsMaxSize`).
 pub(super) const MAX_DEVICES: usize = 32;

@@ -6,129 +6,129 @@ use smallvec::SmallVec;
 
 use super::{
     MAX_DEVICES, Ref,
+    allocated::AllocatedDevice,
     capacity::{self, Consumed},
-    given::Given,
+    compiled_claim::{CompiledClaim, CompiledOption},
     inventory::{Inventory, Item, Pool},
-    ledger::Lens,
-    want::{Want, WantedOption},
-    why::Tally,
+    ledger::HeldDevices,
+    problem::Tally,
 };
 use crate::{
     model::{Str, device::Attribute, resource_claim::DeviceCount},
-    scheduling::ids::{IdVec, WantId},
+    scheduling::ids::{CompiledClaimId, IdVec},
 };
 
 /// Maximum number of devices that are tried for one node as one kind. A search that is not contrived needs as many as there are
 /// devices, a few times over.
 pub(crate) const MAX_STEPS: u64 = 20_000;
 
-/// Says what places mean for the node at hand.
-pub(crate) trait Ground {
-    /// What the node may still become.
+/// Decides whether a node reaches the devices of a node selection.
+pub(crate) trait NodeReach {
+    /// The requirements of the node.
     type At: Copy;
 
-    /// What is left of that where the node can use what a driver has at a place: alternatives, the best first.
-    fn reach(&mut self, at: Self::At, place: usize, driver: &Str) -> SmallVec<[Self::At; 2]>;
+    /// The requirements under which the node reaches a driver's devices: alternatives, the best first.
+    fn reach(&mut self, choice: Self::At, place: usize, driver: &Str) -> SmallVec<[Self::At; 2]>;
 }
 
-/// What is searched.
-pub(crate) struct Field<'a> {
-    /// What is in the cluster.
+/// The devices of a search.
+pub(crate) struct SearchSpace<'a> {
+    /// The devices of the cluster.
     pub(crate) cluster: &'a mut Inventory,
     /// Of that, the devices that the node might see, ascending.
     pub(crate) visible: &'a [usize],
     /// Of that, the pools that it might see.
     pub(crate) pools: &'a [usize],
-    /// What the node will have.
+    /// The devices of the node's template set.
     pub(crate) template: &'a mut Inventory,
-    /// What is held already.
-    pub(crate) lens: &'a Lens<'a>,
+    /// The held devices.
+    pub(crate) lens: &'a HeldDevices<'a>,
 }
 
 /// Why there is no allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// The request at which the search came farthest, and how many devices it lacked.
-    Devices { claim: WantId, request: usize, option: usize, wanted: Option<u32>, found: Tally },
+    /// The deepest request that failed, and the number of devices that it lacked.
+    Devices { claim: CompiledClaimId, request: usize, option: usize, wanted: Option<u32>, found: Tally },
     /// All devices are asked for, and this pool of a driver cannot be relied on: it contradicts itself, or slices are
     /// missing.
-    Pool { claim: WantId, request: usize, driver: Str, pool: Str, invalid: bool },
+    Pool { claim: CompiledClaimId, request: usize, driver: Str, pool: Str, invalid: bool },
     /// The bound on the work was reached.
-    TooWide { claim: WantId },
+    TooWide { claim: CompiledClaimId },
 }
 
-/// What is left of the node's choice, and the devices.
-pub(crate) type Found<At> = Result<(At, Vec<Given>), Failure>;
+/// The remaining requirements of the node, and the devices.
+pub(crate) type Found<At> = Result<(At, Vec<AllocatedDevice>), Failure>;
 
-struct Search<'a, 'f, G: Ground> {
-    field: &'a mut Field<'f>,
+struct Search<'a, 'f, G: NodeReach> {
+    field: &'a mut SearchSpace<'f>,
     ground: &'a mut G,
-    wants: &'a IdVec<WantId, Arc<Want>>,
-    given: Vec<Given>,
+    wants: &'a IdVec<CompiledClaimId, Arc<CompiledClaim>>,
+    given: Vec<AllocatedDevice>,
     steps: u64,
     failure: Option<(usize, Failure)>,
 }
 
-/// Where the search stands.
+/// The position of a search.
 #[derive(Clone, Copy)]
-struct Spot {
-    claim: WantId,
+struct SearchPosition {
+    claim: CompiledClaimId,
     request: usize,
     option: usize,
 }
 
-/// What comes after a device.
+/// The devices to take after one device.
 #[derive(Clone, Copy)]
 enum Next<'a> {
-    /// So many more, none before this one.
+    /// This many more, none before an index.
     Slots { left: u32, from: usize },
     /// All of these.
     All(&'a [usize]),
 }
 
 /// Looks for devices for all of `wants`. Returns what is left of the node's choice, the devices, and the steps taken.
-pub(crate) fn search<G: Ground>(
-    field: &mut Field<'_>,
+pub(crate) fn search<G: NodeReach>(
+    field: &mut SearchSpace<'_>,
     ground: &mut G,
-    wants: &IdVec<WantId, Arc<Want>>,
-    at: G::At,
+    wants: &IdVec<CompiledClaimId, Arc<CompiledClaim>>,
+    choice: G::At,
 ) -> (Found<G::At>, u64) {
     let mut search = Search { field, ground, wants, given: Vec::new(), steps: 0, failure: None };
-    let found = search.request(WantId::FIRST, 0, at);
+    let choice = search.request(CompiledClaimId::FIRST, 0, choice);
     let steps = search.steps;
-    let result = match (found, search.failure) {
-        (Some(at), _) => Ok((at, search.given)),
+    let result = match (choice, search.failure) {
+        (Some(choice), _) => Ok((choice, search.given)),
         (None, Some((_, failure))) => Err(failure),
-        (None, None) => Err(Failure::TooWide { claim: WantId::FIRST }),
+        (None, None) => Err(Failure::TooWide { claim: CompiledClaimId::FIRST }),
     };
     (result, steps)
 }
 
-impl<G: Ground> Search<'_, '_, G> {
-    fn request(&mut self, claim: WantId, request: usize, at: G::At) -> Option<G::At> {
-        let Some(want) = self.wants.get(claim) else { return Some(at) };
-        let Some(wanted) = want.requests.get(request) else { return self.request(claim.next(), 0, at) };
+impl<G: NodeReach> Search<'_, '_, G> {
+    fn request(&mut self, claim: CompiledClaimId, request: usize, choice: G::At) -> Option<G::At> {
+        let Some(want) = self.wants.get(claim) else { return Some(choice) };
+        let Some(wanted) = want.requests.get(request) else { return self.request(claim.next(), 0, choice) };
         for (option, wanted) in wanted.options.iter().enumerate() {
-            let spot = Spot { claim, request, option };
-            let found = match wanted.count {
-                DeviceCount::Exactly(count) => self.slots(spot, wanted, count, 0, at),
-                DeviceCount::All => self.all(spot, wanted, at),
+            let spot = SearchPosition { claim, request, option };
+            let result = match wanted.count {
+                DeviceCount::Exactly(count) => self.slots(spot, wanted, count, 0, choice),
+                DeviceCount::All => self.all(spot, wanted, choice),
             };
-            if found.is_some() {
-                return found;
+            if result.is_some() {
+                return result;
             }
         }
         None
     }
 
     /// The device at a position: those of the cluster come first.
-    fn device(&self, index: usize) -> Option<Ref> {
+    fn device(&self, position: usize) -> Option<Ref> {
         let cluster = self.field.visible.len();
-        if let Some(at) = self.field.visible.get(index) {
-            return Some(Ref { template: false, at: *at });
+        if let Some(index) = self.field.visible.get(position) {
+            return Some(Ref { template: false, at: *index });
         }
-        let at = index - cluster;
-        (at < self.field.template.items.len()).then_some(Ref { template: true, at })
+        let index = position - cluster;
+        (index < self.field.template.items.len()).then_some(Ref { template: true, at: index })
     }
 
     fn inventory(&self, device: Ref) -> &Inventory {
@@ -141,14 +141,14 @@ impl<G: Ground> Search<'_, '_, G> {
 
     fn slots(
         &mut self,
-        spot: Spot,
-        wanted: &WantedOption,
+        spot: SearchPosition,
+        wanted: &CompiledOption,
         left: u32,
         from: usize,
-        at: G::At,
+        choice: G::At,
     ) -> Option<G::At> {
         if left == 0 {
-            return self.request(spot.claim, spot.request + 1, at);
+            return self.request(spot.claim, spot.request + 1, choice);
         }
         let mut tally = Tally::default();
         // What has failed fails again in the shape of another.
@@ -162,7 +162,7 @@ impl<G: Ground> Search<'_, '_, G> {
             }
             let shared = self.item(device).device.shared;
             let next = Next::Slots { left: left - 1, from: if shared { index - 1 } else { index } };
-            let (found, tried) = self.take(spot, wanted, device, at, next, &mut tally);
+            let (found, tried) = self.take(spot, wanted, device, choice, next, &mut tally);
             if found.is_some() {
                 return found;
             }
@@ -178,8 +178,8 @@ impl<G: Ground> Search<'_, '_, G> {
     }
 
     /// All devices that match and can be reached, of which there must be one.
-    fn all(&mut self, spot: Spot, wanted: &WantedOption, at: G::At) -> Option<G::At> {
-        if let Some(failure) = self.broken(spot, at) {
+    fn all(&mut self, spot: SearchPosition, wanted: &CompiledOption, choice: G::At) -> Option<G::At> {
+        if let Some(failure) = self.broken(spot, choice) {
             let depth = self.given.len();
             self.failure.get_or_insert((depth, failure));
             return None;
@@ -190,7 +190,7 @@ impl<G: Ground> Search<'_, '_, G> {
         while let Some(device) = self.device(index) {
             self.steps += 1;
             tally.seen += 1;
-            if self.matches(wanted, device) && self.reaches(device, at) {
+            if self.matches(wanted, device) && self.reaches(device, choice) {
                 tally.matching += 1;
                 all.push(index);
             }
@@ -200,42 +200,48 @@ impl<G: Ground> Search<'_, '_, G> {
             self.note(spot, None, tally);
             return None;
         }
-        self.rest(spot, wanted, &all, at)
+        self.rest(spot, wanted, &all, choice)
     }
 
-    fn rest(&mut self, spot: Spot, wanted: &WantedOption, all: &[usize], at: G::At) -> Option<G::At> {
+    fn rest(
+        &mut self,
+        spot: SearchPosition,
+        wanted: &CompiledOption,
+        all: &[usize],
+        choice: G::At,
+    ) -> Option<G::At> {
         let Some((first, rest)) = all.split_first() else {
-            return self.request(spot.claim, spot.request + 1, at);
+            return self.request(spot.claim, spot.request + 1, choice);
         };
         let device = self.device(*first)?;
         // What the devices before it have put out of reach is not there.
-        if !self.reaches(device, at) {
-            return self.rest(spot, wanted, rest, at);
+        if !self.reaches(device, choice) {
+            return self.rest(spot, wanted, rest, choice);
         }
         let mut tally = Tally::default();
-        let (found, _) = self.take(spot, wanted, device, at, Next::All(rest), &mut tally);
+        let (found, _) = self.take(spot, wanted, device, choice, Next::All(rest), &mut tally);
         if found.is_none() && !self.is_spent(spot) {
             self.note(spot, None, tally);
         }
         found
     }
 
-    fn reaches(&mut self, device: Ref, at: G::At) -> bool {
+    fn reaches(&mut self, device: Ref, choice: G::At) -> bool {
         if device.template {
             return true;
         }
         let item = &self.field.cluster.items[device.at];
-        !self.ground.reach(at, item.place, &item.id.driver).is_empty()
+        !self.ground.reach(choice, item.place, &item.id.driver).is_empty()
     }
 
-    fn matches(&mut self, wanted: &WantedOption, device: Ref) -> bool {
+    fn matches(&mut self, wanted: &CompiledOption, device: Ref) -> bool {
         let inventory = if device.template { &mut *self.field.template } else { &mut *self.field.cluster };
         inventory.matches(&wanted.selectors, device.at)
     }
 
     /// A pool that is seen and cannot be relied on.
-    fn broken(&mut self, spot: Spot, at: G::At) -> Option<Failure> {
-        let Spot { claim, request, .. } = spot;
+    fn broken(&mut self, spot: SearchPosition, choice: G::At) -> Option<Failure> {
+        let SearchPosition { claim, request, .. } = spot;
         let broken = |pool: &Pool| Failure::Pool {
             claim,
             request,
@@ -249,7 +255,7 @@ impl<G: Ground> Search<'_, '_, G> {
                 continue;
             }
             let seen =
-                pool.places.iter().any(|place| !self.ground.reach(at, *place, &pool.driver).is_empty());
+                pool.places.iter().any(|place| !self.ground.reach(choice, *place, &pool.driver).is_empty());
             if seen {
                 return Some(broken(pool));
             }
@@ -260,10 +266,10 @@ impl<G: Ground> Search<'_, '_, G> {
     /// Gives a device to a request and goes on; also says whether nothing spoke against the device itself.
     fn take(
         &mut self,
-        spot: Spot,
-        wanted: &WantedOption,
+        spot: SearchPosition,
+        wanted: &CompiledOption,
         device: Ref,
-        at: G::At,
+        choice: G::At,
         next: Next<'_>,
         tally: &mut Tally,
     ) -> (Option<G::At>, bool) {
@@ -285,23 +291,23 @@ impl<G: Ground> Search<'_, '_, G> {
         }
         tally.matched += 1;
         let options = if device.template {
-            smallvec::smallvec![at]
+            smallvec::smallvec![choice]
         } else {
             let item = &self.field.cluster.items[device.at];
-            self.ground.reach(at, item.place, &item.id.driver)
+            self.ground.reach(choice, item.place, &item.id.driver)
         };
         let reached = !options.is_empty();
         tally.reached += u32::from(reached);
-        let Spot { claim, request, option } = spot;
-        for at in options {
+        let SearchPosition { claim, request, option } = spot;
+        for choice in options {
             let (admin, consumed) = (wanted.admin, consumed.clone());
-            self.given.push(Given { claim, request, option, device, admin, consumed, charged });
-            let found = match next {
-                Next::Slots { left, from } => self.slots(spot, wanted, left, from, at),
-                Next::All(rest) => self.rest(spot, wanted, rest, at),
+            self.given.push(AllocatedDevice { claim, request, option, device, admin, consumed, charged });
+            let result = match next {
+                Next::Slots { left, from } => self.slots(spot, wanted, left, from, choice),
+                Next::All(rest) => self.rest(spot, wanted, rest, choice),
             };
-            if found.is_some() {
-                return (found, true);
+            if result.is_some() {
+                return (result, true);
             }
             self.given.pop();
         }
@@ -309,7 +315,7 @@ impl<G: Ground> Search<'_, '_, G> {
     }
 
     /// What is taken of a device, and whether its counters are charged; `None` where it is not free.
-    fn free(&self, spot: Spot, wanted: &WantedOption, device: Ref) -> Option<(Consumed, bool)> {
+    fn free(&self, spot: SearchPosition, wanted: &CompiledOption, device: Ref) -> Option<(Consumed, bool)> {
         let item = self.item(device);
         if !capacity::has(&item.device, &wanted.capacity) {
             return None;
@@ -325,7 +331,7 @@ impl<G: Ground> Search<'_, '_, G> {
             consumed = capacity::consumed(&item.device, &wanted.capacity)?;
             for (name, amount) in &consumed {
                 let own = self.given.iter().filter(|given| given.device == device);
-                let own = own.flat_map(|given| &given.consumed).filter(|(of, _)| of == name);
+                let own = own.flat_map(|given| &given.consumed).filter(|(other, _)| other == name);
                 let used = own.fold(lens.consumed(device, name), |sum, (_, more)| sum.saturating_add(*more));
                 let total = item.device.capacity.get(name).map_or(0, |capacity| capacity.value.nanos());
                 if used.saturating_add(*amount) > total {
@@ -344,7 +350,8 @@ impl<G: Ground> Search<'_, '_, G> {
         item.uses.iter().all(|(counter, amount)| {
             let own =
                 self.given.iter().filter(|given| given.charged && given.device.template == device.template);
-            let own = own.flat_map(|given| &self.item(given.device).uses).filter(|(of, _)| of == counter);
+            let own =
+                own.flat_map(|given| &self.item(given.device).uses).filter(|(other, _)| other == counter);
             let before = self.field.lens.charged(Ref { at: *counter, ..device });
             let used = own.fold(before, |sum, (_, more)| sum.saturating_add(*more));
             used.saturating_add(*amount) <= inventory.counters[*counter]
@@ -352,7 +359,7 @@ impl<G: Ground> Search<'_, '_, G> {
     }
 
     /// Whether a device has the attributes of those that the claim has already, where they have to be the same.
-    fn agrees(&self, spot: Spot, wanted: &WantedOption, device: Ref) -> bool {
+    fn agrees(&self, spot: SearchPosition, wanted: &CompiledOption, device: Ref) -> bool {
         let want = &self.wants[spot.claim];
         want.matches.iter().all(|constraint| {
             if !constraint.applies(&want.requests[spot.request].name, &wanted.name) {
@@ -376,7 +383,7 @@ impl<G: Ground> Search<'_, '_, G> {
     }
 
     /// Whether the bound on the work is reached.
-    fn is_spent(&mut self, spot: Spot) -> bool {
+    fn is_spent(&mut self, spot: SearchPosition) -> bool {
         let spent = self.steps > MAX_STEPS;
         if spent {
             self.failure = Some((usize::MAX, Failure::TooWide { claim: spot.claim }));
@@ -385,11 +392,11 @@ impl<G: Ground> Search<'_, '_, G> {
     }
 
     /// Notes why a request could not be satisfied, where the search had not come so far before.
-    fn note(&mut self, spot: Spot, wanted: Option<u32>, found: Tally) {
+    fn note(&mut self, spot: SearchPosition, wanted: Option<u32>, tally: Tally) {
         let depth = self.given.len();
         if self.failure.as_ref().is_none_or(|(known, _)| depth > *known) {
-            let Spot { claim, request, option } = spot;
-            self.failure = Some((depth, Failure::Devices { claim, request, option, wanted, found }));
+            let SearchPosition { claim, request, option } = spot;
+            self.failure = Some((depth, Failure::Devices { claim, request, option, wanted, found: tally }));
         }
     }
 }

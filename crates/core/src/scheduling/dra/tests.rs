@@ -7,12 +7,13 @@ use rstest::rstest;
 use smallvec::SmallVec;
 
 use super::{
-    Ref, capacity,
-    given::Given,
+    Ref,
+    allocated::AllocatedDevice,
+    capacity,
+    compiled_claim::{CompiledClaim, Expressions},
     inventory::Inventory,
     ledger::{Host, Ledger},
-    search::{Failure, Field, Ground, search},
-    want::{Expressions, Want},
+    search::{Failure, NodeReach, SearchSpace, search},
 };
 use crate::{
     model::{
@@ -22,7 +23,7 @@ use crate::{
         },
         resource_claim::{ClaimSpec, DeviceClass, DeviceCount},
     },
-    scheduling::ids::{Id as _, IdVec, WantId},
+    scheduling::ids::{CompiledClaimId, Id as _, IdVec},
     testing::{
         DRIVER, claim_spec, counters, device, devices::DeviceBuilder, exactly, having, matching, option,
         slice, templates,
@@ -32,7 +33,7 @@ use crate::{
 /// The choice of a node is a set of zones `0` to `3`; a place is a node's name that lists some of them.
 struct Zones(Vec<Nodes>);
 
-impl Ground for Zones {
+impl NodeReach for Zones {
     type At = u8;
 
     fn reach(&mut self, at: u8, place: usize, _: &Str) -> SmallVec<[u8; 2]> {
@@ -59,12 +60,14 @@ struct Case {
 }
 
 impl Case {
-    fn wants(&self) -> IdVec<WantId, Arc<Want>> {
+    fn wants(&self) -> IdVec<CompiledClaimId, Arc<CompiledClaim>> {
         let class = DeviceClass { name: "gpu".into(), selectors: Vec::new() };
         let classes = BTreeMap::from([("gpu".into(), Arc::new(class))]);
         let mut expressions = Expressions::default();
         let id = NamespacedName::new("default", "claim");
-        let of = |spec| Arc::new(Want::new(&id, spec, &classes, &mut expressions).expect("a sound claim"));
+        let of = |spec| {
+            Arc::new(CompiledClaim::new(&id, spec, &classes, &mut expressions).expect("a sound claim"))
+        };
         self.claims.iter().map(of).collect()
     }
 
@@ -74,7 +77,7 @@ impl Case {
         (Inventory::of_cluster([&all].into_iter()), Inventory::of_templates(&templates(&self.template)))
     }
 
-    fn search(&self) -> Result<Vec<Given>, Failure> {
+    fn search(&self) -> Result<Vec<AllocatedDevice>, Failure> {
         let (mut cluster, mut template) = self.inventories();
         let ledger = Ledger::default();
         let lens =
@@ -82,7 +85,7 @@ impl Case {
         let mut ground = Zones(cluster.places.clone());
         let visible: Vec<usize> = (0..cluster.items.len()).collect();
         let pools: Vec<usize> = (0..cluster.pools.len()).collect();
-        let mut field = Field {
+        let mut field = SearchSpace {
             cluster: &mut cluster,
             visible: &visible,
             pools: &pools,
@@ -316,7 +319,7 @@ fn a_taint_keeps_claims_away_unless_tolerated() {
 }
 
 #[test]
-fn attributes_that_nobody_knows_yet_are_bound() {
+fn unknown_attributes_are_bound() {
     let id = |device: &str| DeviceId { driver: DRIVER.into(), pool: "node".into(), device: device.into() };
     let binding = |devices: &[&str]| AttributeBinding {
         attribute: "example.com/root".into(),
@@ -355,7 +358,7 @@ fn a_pool_that_contradicts_itself_has_no_devices(#[case] devices: &[DeviceBuilde
 }
 
 #[test]
-fn a_search_without_end_is_given_up() {
+fn a_search_is_bounded() {
     // Pairs of one value each: no four go together, and no two devices are alike.
     let pair = |at: usize| {
         device(&format!("d{at}")).attribute("numa", &(at / 2).to_string()).attribute("n", &at.to_string())

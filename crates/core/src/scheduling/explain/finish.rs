@@ -23,14 +23,14 @@ use crate::{
             amounts::{Amounts, update},
             bits::Bits,
             intern::{Key, Req, Universe},
-            pools::{Buy, template_labels},
+            pools::{PricedOffer, template_labels},
         },
     },
 };
 
-/// So many kinds of claims are remembered with what they become.
+/// The number of cached claim terms.
 const MAX_MEMO: usize = 2_000;
-/// More nodes than this are not asked what keeps pods off them in one pass, some milliseconds of work.
+/// The maximum number of nodes whose obstacles are computed in one pass, some milliseconds of work.
 const MAX_ASKED: usize = 100_000;
 /// The annotation of a claim whose minValues were lowered.
 const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
@@ -43,13 +43,13 @@ const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
 pub(crate) fn plan(
     tables: &mut Tables,
     placement: &Placement,
-    memo: &mut Memo,
+    memo: &mut TermsCache,
     pass: &Pass,
     (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
     unplaced: Vec<(PodId, Outcome)>,
 ) -> Plan {
     let mut plan = Plan { partial: pass.exhausted, ..Plan::default() };
-    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
+    let pod = |claim_id: &PodId| Arc::clone(&request.pods[claim_id.position()]);
     let devices = pass.devices.as_deref();
     let placed = pass.placed.iter().map(|(node, pods)| (tables.positions[*node], *node, pods));
     let mut placed: Vec<(usize, NodeId, &Vec<PodId>)> = placed.collect();
@@ -61,13 +61,13 @@ pub(crate) fn plan(
             claims: devices.map_or_else(Vec::new, |devices| devices.planned_on_node(tables, node)),
         });
     }
-    for (at, claim) in pass.claims.entries() {
+    for (claim_id, claim) in pass.claims.entries() {
         let terms = terms_of(tables, memo, claim);
         match &*terms {
             Ok(terms) => {
                 let mut new_claim = new_claim(tables, claim, terms, request.pods);
                 if let Some(devices) = devices {
-                    new_claim.claim_devices(devices.planned_on_claim(tables, at, claim));
+                    new_claim.claim_devices(devices.planned_on_claim(tables, claim_id, claim));
                 }
                 plan.new_claims.push(new_claim);
             }
@@ -75,7 +75,7 @@ pub(crate) fn plan(
                 let pool = tables.pools[claim.pool].model.name.clone();
                 let verdict =
                     Unplaced::NoPoolFits([PoolVerdict { pool, eliminated: eliminated.clone() }].into());
-                plan.unplaced.extend(claim.pods.iter().map(|at| (pod(at), verdict.clone())));
+                plan.unplaced.extend(claim.pods.iter().map(|claim_id| (pod(claim_id), verdict.clone())));
             }
         }
     }
@@ -85,8 +85,12 @@ pub(crate) fn plan(
     plan
 }
 
-/// Returns what becomes of a claim of this kind, from memory if an equal one was asked for before.
-fn terms_of(tables: &mut Tables, memo: &mut Memo, claim: &Claim) -> Arc<Result<Terms, Eliminated>> {
+/// Returns the terms of a claim, from the cache if it has those of an equal one.
+fn terms_of(
+    tables: &mut Tables,
+    memo: &mut TermsCache,
+    claim: &Claim,
+) -> Arc<Result<ClaimTerms, Eliminated>> {
     let key = (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
     if let Some(known) = memo.0.get(&key) {
         return Arc::clone(known);
@@ -105,43 +109,43 @@ fn explain_unplaced(
     placement: &Placement,
     pass: &Pass,
     (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
-    left: Vec<(PodId, Outcome)>,
+    unplaced: Vec<(PodId, Outcome)>,
     plan: &mut Plan,
 ) {
-    let pod = |at: &PodId| Arc::clone(&request.pods[at.position()]);
+    let pod = |pod_id: &PodId| Arc::clone(&request.pods[pod_id.position()]);
     let mut verdicts: HashMap<PodClassId, Unplaced> = HashMap::new();
     let (mut obstacles, mut budget) = (HashMap::new(), MAX_ASKED);
-    for (at, outcome) in left {
+    for (pod_id, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
             Outcome::NotReached => Unplaced::NotReached,
             _ => verdicts
-                .entry(classes[at])
-                .or_insert_with(|| unplaced::explain(tables, placement, pass, classes[at]))
+                .entry(classes[pod_id])
+                .or_insert_with(|| unplaced::explain(tables, placement, pass, classes[pod_id]))
                 .clone(),
         };
         if matches!(verdict, Unplaced::NoPoolFits(_)) {
-            let known = obstacles.entry(classes[at]);
+            let known = obstacles.entry(classes[pod_id]);
             let known = known.or_insert_with(|| {
-                nodes::obstacles(tables, placement, pass, classes[at], &mut budget).map(Arc::new)
+                nodes::obstacles(tables, placement, pass, classes[pod_id], &mut budget).map(Arc::new)
             });
-            plan.nodes.extend(known.as_ref().map(|known| (pod(&at).uid.clone(), Arc::clone(known))));
+            plan.nodes.extend(known.as_ref().map(|known| (pod(&pod_id).uid.clone(), Arc::clone(known))));
         }
-        plan.unplaced.push((pod(&at), verdict));
+        plan.unplaced.push((pod(&pod_id), verdict));
     }
 }
 
-/// What became of claims, by what those of one kind have in common.
+/// Terms of claims by their key.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(HashMap<TermsKey, Arc<Result<Terms, Eliminated>>>);
+pub(crate) struct TermsCache(HashMap<TermsKey, Arc<Result<ClaimTerms, Eliminated>>>);
 
-/// What claims of one kind have in common: pool, requirements, rows, reservations, minValues.
+/// Everything that the terms of a claim depend on: pool, requirements, rows, reservations, minValues.
 type TermsKey =
     (NodePoolId, Req, Bits<InstanceTypeId>, SmallVec<[ReservationId; 1]>, SmallVec<[(Key, u32); 1]>);
 
 /// The part of a new NodeClaim that does not depend on its pods.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ClaimTerms {
     instance_types: Arc<[Arc<InstanceType>]>,
     requirements: Requirements,
     labels: Labels,
@@ -152,21 +156,21 @@ pub(crate) struct Terms {
 }
 
 /// The offerings that are left for a claim, cheapest first. Where it holds reservations, only those.
-fn buys(tables: &mut Tables, claim: &Claim) -> Vec<Buy> {
+fn buys(tables: &mut Tables, claim: &Claim) -> Vec<PricedOffer> {
     let all = tables.pools[claim.pool].buys(&tables.universe, claim.req);
-    let offer = |buy: &Buy| &tables.row(claim.pool, buy.row).offers[buy.offer];
-    let held = |buy: &&Buy| {
+    let offer = |buy: &PricedOffer| &tables.row(claim.pool, buy.row).offers[buy.offer];
+    let held = |buy: &&PricedOffer| {
         claim.rows.has(buy.row) && offer(buy).reservation.is_none_or(|id| claim.reserved.contains(&id))
     };
-    let mut buys: Vec<Buy> = all.iter().filter(held).copied().collect();
+    let mut buys: Vec<PricedOffer> = all.iter().filter(held).copied().collect();
     if !claim.reserved.is_empty() {
         buys.retain(|buy| offer(buy).reservation.is_some());
     }
     buys
 }
 
-/// What a claim becomes, or why it cannot be named.
-fn terms(tables: &mut Tables, claim: &Claim) -> Result<Terms, Eliminated> {
+/// The terms of a claim, or why it has none.
+fn terms(tables: &mut Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
     let buys = buys(tables, claim);
     let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes) };
     // Cheapest first, each type once, as many as a claim may name.
@@ -191,21 +195,21 @@ fn terms(tables: &mut Tables, claim: &Claim) -> Result<Terms, Eliminated> {
     let named: BTreeSet<Str> =
         rows.iter().map(|row| tables.row(claim.pool, row).instance_type.name.clone()).collect();
     for (key, wanted) in &claim.min_values {
-        let found = tables.distinct(claim.pool, rows.iter(), *key, claim.req);
-        if found < *wanted {
+        let distinct = tables.distinct(claim.pool, rows.iter(), *key, claim.req);
+        if distinct < *wanted {
             let key = tables.universe.name(*key).clone();
-            return Err(Eliminated::MinValues { key, wanted: *wanted, found });
+            return Err(Eliminated::MinValues { key, wanted: *wanted, found: distinct });
         }
     }
     let daemons = rows.iter().map(|row| &tables.row(claim.pool, row).daemons);
-    let left: Vec<Buy> = buys.iter().filter(|buy| rows.has(buy.row)).copied().collect();
+    let named_buys: Vec<PricedOffer> = buys.iter().filter(|buy| rows.has(buy.row)).copied().collect();
     let row = tables.row(claim.pool, cheapest.row);
     let offer = &row.offers[cheapest.offer];
-    Ok(Terms {
+    Ok(ClaimTerms {
         daemons: daemons.cloned().reduce(minimum).unwrap_or_default(),
-        requirements: requirements(tables, claim, &named, &left),
+        requirements: requirements(tables, claim, &named, &named_buys),
         labels: labels(tables, claim),
-        annotations: annotations(tables, claim, &named, &left),
+        annotations: annotations(tables, claim, &named, &named_buys),
         chosen: Chosen {
             instance_type: row.instance_type.name.clone(),
             zone: offer.zone.clone(),
@@ -216,7 +220,7 @@ fn terms(tables: &mut Tables, claim: &Claim) -> Result<Terms, Eliminated> {
     })
 }
 
-fn new_claim(tables: &Tables, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -> NewClaim {
+fn new_claim(tables: &Tables, claim: &Claim, terms: &ClaimTerms, pods: &[Arc<Pod>]) -> NewClaim {
     let pool = &tables.pools[claim.pool].model;
     let mut requests = claim.used.clone();
     update(&mut requests, &terms.daemons, i64::saturating_add);
@@ -231,7 +235,7 @@ fn new_claim(tables: &Tables, claim: &Claim, terms: &Terms, pods: &[Arc<Pod>]) -
         pool: Arc::clone(pool),
         instance_types: Arc::clone(&terms.instance_types),
         requests: tables.resources.resources(&requests),
-        pods: claim.pods.iter().map(|at| Arc::clone(&pods[at.position()])).collect(),
+        pods: claim.pods.iter().map(|pod_id| Arc::clone(&pods[pod_id.position()])).collect(),
         annotations,
         taints: pool.template.taints.clone(),
         startup_taints: pool.template.startup_taints.clone(),
@@ -245,7 +249,7 @@ fn minimum(mut a: Amounts, b: Amounts) -> Amounts {
 }
 
 /// What the instance must be, with the types and capacity types that are left, and minValues as they stand.
-fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Requirements {
+fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, buys: &[PricedOffer]) -> Requirements {
     let mut all = tables.universe.requirements(claim.req);
     // No NodeClaim may name what users may not set. What is left of such keys here is satisfied by their absence.
     let schema = tables.universe.schema();
@@ -256,7 +260,7 @@ fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[B
     }
     // Thousands of offerings, a handful of values.
     let mut capacity_types: BTreeSet<Str> = BTreeSet::new();
-    for buy in left {
+    for buy in buys {
         let text = &tables.row(claim.pool, buy.row).offers[buy.offer].capacity_type;
         if !text.is_empty() && !capacity_types.contains(text) {
             capacity_types.insert(text.clone());
@@ -281,8 +285,8 @@ fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[B
 }
 
 /// Which corrections by NodeOverlays the choice rests on.
-fn annotations(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, left: &[Buy]) -> Labels {
-    let priced = left.iter().any(|buy| tables.row(claim.pool, buy.row).offers[buy.offer].overlaid);
+fn annotations(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, buys: &[PricedOffer]) -> Labels {
+    let priced = buys.iter().any(|buy| tables.row(claim.pool, buy.row).offers[buy.offer].overlaid);
     let catalog = tables.snapshot.catalog(&tables.pools[claim.pool].model.name);
     let extended = catalog.is_some_and(|catalog| named.iter().any(|name| catalog.overlaid.contains(name)));
     let marks = [(priced, PRICE_OVERLAY_APPLIED), (extended, CAPACITY_OVERLAY_APPLIED)];

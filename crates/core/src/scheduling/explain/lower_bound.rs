@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// Pods that keep apart by host: at most so many of them share a node.
-struct Apart {
+/// Pods that topology separates by hostname: at most `per_node` of them share a node.
+struct SeparatedPods {
     members: i64,
     per_node: i64,
 }
 
-/// What the placed pods must cost at least, all of it on new NodeClaims but what nodes have room for.
+/// The lower bound on the price of the placed pods, less what the usable nodes have room for.
 pub(crate) fn lower_bound(
     tables: &mut Tables,
     placement: &Placement,
@@ -40,13 +40,13 @@ pub(crate) fn lower_bound(
     }
     let mut demand = Amounts::new();
     let mut placed: HashMap<PodClassId, i64> = HashMap::new();
-    for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|at| classes[*at]) {
+    for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|node_id| classes[*node_id]) {
         update(&mut demand, &tables.classes[class].requests, i64::saturating_add);
         *placed.entry(class).or_insert(0) += 1;
     }
     let usable = usable(tables, pass, request, classes);
-    for at in usable.iter() {
-        let free = &placement.room(at).free;
+    for node_id in usable.iter() {
+        let free = &placement.room(node_id).free;
         for (slot, amount) in demand.iter_mut().enumerate() {
             *amount = amount.saturating_sub(get(free, slot).max(0));
         }
@@ -60,14 +60,14 @@ pub(crate) fn lower_bound(
     let mut columns = Columns::new(rows + 1);
     for ((pool, row), price) in offers(tables, &placed) {
         let free = &tables.row(pool, row).free;
-        columns.push(price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
+        columns.push(price, (0..rows).map(|node_id| get(free, node_id)).chain([apart.per_node]));
     }
     let sum = bound::lower_bound(&demand, &columns);
-    // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
+    // Without usable nodes, the most expensive pod needs a node that holds it whole.
     if usable.is_empty() { sum.max(dearest(tables, &placed)) } else { sum }
 }
 
-/// What the cheapest node for the most demanding of the pods costs.
+/// The price of the cheapest node for the most expensive of the pods.
 fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
     let mut dearest = Price::ZERO;
     for (class, _) in placed {
@@ -77,8 +77,8 @@ fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
                 let Some(req) = tables.template_for(*class, level, pool) else { continue };
                 let buys = tables.pools[pool].buys(&tables.universe, req);
                 let requests = &tables.classes[*class].requests;
-                let found = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
-                let price = found.map(|buy| buy.price);
+                let offer = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
+                let price = offer.map(|buy| buy.price);
                 cheapest = [cheapest, price].into_iter().flatten().min();
             }
         }
@@ -100,8 +100,8 @@ fn usable(
     let mut usable = Bits::default();
     for class in distinct {
         for level in tables.classes[class].levels.ids() {
-            for at in tables.fitting(class, level).iter().filter(|at| pass.is_there(*at)) {
-                usable.insert(at);
+            for node_id in tables.fitting(class, level).iter().filter(|node_id| pass.is_there(*node_id)) {
+                usable.insert(node_id);
             }
         }
     }
@@ -110,20 +110,20 @@ fn usable(
 
 /// The cheapest way to buy each row that some class may use, at some level.
 fn offers(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId, InstanceTypeId), Price)> {
-    let mut asked: Vec<(NodePoolId, u32)> = Vec::new();
+    let mut templates: Vec<(NodePoolId, u32)> = Vec::new();
     for pool in tables.pools.ids() {
         for (class, _) in placed {
             for level in tables.classes[*class].levels.ids() {
                 if let Some(req) = tables.template_for(*class, level, pool) {
-                    asked.push((pool, req));
+                    templates.push((pool, req));
                 }
             }
         }
     }
-    asked.sort_unstable();
-    asked.dedup();
+    templates.sort_unstable();
+    templates.dedup();
     let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
-    for (pool, req) in asked {
+    for (pool, req) in templates {
         for buy in tables.pools[pool].buys(&tables.universe, req).iter() {
             let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
             *price = buy.price.min(*price);
@@ -140,8 +140,8 @@ fn apart(
     placement: &Placement,
     placed: &[(PodClassId, i64)],
     usable: &Bits<NodeId>,
-) -> Apart {
-    let mut most = Apart { members: 0, per_node: 1 };
+) -> SeparatedPods {
+    let mut most = SeparatedPods { members: 0, per_node: 1 };
     let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
     for (class, count) in placed {
         for group in always_obeys(tables, *class) {
@@ -150,16 +150,16 @@ fn apart(
     }
     let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
-    for (at, members) in members {
-        let group = allowed_domains::counted(tables, placement, at);
-        let per_node = match group.is.kind {
+    for (group_id, members) in members {
+        let group = allowed_domains::counted(tables, placement, group_id);
+        let per_node = match group.spec.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,
         };
         let room = usable.iter().map(|node| (per_node - i64::from(group.count(node.into()))).max(0));
         let members = members.saturating_sub(room.sum());
         if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
-            most = Apart { members, per_node };
+            most = SeparatedPods { members, per_node };
         }
     }
     most
@@ -169,17 +169,17 @@ fn apart(
 fn always_obeys(tables: &Tables, class: PodClassId) -> Vec<TopologyGroupId> {
     let class = &tables.classes[class];
     let own = &tables.topology.label_sets[class.label_set].groups;
-    let mut found: Vec<TopologyGroupId> = Vec::new();
-    let Some(last) = class.levels.last() else { return found };
+    let mut groups: Vec<TopologyGroupId> = Vec::new();
+    let Some(last) = class.levels.last() else { return groups };
     let spreads = last.groups.iter().map(|owned| owned.group);
     let spreads =
-        spreads.filter(|group| matches!(tables.topology.groups[*group].is.kind, GroupKind::Spread { .. }));
+        spreads.filter(|group| matches!(tables.topology.groups[*group].spec.kind, GroupKind::Spread { .. }));
     let everywhere =
         |group: &TopologyGroupId| class.levels.iter().all(|l| l.groups.iter().any(|o| o.group == *group));
     for group in class.keeps_away.iter().copied().chain(spreads.filter(everywhere)) {
-        if tables.topology.groups[group].by_hostname && own.contains(&group) && !found.contains(&group) {
-            found.push(group);
+        if tables.topology.groups[group].by_hostname && own.contains(&group) && !groups.contains(&group) {
+            groups.push(group);
         }
     }
-    found
+    groups
 }

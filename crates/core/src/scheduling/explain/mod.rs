@@ -1,7 +1,7 @@
-//! A finished pass as a plan: what it places, why pods are left, and what it must cost at least. Reads only.
+//! A finished pass as a plan: placements, reasons of unschedulable pods, and the lower bound on the price. Reads only.
 
 pub(crate) mod finish;
 pub(crate) mod lower_bound;
-mod near;
+mod nearest;
 mod nodes;
 mod unplaced;

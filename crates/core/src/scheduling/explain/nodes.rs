@@ -1,4 +1,4 @@
-//! Why the nodes that are there do not take a class of pods: the first obstacle of each, counted.
+//! Why existing nodes do not take a class of pods: the first obstacle of each, counted.
 
 use crate::{
     model::{ResourceName, Str, labels::HOSTNAME},
@@ -18,11 +18,11 @@ use crate::{
     },
 };
 
-/// Obstacles of one class that are told apart.
+/// The maximum number of distinct obstacles of a class.
 const MAX_OBSTACLES: usize = 32;
 
-/// What keeps a class off the nodes that are there, as they stand at the end of a pass; `None` for a simulation, and
-/// where more nodes would have to be asked than `budget` has left.
+/// The obstacles of a class on all nodes at the end of a pass; `None` for a simulation, and
+/// if there are more nodes than `budget` has left.
 pub(crate) fn obstacles(
     tables: &mut Tables,
     placement: &Placement,
@@ -35,38 +35,38 @@ pub(crate) fn obstacles(
     }
     *budget = budget.checked_sub(tables.nodes.len())?;
     let level = last_level(tables, class);
-    let mut found = NodeObstacles::default();
-    for at in tables.nodes.ids() {
-        if !pass.is_there(at) || !(tables.nodes[at].usable || tables.nodes[at].deleting) {
+    let mut summary = NodeObstacles::default();
+    for node_id in tables.nodes.ids() {
+        if !pass.is_there(node_id) || !(tables.nodes[node_id].usable || tables.nodes[node_id].deleting) {
             continue;
         }
-        found.total += 1;
-        let Some(obstacle) = obstacle(tables, placement, pass, class, level, at) else { continue };
-        match found.obstacles.iter().position(|(known, _)| known.is_like(&obstacle)) {
+        summary.total += 1;
+        let Some(obstacle) = obstacle(tables, placement, pass, class, level, node_id) else { continue };
+        match summary.obstacles.iter().position(|(known, _)| known.is_same_obstacle(&obstacle)) {
             Some(position) => {
-                let (known, count) = &mut found.obstacles[position];
+                let (known, count) = &mut summary.obstacles[position];
                 known.widen(&obstacle);
                 *count += 1;
             }
-            None if found.obstacles.len() < MAX_OBSTACLES => found.obstacles.push((obstacle, 1)),
+            None if summary.obstacles.len() < MAX_OBSTACLES => summary.obstacles.push((obstacle, 1)),
             None => {}
         }
     }
     // The most common first; the order in which they were met decides between equals.
-    found.obstacles.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    Some(found)
+    summary.obstacles.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    Some(summary)
 }
 
-/// The first thing that keeps a class off a node, in the order in which they are asked.
+/// The first obstacle of a class on a node.
 fn obstacle(
     tables: &mut Tables,
     placement: &Placement,
     pass: &Pass,
     class: PodClassId,
     level: LevelId,
-    at: NodeId,
+    node_id: NodeId,
 ) -> Option<Obstacle> {
-    let (this, node) = (&tables.classes[class], &tables.nodes[at]);
+    let (this, node) = (&tables.classes[class], &tables.nodes[node_id]);
     let wanted = &this.levels[level];
     if node.deleting {
         return Some(Obstacle::Leaving);
@@ -78,15 +78,15 @@ fn obstacle(
     if host.is_some_and(|set| !tables.universe.has(tables.hostname, set, node.host)) {
         return Some(Obstacle::Label(HOSTNAME.into()));
     }
-    if let Some(key) = missed_label(tables, placement, class, level, at) {
+    if let Some(key) = missed_label(tables, placement, class, level, node_id) {
         return Some(Obstacle::Label(key));
     }
-    let (this, node) = (&tables.classes[class], &tables.nodes[at]);
-    if !fits_free(&this.requests, &placement.room(at).free) {
-        return shortfall(tables, placement, class, at);
+    let (this, node) = (&tables.classes[class], &tables.nodes[node_id]);
+    if !fits_free(&this.requests, &placement.room(node_id).free) {
+        return shortfall(tables, placement, class, node_id);
     }
     let ports = &this.pod.spec.host_ports;
-    let more = pass.ports.get(&at).map_or(&[][..], Vec::as_slice);
+    let more = pass.ports.get(&node_id).map_or(&[][..], Vec::as_slice);
     let taken = ports.iter().find(|port| {
         let port = std::slice::from_ref(*port);
         clash(port, &node.ports) || clash(port, more)
@@ -95,34 +95,34 @@ fn obstacle(
         return Some(Obstacle::HostPort(port.port));
     }
     let alternatives = this.alternatives.clone();
-    let open = placement.room(at).open;
+    let open = placement.room(node_id).open;
     let reached = alternatives
         .iter()
-        .any(|req| *req == ANY || tables.nodes[at].satisfies(open, &mut tables.universe, *req));
+        .any(|req| *req == ANY || tables.nodes[node_id].satisfies(open, &mut tables.universe, *req));
     if !reached || !tables.classes[class].attachments.is_empty() {
         return Some(Obstacle::Volumes);
     }
     let demand = allowed_domains::demand(tables, placement, class, level);
-    let allowed = open.is_some() || allowed_domains::obeys_on(tables, placement, &demand, at);
+    let allowed = open.is_some() || allowed_domains::obeys_on(tables, placement, &demand, node_id);
     (!allowed).then_some(Obstacle::Topology)
 }
 
-/// The first label of which a node has no value that is asked for.
+/// The first label of which a node does not have a required value.
 fn missed_label(
     tables: &mut Tables,
     placement: &Placement,
     class: PodClassId,
     level: LevelId,
-    at: NodeId,
+    node_id: NodeId,
 ) -> Option<Str> {
     let req = tables.classes[class].levels[level].req;
-    let open = placement.room(at).open;
-    if tables.nodes[at].satisfies(open, &mut tables.universe, req) {
+    let open = placement.room(node_id).open;
+    if tables.nodes[node_id].satisfies(open, &mut tables.universe, req) {
         return None;
     }
     let sets = std::sync::Arc::clone(tables.universe.sets(req));
     let misses = |(key, set): &&(Key, Set)| match open {
-        None => match tables.nodes[at].label(*key) {
+        None => match tables.nodes[node_id].label(*key) {
             Some(value) => !tables.universe.has(*key, set, value),
             None => !set.allows_missing(),
         },
@@ -136,9 +136,9 @@ fn missed_label(
 }
 
 /// The first resource of which a node has too little left.
-fn shortfall(tables: &Tables, placement: &Placement, class: PodClassId, at: NodeId) -> Option<Obstacle> {
-    let (asked, free) = (&tables.classes[class].requests, &placement.room(at).free);
-    let slot = (0..asked.len()).find(|slot| asked[*slot] > 0 && asked[*slot] > get(free, *slot))?;
+fn shortfall(tables: &Tables, placement: &Placement, class: PodClassId, node_id: NodeId) -> Option<Obstacle> {
+    let (requests, free) = (&tables.classes[class].requests, &placement.room(node_id).free);
+    let slot = (0..requests.len()).find(|slot| requests[*slot] > 0 && requests[*slot] > get(free, *slot))?;
     let name: ResourceName = tables.resources.name(slot);
-    Some(Obstacle::Resource { name, asked: asked[slot], most: get(free, slot).max(0) })
+    Some(Obstacle::Resource { name, asked: requests[slot], most: get(free, slot).max(0) })
 }

@@ -1,4 +1,4 @@
-//! Why a class of pods has no place: for each pool the first constraint that eliminated it, and what would help.
+//! Why a class of pods is unschedulable: for each NodePool the first constraint that eliminated it, and the nearest fix.
 
 use crate::{
     model::{
@@ -7,7 +7,7 @@ use crate::{
         pod::HostPort,
     },
     scheduling::{
-        explain::near::{self, Lost},
+        explain::nearest::{self, FilteredTypes},
         greedy::{
             on_new_claim::{Blocked, Target},
             pass::Pass,
@@ -16,7 +16,7 @@ use crate::{
         placement::{
             Placement, allowed_domains,
             claim::{Refusal, clash},
-            devices::Grants,
+            devices::DeviceGrants,
         },
         reason::{Eliminated, Nearest, PoolVerdict, Unplaced},
         tables::{
@@ -43,11 +43,11 @@ pub(crate) fn last_level(tables: &mut Tables, class: PodClassId) -> LevelId {
     tables.classes[class].levels.iter().rposition(sound).map_or(LevelId::FIRST, Id::new)
 }
 
-/// A label that is asked for and that no pool can give, because users may not set it.
+/// A required label that no NodePool can have, because users may not set it.
 fn restriction(tables: &Tables, class: PodClassId, level: LevelId) -> Option<String> {
-    let asked = tables.universe.requirements(tables.classes[class].levels[level].req);
+    let required = tables.universe.requirements(tables.classes[class].levels[level].req);
     let schema = tables.universe.schema();
-    asked.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
+    required.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
         let key = wanted.key();
         if &**key == FIELD_NAME {
             return Some(
@@ -58,23 +58,23 @@ fn restriction(tables: &Tables, class: PodClassId, level: LevelId) -> Option<Str
     })
 }
 
-/// The host that is asked for: no new node has its name.
+/// The required hostname: no new node has it.
 fn host(tables: &Tables, class: PodClassId) -> Incompatible {
     let selector = &tables.classes[class].pod.spec.node_selector;
-    let asked = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
-    Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, asked)))
+    let hostnames = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
+    Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, hostnames)))
 }
 
 /// Where pool and pod disagree about labels.
 fn disagreement(tables: &Tables, pool: NodePoolId, wanted: Req) -> Eliminated {
     let offered = tables.universe.requirements(tables.pools[pool].req);
-    let asked = tables.universe.requirements(wanted);
-    let disagreement = offered.compatible_claim(&asked, tables.universe.schema()).err();
+    let required = tables.universe.requirements(wanted);
+    let disagreement = offered.compatible_claim(&required, tables.universe.schema()).err();
     let unknown = || Incompatible::Undefined(Box::new(Requirement::exists(labels::NODEPOOL)));
     let why = disagreement.unwrap_or_else(unknown);
     let known = tables.universe.schema().well_known.iter().chain(offered.iter().map(Requirement::key));
     let meant = match &why {
-        Incompatible::Undefined(wanted) => near::nearest(wanted.key(), known).cloned(),
+        Incompatible::Undefined(wanted) => nearest::nearest(wanted.key(), known).cloned(),
         Incompatible::Disjoint { .. } => None,
     };
     Eliminated::Requirements { why, meant }
@@ -87,12 +87,12 @@ fn unreachable(tables: &mut Tables, class: PodClassId, req: Req) -> Option<Incom
         return None;
     }
     let offered = tables.universe.requirements(req);
-    let asked = tables.universe.requirements(*alternatives.first()?);
-    offered.compatible_claim(&asked, tables.universe.schema()).err()
+    let required = tables.universe.requirements(*alternatives.first()?);
+    offered.compatible_claim(&required, tables.universe.schema()).err()
 }
 
-/// How many types each filter took, and what comes nearest.
-fn types_lost(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
+/// The number of instance types after each filter, and the nearest solution.
+fn filtered_types(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
     let this = &tables.classes[class];
     let ports = &this.pod.spec.host_ports;
     if !ports.is_empty() {
@@ -106,8 +106,8 @@ fn types_lost(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req
         }
     }
     let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name).cloned().unwrap_or_default();
-    let asked = this.requests.clone();
-    let mut lost = Lost::default();
+    let pod_requests = this.requests.clone();
+    let mut lost = FilteredTypes::default();
     for instance_type in &catalog.instance_types {
         let described = tables.universe.req(&instance_type.requirements);
         if !agrees(&tables.universe, described, req) {
@@ -117,12 +117,12 @@ fn types_lost(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req
         let whole = tables.resources.amounts(&instance_type.allocatable());
         let free: Vec<&Amounts> =
             if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
-        let fits = free.iter().any(|free| fits_free(&asked, free));
+        let fits = free.iter().any(|free| fits_free(&pod_requests, free));
         for free in free {
-            lost.see(free, instance_type);
+            lost.record_free(free, instance_type);
         }
         if let Some(row) = rows.first() {
-            lost.see_daemons(&row.daemons);
+            lost.record_daemons(&row.daemons);
         }
         let offered =
             rows.iter().any(|row| row.offers.iter().any(|offer| agrees(&tables.universe, offer.req, req)));
@@ -132,10 +132,10 @@ fn types_lost(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req
     }
     let nearest = match (lost.allowed, lost.large_enough) {
         (0, _) => refused_by_all(tables, &catalog.instance_types, req),
-        (_, 0) => shortage(tables, &asked, &lost),
+        (_, 0) => shortage(tables, &pod_requests, &lost),
         _ => Nearest::Offering,
     };
-    let mut requests = asked;
+    let mut requests = pod_requests;
     update(&mut requests, &lost.daemons.unwrap_or_default(), i64::saturating_add);
     Eliminated::InstanceTypes {
         total: catalog.instance_types.len(),
@@ -165,12 +165,12 @@ fn refused_by_all(tables: &mut Tables, types: &[std::sync::Arc<InstanceType>], r
 }
 
 /// The first resource of which no allowed type leaves enough.
-fn shortage(tables: &Tables, asked: &Amounts, lost: &Lost) -> Nearest {
-    let Some((slot, most, instance_type)) = lost.first_short(asked) else { return Nearest::Combination };
-    Nearest::Resource { name: tables.resources.name(slot), asked: get(asked, slot), most, instance_type }
+fn shortage(tables: &Tables, requests: &Amounts, lost: &FilteredTypes) -> Nearest {
+    let Some((slot, most, instance_type)) = lost.first_short(requests) else { return Nearest::Combination };
+    Nearest::Resource { name: tables.resources.name(slot), asked: get(requests, slot), most, instance_type }
 }
 
-/// Why no place was found for a class, at its last level of relaxation.
+/// Why a class is unschedulable, at its last level of relaxation.
 pub(crate) fn explain(
     tables: &mut Tables,
     placement: &Placement,
@@ -189,7 +189,7 @@ pub(crate) fn explain(
     if let Some(why) = restriction(tables, class, level) {
         return Unplaced::Invalid(why.into());
     }
-    // Where a pool was stopped, people look for a node of it.
+    // Halted NodePools are reported as well.
     let stopped = tables.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
     let stopped = stopped.filter_map(|pool| {
         let eliminated = Eliminated::Halted(pool.halted.clone()?);
@@ -243,23 +243,23 @@ fn eliminated(
             Some(limit) => return limit,
             None => Blocked::default(),
         },
-        // The pod would fit a claim of its own now: it was refused for what the pass looked like before.
+        // The pod would fit a claim of its own now: it was refused earlier in the pass.
         Ok(_) => Blocked::default(),
         Err(blocked) => blocked,
     };
     match blocked {
-        Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, found })), .. } => {
-            Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found }
+        Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, distinct })), .. } => {
+            Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found: distinct }
         }
-        Blocked { refusal: Some((at, Refusal::Devices)), .. } => {
-            match pass.devices.as_deref().and_then(Grants::last_shortage) {
+        Blocked { refusal: Some((narrowed, Refusal::Devices)), .. } => {
+            match pass.devices.as_deref().and_then(DeviceGrants::last_shortage) {
                 Some(shortage) => Eliminated::Devices(Box::new(shortage)),
-                None => types_lost(tables, class, pool, at),
+                None => filtered_types(tables, class, pool, narrowed),
             }
         }
         Blocked { group: Some(group), refusal: None, .. } => crowded(tables, placement, group),
         Blocked { refusal, .. } => {
-            types_lost(tables, class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
+            filtered_types(tables, class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
         }
     }
 }
@@ -276,8 +276,8 @@ fn try_rows(
     let demand = allowed_domains::demand(tables, placement, class, level);
     let min_values = tables.pools[pool].min_values.clone();
     let none = Amounts::new();
-    let host = NewClaimId::new(pass.claims.len().max(pass.once)).into();
-    let target = Target { host, pool, rows, used: &none, min_values: &min_values, held: &[], now: None };
+    let host = NewClaimId::new(pass.claims.len().max(pass.claims_before)).into();
+    let target = Target { host, pool, rows, used: &none, min_values: &min_values, held: &[], current: None };
     let fit = pass.fit_target(tables, placement, &demand, req, &target)?;
     // What lost nothing has all that there were.
     Ok(fit.rows.unwrap_or_else(|| rows.clone()))
@@ -285,12 +285,12 @@ fn try_rows(
 
 fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {
     let limit = tables.pools[pool].model.limits.nodes?;
-    let left = pass.limits.nodes(pool)?;
-    (left <= 0).then(|| Eliminated::Limit {
+    let remaining = pass.limits.nodes(pool)?;
+    (remaining <= 0).then(|| Eliminated::Limit {
         resource: "nodes".into(),
-        usage: limit.saturating_sub(left),
+        usage: limit.saturating_sub(remaining),
         limit,
-        needed: 1_i64.saturating_sub(left),
+        needed: 1_i64.saturating_sub(remaining),
         reserved: 0,
         claims: 0,
     })
@@ -307,17 +307,18 @@ fn exceeded(
     let limits = &tables.pools[pool].limits;
     let excess = |row: InstanceTypeId| {
         let capacity = &tables.row(pool, row).capacity;
-        let over =
-            limits.iter().zip(pass.limits.amounts(pool)).enumerate().filter_map(|(at, (limit, left))| {
-                let needed = get(capacity, limit.resource).saturating_sub(*left);
-                (needed > 0).then_some((at, needed))
-            });
+        let over = limits.iter().zip(pass.limits.amounts(pool)).enumerate().filter_map(
+            |(index, (limit, remaining))| {
+                let needed = get(capacity, limit.resource).saturating_sub(*remaining);
+                (needed > 0).then_some((index, needed))
+            },
+        );
         let over: Vec<(usize, i64)> = over.collect();
         over.first().map(|first| (over.len(), *first))
     };
-    let (_, (at, needed)) = fitting.iter().filter_map(excess).min()?;
-    let (limit, left) = (limits.get(at)?, pass.limits.amounts(pool).get(at)?);
-    let usage = limit.limit.saturating_sub(*left);
+    let (_, (index, needed)) = fitting.iter().filter_map(excess).min()?;
+    let (limit, remaining) = (limits.get(index)?, pass.limits.amounts(pool).get(index)?);
+    let usage = limit.limit.saturating_sub(*remaining);
     let (launched, claims) = launched(tables, pass, pool, &limit.name);
     let reserved = if claims == 0 { 0 } else { usage.saturating_sub(launched).max(0) };
     Some(Eliminated::Limit {
@@ -353,14 +354,14 @@ fn launched(tables: &Tables, pass: &Pass, pool: NodePoolId, resource: &str) -> (
 fn crowded(tables: &Tables, placement: &Placement, group: TopologyGroupId) -> Eliminated {
     let group = allowed_domains::counted(tables, placement, group);
     let count = |value: &u32| {
-        (tables.universe.text(group.is.key, *value).clone(), group.count(DomainId::of_value(*value)))
+        (tables.universe.text(group.spec.key, *value).clone(), group.count(DomainId::of_value(*value)))
     };
     Eliminated::Topology {
-        kind: group.is.kind.as_str(),
-        key: tables.universe.name(group.is.key).clone(),
-        unused: group.is.kind == GroupKind::Affinity && group.is_unused(),
-        // Of several that keep a pod away, any may be the last: what it counts says little.
-        counts: match group.is.kind {
+        kind: group.spec.kind.as_str(),
+        key: tables.universe.name(group.spec.key).clone(),
+        unused: group.spec.kind == GroupKind::Affinity && group.is_unused(),
+        // Any of several anti-affinity groups may be the last: its counts mean little.
+        counts: match group.spec.kind {
             GroupKind::Anti => Vec::new(),
             GroupKind::Spread { .. } | GroupKind::Affinity => group.domains.iter().map(count).collect(),
         },

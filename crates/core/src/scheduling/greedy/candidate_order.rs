@@ -12,7 +12,7 @@ pub(crate) struct CandidateOrder {
     used: Bits<usize>,
 }
 
-/// Where a search stands.
+/// The position of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     tier: usize,
@@ -67,7 +67,7 @@ mod tests {
     use crate::scheduling::ids::Id;
 
     #[test]
-    fn goes_up_the_rungs_and_skips_what_is_no_candidate() {
+    fn orders_by_tier_and_skips_other_claims() {
         let mut candidate_order = CandidateOrder::default();
         for claim in 0..130 {
             candidate_order.put(Id::new(claim), claim % 3);
@@ -75,17 +75,17 @@ mod tests {
         candidate_order.shift(Id::new(0), 0, 7);
         let mut candidates: Bits<NewClaimId> =
             [0, 3, 129, 1, 2, 128].into_iter().map(NewClaimId::new).collect();
-        let mut found = Vec::new();
+        let mut order = Vec::new();
         let mut cursor = Cursor::default();
         while let Some(claim) = candidate_order.next(&candidates, &mut cursor) {
-            found.push(claim.position());
+            order.push(claim.position());
             candidates.remove(claim);
         }
-        assert_eq!(found, [3, 129, 1, 2, 128, 0]);
+        assert_eq!(order, [3, 129, 1, 2, 128, 0]);
     }
 
     #[test]
-    fn an_empty_rung_is_left() {
+    fn skips_an_empty_tier() {
         let mut candidate_order = CandidateOrder::default();
         candidate_order.put(Id::new(5), 0);
         candidate_order.shift(Id::new(5), 0, 1);

@@ -1,4 +1,4 @@
-//! Pods onto new NodeClaims: those of this pass, and new ones.
+//! Places pods on new NodeClaims: those of this pass, and another one.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::scheduling::{
     },
     placement::{
         Placement,
-        allowed_domains::{self, Demand, Nowhere},
-        claim::{Ask, Claim, Fit, Refusal, clash, fit},
+        allowed_domains::{self, NoDomain, TopologyDemand},
+        claim::{Claim, Fit, FitRequest, Refusal, clash, fit},
         devices::devices_on_claim,
     },
     tables::{
@@ -24,7 +24,7 @@ use crate::scheduling::{
     },
 };
 
-/// What a pod is tried on: a claim as it stands, or a new one of a pool.
+/// A new NodeClaim that a pod is tried on: one of the pass, or another one of a pool.
 pub(crate) struct Target<'a> {
     /// The node that it is to groups by hostname.
     pub(crate) host: DomainId,
@@ -34,13 +34,13 @@ pub(crate) struct Target<'a> {
     pub(crate) min_values: &'a [(Key, u32)],
     pub(crate) held: &'a [ReservationId],
     /// Requirements and smallest amounts of a claim that exists.
-    pub(crate) now: Option<(Req, &'a Amounts)>,
+    pub(crate) current: Option<(Req, &'a Amounts)>,
 }
 
-/// Why a target does not take a pod.
+/// Why a new NodeClaim does not take a pod.
 #[derive(Debug, Default)]
 pub(crate) struct Blocked {
-    /// Whether that will not change within the pass.
+    /// Whether that cannot change within the pass.
     pub(crate) lasting: bool,
     /// The topology group that left no domain.
     pub(crate) group: Option<TopologyGroupId>,
@@ -49,24 +49,24 @@ pub(crate) struct Blocked {
 }
 
 impl Pass {
-    /// Whether a new NodeClaim that nothing but its size and the domains that are left may close takes a pod.
+    /// Tries a pod on a new NodeClaim of the pass.
     pub(crate) fn try_claim(
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        demand: &Demand,
-        at: NewClaimId,
+        demand: &TopologyDemand,
+        claim_id: NewClaimId,
     ) -> bool {
-        let Demand { class, level, .. } = *demand;
+        let TopologyDemand { class, level, .. } = *demand;
         self.probes += 1;
         let this = &tables.classes[class];
         let Level { req, compatibility, .. } = this.levels[level];
-        let claim = &self.claims[at];
+        let claim = &self.claims[claim_id];
         let hopeless = !fits(&claim.used, &this.requests, &claim.envelope)
             || clash(&this.pod.spec.host_ports, &claim.ports);
         let met = if hopeless { None } else { tables.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
-            placement.reject(compatibility, at);
+            placement.reject(compatibility, claim_id);
             return false;
         };
         if met == claim.req
@@ -75,28 +75,28 @@ impl Pass {
             && tables.reservations.names.is_empty()
             && fits(&claim.used, &this.requests, &claim.floor)
         {
-            // Nothing is lost: the claim stays what it is.
-            self.take_plain(tables, placement, class, at);
+            // No row is lost: the claim stays unchanged.
+            self.take_plain(tables, placement, class, claim_id);
             return true;
         }
-        let claim = &self.claims[at];
+        let claim = &self.claims[claim_id];
         let target = Target {
-            host: at.into(),
+            host: claim_id.into(),
             pool: claim.pool,
             rows: &claim.rows,
             used: &claim.used,
             min_values: &claim.min_values,
             held: &claim.reserved,
-            now: Some((claim.req, &claim.floor)),
+            current: Some((claim.req, &claim.floor)),
         };
         match self.fit_target(tables, placement, demand, met, &target) {
             Ok(fit) => {
-                self.take_claim(tables, placement, class, at, fit);
+                self.take_claim(tables, placement, class, claim_id, fit);
                 true
             }
             Err(Blocked { lasting, .. }) => {
                 if lasting {
-                    placement.reject(compatibility, at);
+                    placement.reject(compatibility, claim_id);
                 }
                 false
             }
@@ -108,13 +108,13 @@ impl Pass {
         &self,
         tables: &mut Tables,
         placement: &Placement,
-        demand: &Demand,
+        demand: &TopologyDemand,
         req: Req,
         target: &Target<'_>,
     ) -> Result<Fit, Blocked> {
         let class = demand.class;
         let mut blocked = Blocked { lasting: true, ..Blocked::default() };
-        let more = tables.classes[class].requests.clone();
+        let requests = tables.classes[class].requests.clone();
         let pod = Arc::clone(&tables.classes[class].pod);
         for position in 0..tables.classes[class].alternatives.len() {
             let alternative = tables.classes[class].alternatives[position];
@@ -123,32 +123,32 @@ impl Pass {
             };
             let options = match allowed_domains::narrow(tables, placement, demand, target.host, reachable) {
                 Ok(options) => options,
-                Err(Nowhere(group)) => {
+                Err(NoDomain(group)) => {
                     blocked.lasting = false;
                     blocked.group = blocked.group.or(Some(group));
                     continue;
                 }
             };
             for option in options {
-                let ask = Ask {
+                let fit_request = FitRequest {
                     pool: target.pool,
                     req: option,
                     rows: target.rows,
                     used: target.used,
-                    more: &more,
+                    requests: &requests,
                     ports: &pod.spec.host_ports,
                     min_values: target.min_values,
                     held: target.held,
-                    left: &self.reservations,
-                    now: target.now,
+                    remaining: &self.reservations,
+                    current: target.current,
                     purpose: self.purpose,
                 };
-                match fit(tables, &ask) {
+                match fit(tables, &fit_request) {
                     Ok(fit) => match devices_on_claim(
                         self.devices.as_deref(),
                         tables,
                         (demand, target.host),
-                        &ask,
+                        &fit_request,
                         fit,
                     ) {
                         Ok(fit) => return Ok(fit),
@@ -158,7 +158,7 @@ impl Pass {
                         }
                     },
                     Err(refusal) => {
-                        // What topology narrowed, or a reservation, may look different later.
+                        // A refusal by topology or by a reservation may not last.
                         blocked.lasting &= option == reachable
                             && refusal == Refusal::Rows
                             && tables.reservations.names.is_empty();
@@ -175,10 +175,10 @@ impl Pass {
         tables: &mut Tables,
         placement: &mut Placement,
         class: PodClassId,
-        at: NewClaimId,
+        claim_id: NewClaimId,
         fit: Fit,
     ) {
-        let claim = &mut self.claims[at];
+        let claim = &mut self.claims[claim_id];
         let before = claim.req;
         let this = &tables.classes[class];
         update(&mut claim.used, &this.requests, i64::saturating_add);
@@ -200,13 +200,13 @@ impl Pass {
         claim.relaxed |= fit.relaxed;
         claim.reserved = fit.reserved;
         if before != fit.req || claim.label_sets.is_empty() {
-            self.regroup(at, before);
-            self.count_fixed(tables, placement, at, before);
+            self.regroup(claim_id, before);
+            self.count_fixed(tables, placement, claim_id, before);
         }
         if let Some(devices) = &mut self.devices {
-            devices.note_claim(tables, at, &self.claims[at], fit.grant);
+            devices.note_claim(tables, claim_id, &self.claims[claim_id], fit.grant);
         }
-        self.count_pod(tables, placement, class, at);
+        self.count_pod(tables, placement, class, claim_id);
     }
 
     /// Takes a pod that changes nothing of a claim but the room that is left.
@@ -215,10 +215,10 @@ impl Pass {
         tables: &mut Tables,
         placement: &mut Placement,
         class: PodClassId,
-        at: NewClaimId,
+        claim_id: NewClaimId,
     ) {
-        update(&mut self.claims[at].used, &tables.classes[class].requests, i64::saturating_add);
-        self.count_pod(tables, placement, class, at);
+        update(&mut self.claims[claim_id].used, &tables.classes[class].requests, i64::saturating_add);
+        self.count_pod(tables, placement, class, claim_id);
     }
 
     /// Counts a pod of a class on a claim.
@@ -227,18 +227,18 @@ impl Pass {
         tables: &mut Tables,
         placement: &mut Placement,
         class: PodClassId,
-        at: NewClaimId,
+        claim_id: NewClaimId,
     ) {
         let label_set = tables.classes[class].label_set;
         for position in 0..tables.topology.label_sets[label_set].groups.len() {
             let group = tables.topology.label_sets[label_set].groups[position];
-            self.count_claim(tables, placement, group, at, false, 1);
+            self.count_claim(tables, placement, group, claim_id, false, 1);
         }
         for position in 0..tables.classes[class].keeps_away.len() {
             let group = tables.classes[class].keeps_away[position];
-            self.count_claim(tables, placement, group, at, true, 1);
+            self.count_claim(tables, placement, group, claim_id, true, 1);
         }
-        let label_sets = &mut self.claims[at].label_sets;
+        let label_sets = &mut self.claims[claim_id].label_sets;
         match label_sets.iter_mut().find(|(known, _)| *known == label_set) {
             Some((_, count)) => *count += 1,
             None => label_sets.push((label_set, 1)),
@@ -246,18 +246,18 @@ impl Pass {
     }
 
     /// Counts the pods of a claim in the domains that its last narrowing has fixed.
-    fn count_fixed(&self, tables: &mut Tables, placement: &mut Placement, at: NewClaimId, before: Req) {
-        let (after, pool) = (self.claims[at].req, self.claims[at].pool);
-        if before == after || self.claims[at].label_sets.is_empty() {
+    fn count_fixed(&self, tables: &mut Tables, placement: &mut Placement, claim_id: NewClaimId, before: Req) {
+        let (after, pool) = (self.claims[claim_id].req, self.claims[claim_id].pool);
+        if before == after || self.claims[claim_id].label_sets.is_empty() {
             return;
         }
-        for (label_set, count) in self.claims[at].label_sets.clone() {
+        for (label_set, count) in self.claims[claim_id].label_sets.clone() {
             for position in 0..tables.topology.label_sets[label_set].groups.len() {
                 let group = tables.topology.label_sets[label_set].groups[position];
-                let is = &tables.topology.groups[group].is;
-                let fixed = |req: Req| tables.universe.get(req, is.key).and_then(Set::single);
+                let spec = &tables.topology.groups[group].spec;
+                let fixed = |req: Req| tables.universe.get(req, spec.key).and_then(Set::single);
                 if tables.topology.groups[group].by_hostname
-                    || is.kind == GroupKind::Anti
+                    || spec.kind == GroupKind::Anti
                     || fixed(before).is_some()
                 {
                     continue;
@@ -276,16 +276,16 @@ impl Pass {
         tables: &mut Tables,
         placement: &mut Placement,
         group: TopologyGroupId,
-        at: NewClaimId,
+        claim_id: NewClaimId,
         owners: bool,
         by: i64,
     ) {
-        let (req, pool) = (self.claims[at].req, self.claims[at].pool);
+        let (req, pool) = (self.claims[claim_id].req, self.claims[claim_id].pool);
         let this = &tables.topology.groups[group];
-        let (key, kind) = (this.is.key, this.is.kind);
+        let (key, kind) = (this.spec.key, this.spec.kind);
         if this.by_hostname {
             if tables.counts_in(group, pool, req) {
-                placement.count(group, at.into(), owners, by);
+                placement.count(group, claim_id.into(), owners, by);
             }
             return;
         }
@@ -310,11 +310,11 @@ impl Pass {
         tables: &mut Tables,
         placement: &mut Placement,
         pod: PodId,
-        demand: &Demand,
+        demand: &TopologyDemand,
     ) -> Outcome {
-        let Demand { class, level, .. } = *demand;
-        let at = self.claims.next_id();
-        let host = at.into();
+        let TopologyDemand { class, level, .. } = *demand;
+        let claim_id = self.claims.next_id();
+        let host = claim_id.into();
         for pool in tables.pools.ids() {
             self.probes += 1;
             let Some(req) = tables.template_for(class, level, pool) else { continue };
@@ -331,7 +331,7 @@ impl Pass {
                 used: &none,
                 min_values: &min_values,
                 held: &[],
-                now: None,
+                current: None,
             };
             let small = self.preferred(tables, pool, &rows);
             let preferred = small.as_ref().and_then(|rows| {
@@ -348,15 +348,15 @@ impl Pass {
             };
             let charged = self.limits.charge(tables, pool, fit.rows.as_ref().unwrap_or(&rows));
             self.claims.push(Claim { pods: smallvec::smallvec![pod], charged, ..Claim::new(pool) });
-            self.take_claim(tables, placement, class, at, fit);
-            self.candidate_order.put(at, self.tier(at));
+            self.take_claim(tables, placement, class, claim_id, fit);
+            self.candidate_order.put(claim_id, self.tier(claim_id));
             return Outcome::Placed;
         }
         Outcome::Failed
     }
 
-    /// Whether a node is not excluded.
+    /// Whether the pass may use a node.
     pub(crate) fn is_there(&self, node: NodeId) -> bool {
-        !self.gone.has(node)
+        !self.excluded.has(node)
     }
 }

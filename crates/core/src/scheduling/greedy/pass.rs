@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use crate::{
     model::{Pod, Str, pod::HostPort},
     scheduling::{
-        dra::why::ClaimProblem,
+        dra::problem::ClaimProblem,
         greedy::{
             candidate_order::{CandidateOrder, Cursor},
             request_queue::RequestQueue,
@@ -19,11 +19,11 @@ use crate::{
         },
         placement::{
             Mark, Placement,
-            allowed_domains::{self, Demand},
+            allowed_domains::{self, TopologyDemand},
             claim::{Claim, clash},
-            devices::Grants,
+            devices::DeviceGrants,
+            discount,
             domains::{count_new_groups, groups_of},
-            leaving,
             limits::Limits,
         },
         request::{Purpose, Request},
@@ -91,10 +91,10 @@ pub(crate) struct Pass {
     equal_claims: Vec<EqualClaims>,
     equal_claim_ids: HashMap<(NodePoolId, Req), usize>,
     /// Excluded nodes.
-    pub(crate) gone: Bits<NodeId>,
-    /// Those of them that are as good as gone: their pods have no place any more.
-    pub(crate) settled: Bits<NodeId>,
-    /// By compatibility: how many of its nodes, in order, are known to be gone or full, where they were looked for so.
+    pub(crate) excluded: Bits<NodeId>,
+    /// Those of them that kept simulations removed: their pods have no node to stay on.
+    pub(crate) removed: Bits<NodeId>,
+    /// By compatibility: how many of its first nodes in order are excluded or full.
     pub(crate) starts: HashMap<CompatibilityId, usize>,
     /// Pods by node, as indices into the request.
     pub(crate) placed: BTreeMap<NodeId, Vec<PodId>>,
@@ -107,56 +107,56 @@ pub(crate) struct Pass {
     pub(crate) failed: HashMap<(PodClassId, LevelId), Option<u64>>,
     /// Levels of pods on new NodeClaims that had to be relaxed, by index into the request.
     pub(crate) levels: HashMap<PodId, LevelId>,
-    /// How many new NodeClaims there were before they were packed again.
-    pub(crate) once: usize,
+    /// The number of new NodeClaims before they were packed again.
+    pub(crate) claims_before: usize,
     pub(crate) probes: u64,
     pub(crate) exhausted: bool,
     /// Devices for resource claims, where pods have some.
-    pub(crate) devices: Option<Box<Grants>>,
+    pub(crate) devices: Option<Box<DeviceGrants>>,
 }
 
-/// What became of an attempt.
+/// The outcome of placing a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It has a place.
+    /// The pod is placed.
     Placed,
-    /// It has none, as things stand.
+    /// The pod does not fit now.
     Failed,
-    /// The bound on the work was reached first.
+    /// The bound on the work was reached before.
     NotReached,
     /// Reserved capacity is taken: neither relaxation nor another pool may help.
     Reserved,
 }
 
 impl Pass {
-    /// Makes a pass ready for a request that is `asked`; also returns the distinct classes of its pods.
+    /// Begins a pass; also returns the distinct classes of its pods.
     pub(crate) fn begin(
         tables: &mut Tables,
         placement: &mut Placement,
         request: &Request<'_>,
-        asked: &RequestQueue,
+        queue: &RequestQueue,
         strategy: Strategy,
     ) -> (Self, Vec<PodClassId>) {
         // All groups are known before anything is counted for this pass alone.
-        let distinct = pod_classes::all_levels(tables, &asked.classes);
+        let distinct = pod_classes::all_levels(tables, &queue.classes);
         count_new_groups(tables, placement);
         let mut pass = Self::new(tables, request, strategy);
-        pass.devices = Grants::new(tables, request, &distinct);
+        pass.devices = DeviceGrants::new(tables, request, &distinct);
         if strategy.pins {
             placement.pinning = groups_of(tables, placement, &distinct);
         }
         placement.make_room(tables.compatibilities.len());
-        leaving::forget(tables, placement, &pass.gone, request);
+        discount::forget(tables, placement, &pass.excluded, request);
         (pass, distinct)
     }
 
     fn new(tables: &Tables, request: &Request<'_>, strategy: Strategy) -> Self {
-        let gone: Bits<NodeId> =
+        let excluded: Bits<NodeId> =
             request.without.iter().filter_map(|node| tables.slots.get(*node).copied()).collect();
         Self {
             purpose: request.purpose,
             strategy,
-            limits: Limits::new(tables, &gone),
+            limits: Limits::new(tables, &excluded),
             claims: IdVec::default(),
             candidate_order: CandidateOrder::default(),
             candidates: Bits::default(),
@@ -169,16 +169,16 @@ impl Pass {
             reservations: tables.reservations.capacity.clone(),
             failed: HashMap::new(),
             levels: HashMap::new(),
-            once: 0,
+            claims_before: 0,
             probes: 0,
             exhausted: false,
             devices: None,
-            settled: Bits::default(),
-            gone,
+            removed: Bits::default(),
+            excluded,
         }
     }
 
-    /// A pass that goes on from where this one stands, with nothing placed yet. It has the verdicts of this one, which
+    /// A pass that continues this one, with nothing placed yet. It has the verdicts of this one, which
     /// does nothing until they are given back.
     pub(crate) fn fork(&mut self) -> Self {
         Self {
@@ -189,8 +189,8 @@ impl Pass {
             candidates: std::mem::take(&mut self.candidates),
             equal_claims: self.equal_claims.clone(),
             equal_claim_ids: self.equal_claim_ids.clone(),
-            gone: self.gone.clone(),
-            settled: self.settled.clone(),
+            excluded: self.excluded.clone(),
+            removed: self.removed.clone(),
             starts: self.starts.clone(),
             placed: BTreeMap::new(),
             ports: self.ports.clone(),
@@ -199,14 +199,14 @@ impl Pass {
             reservations: self.reservations.clone(),
             failed: HashMap::new(),
             levels: HashMap::new(),
-            once: 0,
+            claims_before: 0,
             probes: 0,
             exhausted: false,
             devices: None,
         }
     }
 
-    /// Takes back what the pass did, `classes` being those of its pods.
+    /// Rewinds the pass; `classes` are those of its pods.
     pub(crate) fn restore(self, tables: &Tables, placement: &mut Placement, classes: &[PodClassId]) {
         placement.pinning = Bits::default();
         placement.rewind(Mark::START);
@@ -215,7 +215,7 @@ impl Pass {
         }
     }
 
-    /// Places what can be placed; returns the rest with what became of it.
+    /// Places pods; returns the unschedulable ones with their outcome.
     pub(crate) fn place_all(
         &mut self,
         tables: &mut Tables,
@@ -229,25 +229,25 @@ impl Pass {
             let before = waiting.len();
             let mut failed = Vec::new();
             let mut rest = &waiting[..];
-            while let Some(class) = rest.first().map(|at| classes[*at]) {
+            while let Some(class) = rest.first().map(|pod_id| classes[*pod_id]) {
                 let (run, others) =
-                    rest.split_at(rest.iter().take_while(|at| classes[**at] == class).count());
+                    rest.split_at(rest.iter().take_while(|pod_id| classes[**pod_id] == class).count());
                 rest = others;
                 let placed =
                     if run.len() > 1 { self.attempt_run(tables, placement, pods, class, run) } else { 0 };
-                for at in run[placed..].iter().copied() {
-                    match self.attempt(tables, placement, at, &pods[at.position()], class) {
+                for pod_id in run[placed..].iter().copied() {
+                    match self.attempt(tables, placement, pod_id, &pods[pod_id.position()], class) {
                         Outcome::Placed => {}
-                        Outcome::Failed => failed.push(at),
-                        outcome => done.push((at, outcome)),
+                        Outcome::Failed => failed.push(pod_id),
+                        outcome => done.push((pod_id, outcome)),
                     }
                 }
             }
-            // Another round can only help where topology may have changed its mind.
+            // Another round can only help after a placement, which changes topology counts.
             let progress = failed.len() < before;
             waiting = failed;
             if waiting.is_empty() || !progress {
-                done.extend(waiting.into_iter().map(|at| (at, Outcome::Failed)));
+                done.extend(waiting.into_iter().map(|pod_id| (pod_id, Outcome::Failed)));
                 return done;
             }
         }
@@ -257,7 +257,7 @@ impl Pass {
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        at: PodId,
+        pod_id: PodId,
         pod: &Pod,
         class: PodClassId,
     ) -> Outcome {
@@ -266,13 +266,13 @@ impl Pass {
         }
         let answer = tables.snapshot.nominated.get(&pod.uid);
         let answer = answer.and_then(|name| tables.by_claim.get(&**name)).copied();
-        if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && !self.gone.has(*node)) {
+        if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && !self.excluded.has(*node)) {
             for level in tables.classes[class].levels.ids() {
                 let demand = allowed_domains::demand(tables, placement, class, level);
                 if tables.fitting(class, level).has(node)
                     && self.try_node(tables, placement, &demand, node, pod)
                 {
-                    self.placed.entry(node).or_default().push(at);
+                    self.placed.entry(node).or_default().push(pod_id);
                     return Outcome::Placed;
                 }
             }
@@ -287,8 +287,8 @@ impl Pass {
                 self.exhausted = true;
                 return Outcome::NotReached;
             }
-            match self.attempt_level(tables, placement, at, pod, class, level) {
-                // Relaxing a preference is no answer to missing devices.
+            match self.attempt_level(tables, placement, pod_id, pod, class, level) {
+                // Relaxation does not provide missing devices.
                 Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
@@ -296,7 +296,7 @@ impl Pass {
             let flips = tables.classes[class].levels[level]
                 .groups
                 .iter()
-                .any(|owned| tables.topology.groups[owned.group].is.kind != GroupKind::Anti);
+                .any(|owned| tables.topology.groups[owned.group].spec.kind != GroupKind::Anti);
             // Whether a node takes a moving pod depends on the pod itself.
             if pod.node.is_none() {
                 self.failed.insert((class, level), flips.then_some(placement.version()));
@@ -309,30 +309,30 @@ impl Pass {
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        at: PodId,
+        pod_id: PodId,
         pod: &Pod,
         class: PodClassId,
         level: LevelId,
     ) -> Outcome {
         let demand = allowed_domains::demand(tables, placement, class, level);
         let fitting = tables.fitting(class, level);
-        let left = allowed_domains::nodes_left(tables, placement, &demand, &fitting);
-        let fitting = left.as_ref().unwrap_or(&fitting);
+        let allowed = allowed_domains::nodes_left(tables, placement, &demand, &fitting);
+        let fitting = allowed.as_ref().unwrap_or(&fitting);
         if let Some(node) = self.attempt_nodes(tables, placement, pod, &demand, fitting) {
-            self.placed.entry(node).or_default().push(at);
+            self.placed.entry(node).or_default().push(pod_id);
             return Outcome::Placed;
         }
         if level > LevelId::FIRST {
-            self.levels.insert(at, level);
+            self.levels.insert(pod_id, level);
         }
-        if self.attempt_claims(tables, placement, at, &demand) {
+        if self.attempt_claims(tables, placement, pod_id, &demand) {
             return Outcome::Placed;
         }
-        self.try_new(tables, placement, at, &demand)
+        self.try_new(tables, placement, pod_id, &demand)
     }
 
-    /// Places pods of one class as [`Self::attempt`] would one after the other, as long as that is plain: no topology, no
-    /// port, volume or reservation, no relaxation. Returns how many.
+    /// Places pods of one class as [`Self::attempt`] would one after the other, while nothing special applies: no topology, no
+    /// port, volume or reservation, no relaxation. Returns the number of placed pods.
     fn attempt_run(
         &mut self,
         tables: &mut Tables,
@@ -341,8 +341,8 @@ impl Pass {
         class: PodClassId,
         run: &[PodId],
     ) -> usize {
-        let alike = |at: &PodId| {
-            let pod = &pods[at.position()];
+        let alike = |pod_id: &PodId| {
+            let pod = &pods[pod_id.position()];
             let nominated = &tables.snapshot.nominated;
             pod.node.is_none() && (nominated.is_empty() || !nominated.contains_key(&pod.uid))
         };
@@ -357,31 +357,31 @@ impl Pass {
         let fitting = tables.fitting(class, LevelId::FIRST);
         let mut placed = 0;
         while placed < run.len() {
-            let at = run[placed];
-            let node = self.attempt_nodes(tables, placement, &pods[at.position()], &demand, &fitting);
+            let pod_id = run[placed];
+            let node = self.attempt_nodes(tables, placement, &pods[pod_id.position()], &demand, &fitting);
             let Some(node) = node else { break };
-            self.placed.entry(node).or_default().push(at);
+            self.placed.entry(node).or_default().push(pod_id);
             placed += 1;
         }
-        let mut left = self.candidates(tables, placement, &demand);
+        let mut candidates = self.candidates(tables, placement, &demand);
         while placed < run.len() && self.probes < tables.rules.max_probes {
-            if !self.join_first(tables, placement, run[placed], &demand, &mut left) {
+            if !self.join_first(tables, placement, run[placed], &demand, &mut candidates) {
                 if self.try_new(tables, placement, run[placed], &demand) != Outcome::Placed {
                     break;
                 }
-                self.claims.ids().next_back().into_iter().for_each(|claim| left.insert(claim));
+                self.claims.ids().next_back().into_iter().for_each(|claim| candidates.insert(claim));
             }
             placed += 1;
         }
         placed
     }
 
-    /// What is wrong with the resource claims of a class, wherever its pods would run.
+    /// The problem of the resource claims of a class on every node.
     pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
         self.devices.as_ref()?.problem(class)
     }
 
-    /// Forgets why the last pod that asked for devices got none; says whether there was a reason, and counts the work.
+    /// Returns whether devices were missing since the last call, and counts the work.
     fn lacked_devices(&mut self) -> bool {
         let Some(devices) = &mut self.devices else { return false };
         let (lacked, steps) = devices.take_shortage();
@@ -394,84 +394,84 @@ impl Pass {
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        at: PodId,
-        demand: &Demand,
+        pod_id: PodId,
+        demand: &TopologyDemand,
     ) -> bool {
-        let mut left = self.candidates(tables, placement, demand);
-        let joined = self.join_first(tables, placement, at, demand, &mut left);
-        self.candidates = left;
+        let mut candidates = self.candidates(tables, placement, demand);
+        let joined = self.join_first(tables, placement, pod_id, demand, &mut candidates);
+        self.candidates = candidates;
         joined
     }
 
-    /// Puts a pod on the first of some new NodeClaims that takes it; those that do not are taken out.
+    /// Places a pod on the first of some new NodeClaims that takes it; removes those that do not.
     fn join_first(
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        at: PodId,
-        demand: &Demand,
-        left: &mut Bits<NewClaimId>,
+        pod_id: PodId,
+        demand: &TopologyDemand,
+        candidates: &mut Bits<NewClaimId>,
     ) -> bool {
         let mut cursor = Cursor::default();
-        while let Some(claim) = self.candidate_order.next(left, &mut cursor) {
+        while let Some(claim) = self.candidate_order.next(candidates, &mut cursor) {
             let tier = self.tier(claim);
             if self.try_claim(tables, placement, demand, claim) {
-                self.claims[claim].pods.push(at);
+                self.claims[claim].pods.push(pod_id);
                 self.candidate_order.shift(claim, tier, self.tier(claim));
                 return true;
             }
-            left.remove(claim);
+            candidates.remove(claim);
         }
         false
     }
 
-    /// The new NodeClaims that only their size, or the domains that are left, may close to a level.
+    /// The new NodeClaims that may take a pod of a level, but for their size and the allowed domains.
     fn candidates(
         &mut self,
         tables: &mut Tables,
         placement: &mut Placement,
-        demand: &Demand,
+        demand: &TopologyDemand,
     ) -> Bits<NewClaimId> {
-        let Demand { class, level, .. } = *demand;
+        let TopologyDemand { class, level, .. } = *demand;
         let Level { req, compatibility, look_past_preferences, any_host, .. } =
             tables.classes[class].levels[level];
         if !any_host {
             return Bits::default();
         }
-        let mut left = std::mem::take(&mut self.candidates);
-        left.fill(self.claims.len());
-        left.subtract(placement.rejected(compatibility));
-        allowed_domains::keep_by_hostname(tables, placement, demand, &mut left);
-        for like in &self.equal_claims {
-            if !left.meets(&like.members) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.fill(self.claims.len());
+        candidates.subtract(placement.rejected(compatibility));
+        allowed_domains::keep_by_hostname(tables, placement, demand, &mut candidates);
+        for equal in &self.equal_claims {
+            if !candidates.meets(&equal.members) {
                 continue;
             }
             self.probes += 1;
             let pod = &tables.classes[class].pod;
-            let agrees = tolerated(&tables.pools[like.pool].taints, pod, look_past_preferences)
-                && tables.universe.meet(like.req, req, Side::Claim).is_some();
+            let agrees = tolerated(&tables.pools[equal.pool].taints, pod, look_past_preferences)
+                && tables.universe.meet(equal.req, req, Side::Claim).is_some();
             if !agrees {
                 // Requirements only become narrower.
-                placement.reject_all(compatibility, &like.members);
+                placement.reject_all(compatibility, &equal.members);
             }
-            if !agrees || allowed_domains::obeys_by_key(tables, demand, like.req).is_err() {
-                left.subtract(&like.members);
+            if !agrees || allowed_domains::obeys_by_key(tables, demand, equal.req).is_err() {
+                candidates.subtract(&equal.members);
             }
         }
-        left
+        candidates
     }
 
-    /// Notes the requirements of a new NodeClaim that had others before.
-    pub(crate) fn regroup(&mut self, at: NewClaimId, before: Req) {
-        let Claim { pool, req, .. } = self.claims[at];
-        if let Some(like) = self.equal_claim_ids.get(&(pool, before)).filter(|_| before != req) {
-            self.equal_claims[*like].members.remove(at);
+    /// Updates the groups of equal new NodeClaims after a change of requirements.
+    pub(crate) fn regroup(&mut self, claim_id: NewClaimId, before: Req) {
+        let Claim { pool, req, .. } = self.claims[claim_id];
+        if let Some(equal) = self.equal_claim_ids.get(&(pool, before)).filter(|_| before != req) {
+            self.equal_claims[*equal].members.remove(claim_id);
         }
-        let like = *self.equal_claim_ids.entry((pool, req)).or_insert_with(|| {
+        let equal = *self.equal_claim_ids.entry((pool, req)).or_insert_with(|| {
             self.equal_claims.push(EqualClaims { pool, req, members: Bits::default() });
             self.equal_claims.len() - 1
         });
-        self.equal_claims[like].members.insert(at);
+        self.equal_claims[equal].members.insert(claim_id);
     }
 
     /// The tier of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.
@@ -487,7 +487,7 @@ impl Pass {
         rows: &Bits<InstanceTypeId>,
     ) -> Option<Bits<InstanceTypeId>> {
         let size = self.strategy.first_fit?;
-        let small = |at: &InstanceTypeId| get(&tables.row(pool, *at).capacity, 0) <= size;
+        let small = |row_id: &InstanceTypeId| get(&tables.row(pool, *row_id).capacity, 0) <= size;
         Some(rows.iter().filter(small).collect())
     }
 
@@ -496,15 +496,15 @@ impl Pass {
         if self.strategy.first_fit.is_none() || !tables.reservations.names.is_empty() {
             return;
         }
-        for at in self.claims.ids() {
-            let claim = &mut self.claims[at];
-            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(at));
+        for claim_id in self.claims.ids() {
+            let claim = &mut self.claims[claim_id];
+            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(claim_id));
             if held || !tables.pools[claim.pool].limits.is_empty() {
                 continue;
             }
             let mask = tables.pools[claim.pool].mask(&tables.universe, claim.req);
-            let holds = |at: &InstanceTypeId| {
-                let row = tables.row(claim.pool, *at);
+            let holds = |claim_id: &InstanceTypeId| {
+                let row = tables.row(claim.pool, *claim_id);
                 fits(&claim.used, &Amounts::new(), &row.free) && !clash(&claim.ports, &row.ports)
             };
             claim.rows = mask.iter().filter(holds).collect();

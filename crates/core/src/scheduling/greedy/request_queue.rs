@@ -1,4 +1,4 @@
-//! What a request asks for: the classes of its pods, and the order in which they are placed.
+//! The classes of the pods of a request, and the order in which they are placed.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A request: what its pods are, and their order. Passes over one request share it.
+/// The classes and the order of the pods of a request. Passes over one request share it.
 #[derive(Debug, Default)]
 pub(crate) struct RequestQueue {
     /// Empty for small requests, which are not kept.
@@ -26,13 +26,13 @@ const MIN_KEPT_PODS: usize = 64;
 impl RequestQueue {
     /// The classes of some pods and their order; from this one where it is of the same pods.
     pub(crate) fn next(&mut self, tables: &mut Tables, placement: &mut Placement, pods: &[Arc<Pod>]) -> Self {
-        let asked = std::mem::take(self);
+        let known = std::mem::take(self);
         let same = |(a, b): (&Arc<Pod>, &Arc<Pod>)| Arc::ptr_eq(a, b);
         if pods.len() >= MIN_KEPT_PODS
-            && asked.pods.len() == pods.len()
-            && asked.pods.iter().zip(pods).all(same)
+            && known.pods.len() == pods.len()
+            && known.pods.iter().zip(pods).all(same)
         {
-            return asked;
+            return known;
         }
         let classes: IdVec<PodId, PodClassId> =
             pods.iter().map(|pod| pod_classes::class_of(tables, pod)).collect();
@@ -42,13 +42,13 @@ impl RequestQueue {
     }
 
     /// Keeps a request for the next one, unless it is small.
-    pub(crate) fn keep(&mut self, asked: Self) {
-        *self = if asked.pods.is_empty() { Self::default() } else { asked };
+    pub(crate) fn keep(&mut self, queue: Self) {
+        *self = if queue.pods.is_empty() { Self::default() } else { queue };
     }
 }
 
 /// Real pods first; CPU descending, memory descending, creation, UID. Pods that a claim answers come before all others:
-/// nobody takes their place; then those that the last pass did not reach, the oldest first: they have waited long enough.
+/// no other pod takes their place; then those that the last pass did not reach, the oldest first.
 /// Capacity buffers get what pods of the cluster leave. Of pods that required affinity ties to one domain, those that can be in the
 /// fewest domains come first: the others follow them.
 pub(crate) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], tables: &Tables) -> Vec<PodId> {
@@ -62,12 +62,12 @@ pub(crate) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], tables: &Tables) 
     sizes.sort_unstable();
     sizes.dedup();
     let Snapshot { nominated, deferred, .. } = &*tables.snapshot;
-    // What is compared most is a small number; names are compared among pods of one size alone.
-    let ranked = pods.iter().zip(of_pod).enumerate().map(|(at, (pod, size))| {
+    // Most comparisons are of a small number; names are compared only among pods of one size.
+    let ranked = pods.iter().zip(of_pod).enumerate().map(|(index, (pod, size))| {
         let free = nominated.is_empty() || !nominated.contains_key(&pod.uid);
         let new = deferred.is_empty() || !deferred.contains(&pod.uid);
         let rank = sizes.binary_search(&size).unwrap_or(0);
-        (free, new, new && pod.is_virtual, if new { rank } else { 0 }, at)
+        (free, new, new && pod.is_virtual, if new { rank } else { 0 }, index)
     });
     let mut ranked: Vec<(bool, bool, bool, usize, usize)> = ranked.collect();
     ranked.sort_unstable();
@@ -84,5 +84,5 @@ pub(crate) fn queue(pods: &[Arc<Pod>], classes: &[PodClassId], tables: &Tables) 
             alike.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         }
     }
-    ranked.into_iter().map(|(.., at)| PodId::new(at)).collect()
+    ranked.into_iter().map(|(.., index)| PodId::new(index)).collect()
 }

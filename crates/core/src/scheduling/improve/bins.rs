@@ -47,10 +47,10 @@ pub(super) struct Offer {
 
 impl Problem {
     /// A node that holds some pods, one of each entry; `None` where it cannot be bought.
-    pub(super) fn bin(&self, of: &[ItemId], origin: NewClaimId) -> Option<Bin> {
-        let first = *self.eligibilities[self.items[*of.first()?].eligibility].first()?;
+    pub(super) fn bin(&self, pods: &[ItemId], origin: NewClaimId) -> Option<Bin> {
+        let first = *self.eligibilities[self.items[*pods.first()?].eligibility].first()?;
         let mut bin = Bin { template: first, types: usize::MAX, ..self.empty() };
-        for equal in of.chunk_by(|a, b| a == b) {
+        for equal in pods.chunk_by(|a, b| a == b) {
             let item = *equal.first()?;
             bin.template = self.join(bin.template, item)?;
             bin.types = bin.types.min(self.items[item].types[self.templates[bin.template].pool]);
@@ -195,8 +195,8 @@ impl Bin {
 
     /// What is left of what costs nothing more, each dimension weighted.
     pub(super) fn slack(&self, weights: &[f64]) -> f64 {
-        let left = self.room.iter().zip(&self.used).zip(weights);
-        left.map(|((room, used), weight)| float((*room - *used).max(0)) * weight).sum()
+        let amounts = self.room.iter().zip(&self.used).zip(weights);
+        amounts.map(|((room, used), weight)| float((*room - *used).max(0)) * weight).sum()
     }
 }
 

@@ -28,11 +28,13 @@ pub(super) fn commit(
 ) -> bool {
     let Members { problem, claims, pods, mut limits, .. } = members;
     let kept: Bits<NewClaimId> = bins.iter().filter_map(|bin| bin.origin).collect();
-    let replaced: Bits<NewClaimId> = claims.iter().map(|(at, _)| *at).filter(|at| !kept.has(*at)).collect();
-    for claim in kept.iter().map(|at| &pass.claims[at]) {
+    let replaced: Bits<NewClaimId> =
+        claims.iter().map(|(claim_id, _)| *claim_id).filter(|claim_id| !kept.has(*claim_id)).collect();
+    for claim in kept.iter().map(|claim_id| &pass.claims[claim_id]) {
         limits.iter_mut().for_each(|limits| limits.add(claim.pool, &claim.charged, -1));
     }
-    let moving: Bits<PodId> = replaced.iter().flat_map(|at| pass.claims[at].pods.iter().copied()).collect();
+    let moving: Bits<PodId> =
+        replaced.iter().flat_map(|claim_id| pass.claims[claim_id].pods.iter().copied()).collect();
     let stock = pods.iter().map(|pods| pods.iter().copied().filter(|pod| moving.has(*pod)).collect());
     let mut stock: IdVec<ItemId, VecDeque<PodId>> = stock.collect();
     let mut created = Vec::new();
@@ -72,11 +74,11 @@ pub(super) fn commit(
     if let Some(limits) = limits {
         pass.limits = limits;
     }
-    pass.once = pass.once.max(pass.claims.len());
-    let mut at = 0;
+    pass.claims_before = pass.claims_before.max(pass.claims.len());
+    let mut claim_id = 0;
     pass.claims.items_mut().retain(|_| {
-        at += 1;
-        !replaced.has(Id::new(at - 1))
+        claim_id += 1;
+        !replaced.has(Id::new(claim_id - 1))
     });
     pass.claims.items_mut().extend(created);
     true
@@ -91,7 +93,7 @@ fn affordable(
     (rows, types): (Bits<InstanceTypeId>, usize),
     by_size: &mut HashMap<NodePoolId, Vec<InstanceTypeId>>,
 ) -> Option<Bits<InstanceTypeId>> {
-    let left = limits_left.amounts(pool);
+    let remaining = limits_left.amounts(pool);
     if limits_left.allows_no_node(pool) {
         return None;
     }
@@ -101,7 +103,7 @@ fn affordable(
     }
     let capacity = |row: InstanceTypeId, resource: usize| get(&tables.row(pool, row).capacity, resource);
     let within = |row: &InstanceTypeId| {
-        limits.iter().zip(left).all(|(limit, left)| capacity(*row, limit.resource) <= *left)
+        limits.iter().zip(remaining).all(|(limit, remaining)| capacity(*row, limit.resource) <= *remaining)
     };
     let by_size = by_size.entry(pool).or_insert_with(|| {
         let mut all: Vec<InstanceTypeId> = tables.pools[pool].rows.ids().collect();

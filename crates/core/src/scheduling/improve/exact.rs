@@ -37,19 +37,19 @@ pub(super) fn cheapest(problem: &Problem, count: u32) -> Option<Vec<Bin>> {
     let mut choice = vec![0_usize; count + 1];
     for pods in 1..=count {
         let prices = loads.iter().map(|load| load.price.saturating_add(best[pods.saturating_sub(load.pods)]));
-        let (at, price) = prices.enumerate().min_by_key(|(at, price)| (*price, *at))?;
-        (best[pods], choice[pods]) = (price, at);
+        let (index, price) = prices.enumerate().min_by_key(|(index, price)| (*price, *index))?;
+        (best[pods], choice[pods]) = (price, index);
     }
     let mut bins = Vec::new();
-    let mut left = count;
-    while left > 0 {
-        let load = &loads[choice[left]];
-        let pods = load.pods.min(left);
+    let mut remaining = count;
+    while remaining > 0 {
+        let load = &loads[choice[remaining]];
+        let pods = load.pods.min(remaining);
         let used = used(&item.requests, pods);
         let content = [(ItemId::FIRST, u32::try_from(pods).ok()?)];
         let price = problem.price(load.template, &used, problem.types(load.template, &content))?;
         bins.push(problem.filled(load.template, &content, price));
-        left -= pods;
+        remaining -= pods;
     }
     Some(bins)
 }
@@ -150,7 +150,7 @@ mod tests {
         best[count]
     }
 
-    fn weighed(bins: &[Bin]) -> i64 {
+    fn price_with_overhead(bins: &[Bin]) -> i64 {
         bins.iter().map(|bin| bin.price + NODE_OVERHEAD).sum()
     }
 
@@ -163,21 +163,21 @@ mod tests {
             types in 1_usize..3,
         ) {
             let problem = problem(&nodes, memory, count, types);
-            let found = cheapest(&problem, count);
-            let pods = found.iter().flatten().flat_map(|bin| &bin.content).map(|(_, pods)| pods).sum::<u32>();
-            prop_assert!(found.is_none() || pods == count);
+            let bins_found = cheapest(&problem, count);
+            let pods = bins_found.iter().flatten().flat_map(|bin| &bin.content).map(|(_, pods)| pods).sum::<u32>();
+            prop_assert!(bins_found.is_none() || pods == count);
             let oracle = tried(&problem, usize::try_from(count).unwrap());
-            prop_assert_eq!(found.as_deref().map(weighed), oracle);
-            let mut left = problem.counts();
-            let bins = Patterns::new(&problem).first(&mut left);
+            prop_assert_eq!(bins_found.as_deref().map(price_with_overhead), oracle);
+            let mut remaining = problem.counts();
+            let bins = Patterns::new(&problem).first(&mut remaining);
             if let Some(oracle) = oracle {
-                prop_assert_eq!((weighed(&bins), left[ItemId::FIRST]), (oracle, 0));
+                prop_assert_eq!((price_with_overhead(&bins), remaining[ItemId::FIRST]), (oracle, 0));
             }
         }
     }
 
     #[test]
-    fn a_rest_goes_where_it_costs_least() {
+    fn a_rest_is_packed_at_the_least_price() {
         // Ten pods: an eight and a two, not two eights.
         let problem = problem(&[(10, 2, 8), (19, 4, 16), (36, 8, 32)], 4, 10, 1);
         let held = |bins: &[Bin]| bins.iter().map(|bin| bin.content[0].1).collect::<Vec<_>>();

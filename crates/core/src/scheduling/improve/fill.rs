@@ -36,7 +36,7 @@ pub(super) struct Weights {
     requests: Vec<f64>,
 }
 
-/// What is to be filled.
+/// The node to fill.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     pub(super) template: TemplateId,

@@ -22,7 +22,7 @@ pub(crate) enum Saving {
     /// Something, although some new NodeClaims could not take part.
     Part,
     /// Something, of all new NodeClaims.
-    Whole,
+    CompleteSimulation,
 }
 
 /// Packs the new NodeClaims of a pass again for as long as `effort` lasts.
@@ -44,12 +44,13 @@ pub(crate) fn improve(
     }
     for (scope, effort) in attempts {
         let Some(members) = members(pass, tables, placement, classes, scope) else { continue };
-        let saving = if members.whole { Saving::Whole } else { Saving::Part };
+        let saving = if members.whole { Saving::CompleteSimulation } else { Saving::Part };
         let mut bins = Vec::new();
         match scope.paid {
             Some(paid) => bins.push(members.problem.pile(paid)),
             None => {
-                let known = members.claims.iter().map(|(at, items)| members.problem.bin(items, *at));
+                let known =
+                    members.claims.iter().map(|(claim_id, items)| members.problem.bin(items, *claim_id));
                 let Some(known) = known.collect() else { continue };
                 bins = known;
             }

@@ -76,9 +76,9 @@ impl<'p> Insertion<'p> {
             let mut spent = 0;
             let limit = cost(bins);
             let whole = pods.into_iter().all(|item| {
-                let found = self.cheapest(random, &fresh, item, None);
-                found.is_some_and(|found| {
-                    spent += self.put(&mut fresh, found, item);
+                let place = self.cheapest(random, &fresh, item, None);
+                place.is_some_and(|place| {
+                    spent += self.put(&mut fresh, place, item);
                     spent < limit
                 })
             });
@@ -101,14 +101,14 @@ impl<'p> Insertion<'p> {
         let first = bins.len();
         let mut spent = 0_i64;
         for item in pods {
-            let found = self.cheapest(random, bins, item, Some((first, ruined)))?;
-            if let (Some(at), _) = found
-                && at < first
-                && !undo.iter().any(|(known, _)| *known == at)
+            let place = self.cheapest(random, bins, item, Some((first, ruined)))?;
+            if let (Some(bin), _) = place
+                && bin < first
+                && !undo.iter().any(|(known, _)| *known == bin)
             {
-                undo.push((at, bins[at].clone()));
+                undo.push((bin, bins[bin].clone()));
             }
-            spent = spent.saturating_add(self.put(bins, found, item));
+            spent = spent.saturating_add(self.put(bins, place, item));
             if spent > limit {
                 return None;
             }
@@ -130,10 +130,10 @@ impl<'p> Insertion<'p> {
     /// Another order than by worth, in which pods are given: by the ratio of the first two dimensions, or by chance.
     fn reorder(&self, random: &mut Random, pods: &mut [ItemId], turn: usize) {
         let ratio = |a: ItemId, b: ItemId| {
-            let of = |item: ItemId, dim: usize| {
+            let amount = |item: ItemId, dim: usize| {
                 i128::from(self.problem.items[item].requests.get(dim).copied().unwrap_or(0).max(0)) + 1
             };
-            (of(a, 0) * of(b, 1)).cmp(&(of(b, 0) * of(a, 1)))
+            (amount(a, 0) * amount(b, 1)).cmp(&(amount(b, 0) * amount(a, 1)))
         };
         match turn {
             0 => {}
@@ -142,9 +142,9 @@ impl<'p> Insertion<'p> {
             _ => {
                 // Neighbors change places.
                 for _ in 0..pods.len() {
-                    let at = random.below(pods.len());
-                    let other = (at + 1 + random.below(REACH)).min(pods.len() - 1);
-                    pods.swap(at, other);
+                    let index = random.below(pods.len());
+                    let other = (index + 1 + random.below(REACH)).min(pods.len() - 1);
+                    pods.swap(index, other);
                 }
             }
         }

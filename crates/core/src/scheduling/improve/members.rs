@@ -113,7 +113,7 @@ pub(super) fn members(
         Survey { relevant, domains: HashMap::new(), known: HashMap::new(), pinned: IndexSet::new() };
     let mut limits = pass.limits.clone();
     let mut claims: Vec<(NewClaimId, SmallVec<[usize; 8]>)> = Vec::new();
-    for (at, claim) in pass.claims.entries().take(MAX_NEW_CLAIMS) {
+    for (claim_id, claim) in pass.claims.entries().take(MAX_NEW_CLAIMS) {
         let limited = !scope.limited && tables.pools[claim.pool].is_limited();
         if limited || claim.relaxed || !claim.ports.is_empty() || !claim.reserved.is_empty() {
             continue;
@@ -130,7 +130,7 @@ pub(super) fn members(
         };
         if let Some(pods) = claim.pods.iter().map(pinned).collect() {
             limits.add(claim.pool, &claim.charged, 1);
-            claims.push((at, pods));
+            claims.push((claim_id, pods));
         }
     }
     let pods: usize = claims.iter().map(|(_, pods)| pods.len()).sum();
@@ -140,12 +140,13 @@ pub(super) fn members(
         return None;
     }
     let (keys, item_of, eligibilities) = survey.items(tables, &limits)?;
-    let claims =
-        claims.into_iter().map(|(at, pods)| (at, pods.into_iter().map(|pod| item_of[pod]).collect()));
+    let claims = claims
+        .into_iter()
+        .map(|(claim_id, pods)| (claim_id, pods.into_iter().map(|pod| item_of[pod]).collect()));
     let claims: Vec<(NewClaimId, SmallVec<[ItemId; 8]>)> = claims.collect();
     let mut of_item: IdVec<ItemId, Vec<PodId>> = vec![Vec::new(); keys.len()].into();
-    for (at, items) in &claims {
-        items.iter().zip(&pass.claims[*at].pods).for_each(|(item, pod)| of_item[*item].push(*pod));
+    for (claim_id, items) in &claims {
+        items.iter().zip(&pass.claims[*claim_id].pods).for_each(|(item, pod)| of_item[*item].push(*pod));
     }
     let counts = of_item.iter().map(|pods| u32::try_from(pods.len()).unwrap_or(u32::MAX)).collect();
     let problem = build::problem(tables, &limits, &eligibilities, keys, &counts);
@@ -163,15 +164,18 @@ impl Survey {
     fn pin(
         &mut self,
         tables: &mut Tables,
-        of: (PodClassId, LevelId),
+        class_level: (PodClassId, LevelId),
         claim: &Claim,
         within: Req,
     ) -> Option<usize> {
         let relevant = &self.relevant;
-        let domains =
-            self.domains.entry(of).or_insert_with(|| pinned_domains(tables, relevant, of)).as_ref()?;
+        let domains = self
+            .domains
+            .entry(class_level)
+            .or_insert_with(|| pinned_domains(tables, relevant, class_level))
+            .as_ref()?;
         let mut volumes = None;
-        for alternative in tables.classes[of.0].alternatives.clone() {
+        for alternative in tables.classes[class_level.0].alternatives.clone() {
             if tables.universe.meet(claim.req, alternative, Side::Claim) == Some(claim.req) {
                 volumes = Some(alternative);
                 break;
@@ -184,7 +188,7 @@ impl Survey {
             pins.push((*key, Set::of([domain])));
         }
         let pins = tables.universe.conjunction(pins);
-        Some(self.pinned.insert_full((of.0, of.1, claim.pool, pins)).0)
+        Some(self.pinned.insert_full((class_level.0, class_level.1, claim.pool, pins)).0)
     }
 
     /// The items, the largest first, the item of each entry of `pinned`, and the eligibilities.
@@ -194,19 +198,19 @@ impl Survey {
         limits: &Limits,
     ) -> Option<(IndexSet<ItemKey>, Vec<ItemId>, Vec<Eligibility>)> {
         let mut order: Vec<usize> = (0..self.pinned.len()).collect();
-        order.sort_by_key(|at| {
-            let requests = &tables.classes[self.pinned[*at].0].requests;
+        order.sort_by_key(|index| {
+            let requests = &tables.classes[self.pinned[*index].0].requests;
             (Reverse(get(requests, 0)), Reverse(get(requests, 1)))
         });
         let (mut keys, mut eligibilities) = (IndexSet::new(), IndexSet::new());
         let mut item_of = vec![ItemId::FIRST; order.len()];
-        for at in order {
-            let of @ (class, level, ..) = self.pinned[at];
-            let eligibility = eligibilities.insert_full(eligibility(tables, limits, of)?).0;
+        for index in order {
+            let pinned @ (class, level, ..) = self.pinned[index];
+            let eligibility = eligibilities.insert_full(eligibility(tables, limits, pinned)?).0;
             let requests = tables.classes[class].requests.clone();
             let hostname = self.domains.get(&(class, level))?.as_ref()?.hostname.clone();
             let key = ItemKey { requests, eligibility: EligibilityId::new(eligibility), hostname };
-            item_of[at] = ItemId::new(keys.insert_full(key).0);
+            item_of[index] = ItemId::new(keys.insert_full(key).0);
         }
         Some((keys, item_of, eligibilities.into_iter().collect()))
     }
@@ -226,27 +230,27 @@ fn pinned_domains(
     let selecting = &tables.topology.label_sets[this.label_set].groups;
     let selecting = selecting.iter().copied().filter(|group| relevant.has(*group));
     let owned = this.levels[level].groups.iter().map(|owned| (owned.group, Some(owned.selects_itself)));
-    for (at, owned) in owned.chain(selecting.map(|group| (group, None))) {
-        let group = &tables.topology.groups[at];
-        if group.is.filter.as_ref().is_some_and(|filter| !filter.counts_all()) {
+    for (group_id, owned) in owned.chain(selecting.map(|group| (group, None))) {
+        let group = &tables.topology.groups[group_id];
+        if group.spec.filter.as_ref().is_some_and(|filter| !filter.counts_all()) {
             return None;
         }
         if !group.by_hostname {
-            if !pinned.keys.contains(&group.is.key) {
-                pinned.keys.push(group.is.key);
+            if !pinned.keys.contains(&group.spec.key) {
+                pinned.keys.push(group.spec.key);
             }
             continue;
         }
-        let most = match (group.is.kind, owned) {
+        let most = match (group.spec.kind, owned) {
             (GroupKind::Affinity, _) => return None,
             (_, None) => {
-                pinned.hostname.counted.push(at);
+                pinned.hostname.counted.push(group_id);
                 continue;
             }
             (GroupKind::Spread { max_skew, .. }, _) => u32::try_from(max_skew).unwrap_or(u32::MAX),
             (GroupKind::Anti, Some(selects_itself)) => u32::from(selects_itself),
         };
-        pinned.hostname.caps.push((at, most));
+        pinned.hostname.caps.push((group_id, most));
     }
     pinned.hostname.counted.sort_unstable();
     pinned.hostname.caps.sort_unstable();
@@ -269,9 +273,9 @@ fn eligibility(
         let Some(template) = tables.template_for(class, level, pool) else { continue };
         templates.extend(tables.universe.meet(template, pins, Side::Claim).map(|req| (pool, req)));
     }
-    let asked = tables.classes[class].levels[level].req;
+    let required = tables.classes[class].levels[level].req;
     let both: SmallVec<[(Key, Set); 4]> =
-        [asked, pins].into_iter().flat_map(|req| tables.universe.sets(req).iter().cloned()).collect();
+        [required, pins].into_iter().flat_map(|req| tables.universe.sets(req).iter().cloned()).collect();
     let req = tables.universe.conjunction(both);
     templates.iter().any(|(template, _)| *template == own).then_some(Eligibility { req, templates })
 }

@@ -62,7 +62,7 @@ impl<'p> Patterns<'p> {
             problem,
             weights: Weights::new(problem, &no_duals),
             highest: Vec::new(),
-            filled: problem.subproblems.iter().map(|of| vec![1000; of.sizes.len()]).collect(),
+            filled: problem.subproblems.iter().map(|subproblem| vec![1000; subproblem.sizes.len()]).collect(),
             scratch: Scratch::default(),
             order: Vec::new(),
             exact: false,
@@ -189,16 +189,16 @@ impl<'p> Patterns<'p> {
         let problem = self.problem;
         let demand = problem.demand(remaining, None);
         self.order.clear();
-        for (at, (_, size)) in problem.subproblems[subproblem].sizes.iter().enumerate() {
+        for (size_index, (_, size)) in problem.subproblems[subproblem].sizes.iter().enumerate() {
             let rate = self.most(&size.room, &demand) / float(size.price + PATTERN_OVERHEAD);
-            self.order.push((rate * float(self.filled[subproblem][at]) / 1000.0, at));
+            self.order.push((rate * float(self.filled[subproblem][size_index]) / 1000.0, size_index));
         }
         self.order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let mut best: Option<(f64, Pattern)> = None;
         let mut tried = 0;
         for position in 0..self.order.len() {
-            let at = self.order[position].1;
-            let size = &problem.subproblems[subproblem].sizes[at].1;
+            let size_index = self.order[position].1;
+            let size = &problem.subproblems[subproblem].sizes[size_index].1;
             let most = self.most(&size.room, &demand) / float(size.price + PATTERN_OVERHEAD);
             if best.is_some() && tried >= care.sizes {
                 break;
@@ -207,7 +207,9 @@ impl<'p> Patterns<'p> {
                 continue;
             }
             for style in care.styles {
-                let Some(pattern) = self.fill(subproblem, at, present, remaining, *style) else { continue };
+                let Some(pattern) = self.fill(subproblem, size_index, present, remaining, *style) else {
+                    continue;
+                };
                 tried += 1;
                 let rate = pattern.value / float(pattern.price + PATTERN_OVERHEAD);
                 if best.as_ref().is_none_or(|(highest, _)| rate > *highest) {
@@ -222,15 +224,15 @@ impl<'p> Patterns<'p> {
     fn fill(
         &mut self,
         subproblem: SubproblemId,
-        at: usize,
+        size_index: usize,
         present: &[ItemId],
         remaining: &IdVec<ItemId, u32>,
         style: Style,
     ) -> Option<Pattern> {
         let problem = self.problem;
         let own = &problem.subproblems[subproblem];
-        let (template, size) = &own.sizes[at];
-        let alone = problem.subproblems.len() == 1;
+        let (template, size) = &own.sizes[size_index];
+        let single = problem.subproblems.len() == 1;
         for only in [None, Some(own.eligibility)] {
             let target = Target { template: *template, room: &size.room, only };
             let pattern = self.scratch.fill(problem, &self.weights, target, present, remaining, style);
@@ -244,7 +246,7 @@ impl<'p> Patterns<'p> {
                     return Some(pattern);
                 }
             }
-            if alone {
+            if single {
                 break;
             }
         }

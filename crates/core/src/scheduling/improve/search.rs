@@ -106,7 +106,7 @@ impl<'p> Search<'p> {
             return false;
         }
         let mut ruined = self.ruin();
-        let before: i64 = ruined.iter().map(|at| self.bins[*at].cost()).sum();
+        let before: i64 = ruined.iter().map(|bin| self.bins[*bin].cost()).sum();
         let first = self.bins.len();
         let mut undo: Vec<(usize, Bin)> = Vec::new();
         let after = self.recreate(&ruined, &mut undo, before);
@@ -115,15 +115,15 @@ impl<'p> Search<'p> {
             after.map(|after| (before - nodes(ruined.len())) - (after - nodes(self.bins.len() - first)));
         let Some(saved) = saved.filter(|saved| *saved >= 0 && after <= Some(before)) else {
             self.bins.truncate(first);
-            for (at, bin) in undo {
-                self.bins[at] = bin;
+            for (index, bin) in undo {
+                self.bins[index] = bin;
             }
             return false;
         };
         let fresh = self.bins.split_off(first);
         ruined.sort_unstable();
-        for at in ruined.into_iter().rev() {
-            self.bins.swap_remove(at);
+        for bin in ruined.into_iter().rev() {
+            self.bins.swap_remove(bin);
         }
         self.bins.extend(fresh);
         saved > 0
@@ -135,12 +135,12 @@ impl<'p> Search<'p> {
         let patterns = match &mut self.recreate {
             Recreate::Patterns(patterns) => patterns,
             Recreate::Insertion(insertion) => {
-                let pods = unpack(ruined.iter().map(|at| &self.bins[*at]));
+                let pods = unpack(ruined.iter().map(|bin| &self.bins[*bin]));
                 return insertion.insert(&mut self.random, &mut self.bins, pods, (ruined, undo, limit));
             }
         };
         let mut remaining: IdVec<ItemId, u32> = vec![0; self.problem.items.len()].into();
-        for (item, count) in ruined.iter().flat_map(|at| &self.bins[*at].content) {
+        for (item, count) in ruined.iter().flat_map(|bin| &self.bins[*bin].content) {
             remaining[*item] += count;
         }
         let bins = patterns.again(&mut self.random, &mut remaining, limit.saturating_add(1));
@@ -188,8 +188,8 @@ impl<'p> Search<'p> {
             Recreate::Patterns(patterns) => patterns.worth(),
             Recreate::Insertion(insertion) => insertion.worth(),
         };
-        let overpaid = |at: usize| {
-            let bin = &self.bins[at];
+        let overpaid = |bin: usize| {
+            let bin = &self.bins[bin];
             let worth = bin.content.iter().map(|(item, count)| worth[*item] * f64::from(*count));
             float(bin.price) - worth.sum::<f64>()
         };

@@ -94,7 +94,7 @@ impl Table {
 
     /// Rows of the pool that hold `used`, cheapest first.
     pub(crate) fn rows(&self, used: &[i64]) -> impl Iterator<Item = InstanceTypeId> {
-        members(self.holding(used)).map(|at| self.columns[at].row)
+        members(self.holding(used)).map(|column_index| self.columns[column_index].row)
     }
 
     fn holding(&self, used: &[i64]) -> Set {
@@ -111,7 +111,7 @@ impl Table {
         if !self.twins {
             return set.iter().map(|word| word.count_ones() as usize).sum();
         }
-        let types = members(set.iter().copied()).map(|at| self.columns[at].of);
+        let types = members(set.iter().copied()).map(|column_index| self.columns[column_index].of);
         let mut types: Vec<InstanceTypeId> = types.collect();
         types.sort_unstable();
         types.dedup();
@@ -137,23 +137,23 @@ impl Table {
             return true;
         }
         let mut types: Vec<InstanceTypeId> = Vec::new();
-        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.choice.min_values.len()];
-        for at in members(set.iter().copied()) {
-            let column = &self.columns[at];
+        let mut distinct: Vec<Vec<u32>> = vec![Vec::new(); self.choice.min_values.len()];
+        for column_index in members(set.iter().copied()) {
+            let column = &self.columns[column_index];
             if !types.contains(&column.of) {
                 if types.len() >= self.choice.named.max(1) {
                     break;
                 }
                 types.push(column.of);
             }
-            for (found, values) in found.iter_mut().zip(&column.values) {
-                found.extend(values);
+            for (distinct, values) in distinct.iter_mut().zip(&column.values) {
+                distinct.extend(values);
             }
         }
-        found.iter_mut().zip(&self.choice.min_values).all(|(found, wanted)| {
-            found.sort_unstable();
-            found.dedup();
-            u32::try_from(found.len()).is_ok_and(|found| found >= *wanted)
+        distinct.iter_mut().zip(&self.choice.min_values).all(|(distinct, wanted)| {
+            distinct.sort_unstable();
+            distinct.dedup();
+            u32::try_from(distinct.len()).is_ok_and(|distinct| distinct >= *wanted)
         })
     }
 
@@ -162,8 +162,8 @@ impl Table {
         let set = self.holding(used);
         let mut seen: SmallVec<[InstanceTypeId; 16]> = SmallVec::new();
         let mut room: Option<Room> = None;
-        for at in members(set.iter().copied()) {
-            let column = &self.columns[at];
+        for column_index in members(set.iter().copied()) {
+            let column = &self.columns[column_index];
             if seen.contains(&column.of) {
                 continue;
             }
@@ -185,7 +185,7 @@ impl Table {
         let base = self.holding(least);
         let first = self.levels(&base, 0);
         let second = self.levels(&base, 1);
-        let mut found: Vec<Size> = Vec::new();
+        let mut sizes: Vec<Size> = Vec::new();
         for a in &first {
             let mut wide = base.clone();
             self.narrow(&mut wide, 0, *a);
@@ -196,15 +196,15 @@ impl Table {
                 let Some(size) = self.size(set, types, *a, *b) else { break };
                 // Dearer than the size before: that one was the largest at its price.
                 if let Some(last) = last.take().filter(|last| last.price < size.price) {
-                    found.push(last);
+                    sizes.push(last);
                 }
                 last = Some(size);
             }
-            found.extend(last);
+            sizes.extend(last);
         }
-        found.sort_by(|a, b| a.price.cmp(&b.price).then_with(|| b.room.cmp(&a.room)));
+        sizes.sort_by(|a, b| a.price.cmp(&b.price).then_with(|| b.room.cmp(&a.room)));
         let mut kept: Vec<Size> = Vec::new();
-        for size in found {
+        for size in sizes {
             let beaten = |other: &Size| other.room.iter().zip(&size.room).all(|(other, own)| other >= own);
             if !kept.iter().any(beaten) {
                 kept.push(size);
@@ -221,8 +221,9 @@ impl Table {
 
     /// The distinct amounts of a dimension in a set, ascending.
     fn levels(&self, set: &Set, dim: usize) -> Vec<i64> {
-        let mut levels: Vec<i64> =
-            members(set.iter().copied()).filter_map(|at| self.columns[at].free.get(dim).copied()).collect();
+        let mut levels: Vec<i64> = members(set.iter().copied())
+            .filter_map(|column_index| self.columns[column_index].free.get(dim).copied())
+            .collect();
         levels.sort_unstable();
         levels.dedup();
         if levels.is_empty() { vec![0] } else { levels }
@@ -237,7 +238,8 @@ impl Table {
         let mut room: Room = smallvec![first, second];
         room.truncate(self.dims.len());
         for dim in room.len()..self.dims.len() {
-            let amounts = members(set.iter().copied()).map(|at| self.columns[at].free[dim]);
+            let amounts =
+                members(set.iter().copied()).map(|column_index| self.columns[column_index].free[dim]);
             let all = self.twins || !self.choice.min_values.is_empty();
             let amount = if all { amounts.min() } else { amounts.take(types.max(1)).min() }?;
             self.narrow(&mut set, dim, amount);
@@ -253,18 +255,18 @@ type Set = SmallVec<[u64; 12]>;
 impl Thresholds {
     fn new(columns: &[Column], dim: usize, words: usize) -> Self {
         let mut order: Vec<usize> = (0..columns.len()).collect();
-        order.sort_by_key(|at| Reverse(columns[*at].free[dim]));
+        order.sort_by_key(|column_index| Reverse(columns[*column_index].free[dim]));
         let mut amounts: Vec<i64> = columns.iter().map(|column| column.free[dim]).collect();
         amounts.sort_unstable();
         amounts.dedup();
         let mut sets = vec![0; amounts.len() * words];
         let mut present = vec![0_u64; words];
         let mut next = order.into_iter().peekable();
-        for (at, amount) in amounts.iter().enumerate().rev() {
+        for (column_index, amount) in amounts.iter().enumerate().rev() {
             while let Some(column) = next.next_if(|column| columns[*column].free[dim] >= *amount) {
                 present[column / 64] |= 1 << (column % 64);
             }
-            sets[at * words..(at + 1) * words].copy_from_slice(&present);
+            sets[column_index * words..(column_index + 1) * words].copy_from_slice(&present);
         }
         Self { amounts, sets }
     }
@@ -274,9 +276,9 @@ impl Thresholds {
         if used <= 0 {
             return;
         }
-        let at = self.amounts.partition_point(|amount| *amount < used);
+        let index = self.amounts.partition_point(|amount| *amount < used);
         let words = set.len();
-        match self.sets.get(at * words..(at + 1) * words) {
+        match self.sets.get(index * words..(index + 1) * words) {
             Some(own) => set.iter_mut().zip(own).for_each(|(word, own)| *word &= own),
             None => set.fill(0),
         }
@@ -292,13 +294,13 @@ fn trim(set: &mut Set, len: usize) {
 
 /// The members of a set of bits, ascending.
 fn members(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
-    words.into_iter().enumerate().flat_map(|(at, word)| {
+    words.into_iter().enumerate().flat_map(|(word_index, word)| {
         let mut rest = word;
         std::iter::from_fn(move || {
             (rest != 0).then(|| {
                 let bit = rest.trailing_zeros() as usize;
                 rest &= rest - 1;
-                at * 64 + bit
+                word_index * 64 + bit
             })
         })
     })

@@ -1,4 +1,4 @@
-//! What topology leaves of the domains that a node or claim could be in.
+//! Decides which domains topology allows for a pod on a node or a new NodeClaim.
 
 use smallvec::SmallVec;
 
@@ -17,18 +17,18 @@ use crate::scheduling::{
 /// More combinations of domains than this are not tried for one claim.
 const MAX_COMBINATIONS: usize = 32;
 
-/// The topology that a class obeys at one level, as the counters stand now.
+/// The topology constraints of a class at one level, with the current counts.
 #[derive(Debug)]
-pub(crate) struct Demand {
+pub(crate) struct TopologyDemand {
     pub(crate) class: PodClassId,
     pub(crate) level: LevelId,
     /// Its own groups, each with the count of the emptiest domain.
     groups: SmallVec<[(Owned, i64); 2]>,
     /// Groups by which other pods keep it away.
     inverse: SmallVec<[TopologyGroupId; 2]>,
-    /// Whether it may be the first of its affinity anywhere.
+    /// Whether it may be the first pod of its affinity groups.
     bootstraps: bool,
-    /// What is left of the domains of each key but the hostname.
+    /// The allowed domains of each key but the hostname.
     choices: SmallVec<[Choice; 2]>,
 }
 
@@ -38,28 +38,28 @@ struct Choice {
     key: Key,
     /// Best first.
     domains: SmallVec<[Value; 8]>,
-    /// Whether one of them has to be picked now.
-    one: bool,
-    /// Whether the key matters only in so far as some domains are out: a claim without the label is fine.
-    only_away: bool,
-    /// Whether any domain is out.
+    /// Whether one of them must be picked now.
+    pick_one: bool,
+    /// Whether only anti-affinity restricts the key: a claim without the label is allowed.
+    optional: bool,
+    /// Whether any domain is excluded.
     excludes: bool,
-    /// The group that had the last word.
+    /// The group that restricted the domains last.
     group: TopologyGroupId,
 }
 
-/// The topology group that leaves no domain.
+/// The topology group that allows no domain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nowhere(pub(crate) TopologyGroupId);
+pub(crate) struct NoDomain(pub(crate) TopologyGroupId);
 
-impl Demand {
-    /// Whether topology has no say.
+impl TopologyDemand {
+    /// Whether no topology constraint applies.
     pub(crate) fn is_free(&self) -> bool {
         self.groups.is_empty() && self.inverse.is_empty()
     }
 }
 
-/// Whether nothing but room, labels and taints matters to a class before it is relaxed, and it to no other.
+/// Whether only resources, labels and taints constrain a class before relaxation, and it constrains no other.
 pub(crate) fn is_unbound(tables: &Tables, class: PodClassId) -> bool {
     let this = &tables.classes[class];
     this.refused.is_none()
@@ -73,33 +73,33 @@ pub(crate) fn is_unbound(tables: &Tables, class: PodClassId) -> bool {
 }
 
 /// Whether `req` leaves a domain of every key that matters.
-pub(crate) fn obeys_by_key(tables: &Tables, demand: &Demand, req: Req) -> Result<(), Nowhere> {
+pub(crate) fn obeys_by_key(tables: &Tables, demand: &TopologyDemand, req: Req) -> Result<(), NoDomain> {
     for choice in &demand.choices {
-        let left = match tables.universe.get(req, choice.key) {
-            None => choice.only_away || !choice.domains.is_empty(),
+        let open = match tables.universe.get(req, choice.key) {
+            None => choice.optional || !choice.domains.is_empty(),
             Some(set) => {
                 let within = |value: &Value| tables.universe.has(choice.key, set, *value);
-                (choice.only_away && !choice.excludes) || choice.domains.iter().any(within)
+                (choice.optional && !choice.excludes) || choice.domains.iter().any(within)
             }
         };
-        if !left {
-            return Err(Nowhere(choice.group));
+        if !open {
+            return Err(NoDomain(choice.group));
         }
     }
     Ok(())
 }
 
-/// Each option with each of the domains that are left, or with all of them at once where none must be picked.
+/// Combines each option with each of the domains, or with all of them at once if none must be picked.
 fn combine(
     tables: &mut Tables,
     options: &[Req],
     choice: &Choice,
-    left: &[Value],
+    domains: &[Value],
 ) -> Option<SmallVec<[Req; 4]>> {
-    let narrower: SmallVec<[Req; 8]> = if choice.one {
-        left.iter().map(|value| tables.universe.only(choice.key, *value)).collect()
+    let narrower: SmallVec<[Req; 8]> = if choice.pick_one {
+        domains.iter().map(|value| tables.universe.only(choice.key, *value)).collect()
     } else {
-        let set = Set::of(left.iter().copied());
+        let set = Set::of(domains.iter().copied());
         smallvec::smallvec![tables.universe.conjunction([(choice.key, set)])]
     };
     let mut combined: SmallVec<[Req; 4]> = SmallVec::new();
@@ -121,39 +121,45 @@ pub(crate) fn counted<'a>(
     placement.counted(&tables.topology, group)
 }
 
-/// The nodes of `fitting` that topology leaves to a pod; all that say yes are among them. `None` is all.
+/// The nodes of `fitting` that topology may allow for a pod. `None` is all.
 pub(crate) fn nodes_left(
     tables: &mut Tables,
     placement: &Placement,
-    demand: &Demand,
+    demand: &TopologyDemand,
     fitting: &Bits<NodeId>,
 ) -> Option<Bits<NodeId>> {
     if demand.is_free() || fitting.is_empty() {
         return None;
     }
-    let mut left = fitting.clone();
+    let mut allowed = fitting.clone();
     for (owned, _) in &demand.groups {
         let group = counted(tables, placement, owned.group);
-        group.keep_nodes(&mut left, owned.selects_itself, demand.bootstraps);
+        group.keep_nodes(&mut allowed, owned.selects_itself, demand.bootstraps);
     }
     for group in &demand.inverse {
-        counted(tables, placement, *group).keep_unclaimed_nodes(&mut left);
+        counted(tables, placement, *group).keep_unclaimed_nodes(&mut allowed);
     }
-    for choice in demand.choices.iter().filter(|choice| !choice.only_away) {
+    for choice in demand.choices.iter().filter(|choice| !choice.optional) {
         let mut within = tables.open.clone();
         let nodes = tables.nodes_by(choice.key);
-        choice.domains.iter().filter_map(|value| nodes.get(value)).for_each(|of| within.unite(of));
-        left.intersect(&within);
+        choice.domains.iter().filter_map(|value| nodes.get(value)).for_each(|members| within.unite(members));
+        allowed.intersect(&within);
     }
-    Some(left)
+    Some(allowed)
 }
 
 /// The topology that a class obeys at a level.
-pub(crate) fn demand(tables: &Tables, placement: &Placement, class: PodClassId, level: LevelId) -> Demand {
-    let of = &tables.classes[class].levels[level];
-    let groups = of.groups.iter().map(|owned| (*owned, counted(tables, placement, owned.group).minimum()));
-    let near = |owned: &&Owned| tables.topology.groups[owned.group].is.kind == GroupKind::Affinity;
-    let bootstraps = of
+pub(crate) fn demand(
+    tables: &Tables,
+    placement: &Placement,
+    class: PodClassId,
+    level: LevelId,
+) -> TopologyDemand {
+    let constraints = &tables.classes[class].levels[level];
+    let groups =
+        constraints.groups.iter().map(|owned| (*owned, counted(tables, placement, owned.group).minimum()));
+    let near = |owned: &&Owned| tables.topology.groups[owned.group].spec.kind == GroupKind::Affinity;
+    let bootstraps = constraints
         .groups
         .iter()
         .filter(near)
@@ -161,7 +167,7 @@ pub(crate) fn demand(tables: &Tables, placement: &Placement, class: PodClassId, 
     let label_set = &tables.topology.label_sets[tables.classes[class].label_set];
     let inverse =
         label_set.groups.iter().copied().filter(|group| counted(tables, placement, *group).has_owners());
-    let mut demand = Demand {
+    let mut demand = TopologyDemand {
         class,
         level,
         groups: groups.collect(),
@@ -173,8 +179,13 @@ pub(crate) fn demand(tables: &Tables, placement: &Placement, class: PodClassId, 
     demand
 }
 
-/// Works out which domains of each key are left.
-fn choose(tables: &Tables, placement: &Placement, demand: &mut Demand, selecting: &[TopologyGroupId]) {
+/// Computes the allowed domains of each key.
+fn choose(
+    tables: &Tables,
+    placement: &Placement,
+    demand: &mut TopologyDemand,
+    selecting: &[TopologyGroupId],
+) {
     let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
     for (owned, minimum) in &demand.groups {
         let group = counted(tables, placement, owned.group);
@@ -183,14 +194,14 @@ fn choose(tables: &Tables, placement: &Placement, demand: &mut Demand, selecting
             group.allows(domain, owned.selects_itself, *minimum, bootstraps)
         });
     }
-    // Who is avoided takes no more domains from those that avoid it than it has to.
-    let avoided = |at: &&TopologyGroupId| {
-        placement.pinning.has(**at) && tables.topology.groups[**at].is.kind == GroupKind::Anti
+    // A pod that others avoid picks one domain, so that it closes no more domains to them than necessary.
+    let avoided = |group_id: &&TopologyGroupId| {
+        placement.pinning.has(**group_id) && tables.topology.groups[**group_id].spec.kind == GroupKind::Anti
     };
     let avoiding = selecting.iter().filter(avoided).chain(&demand.inverse);
-    for at in avoiding {
-        restrict(tables, placement, &mut choices, *at, false, |domain| {
-            counted(tables, placement, *at).unclaimed(domain)
+    for group_id in avoiding {
+        restrict(tables, placement, &mut choices, *group_id, false, |domain| {
+            counted(tables, placement, *group_id).unclaimed(domain)
         });
     }
     demand.choices = choices;
@@ -200,53 +211,58 @@ fn restrict(
     tables: &Tables,
     placement: &Placement,
     choices: &mut SmallVec<[Choice; 2]>,
-    at: TopologyGroupId,
+    group_id: TopologyGroupId,
     bootstraps: bool,
     allows: impl Fn(DomainId) -> bool,
 ) {
-    let group = counted(tables, placement, at);
+    let group = counted(tables, placement, group_id);
     if group.by_hostname {
         return;
     }
     let mut domains: SmallVec<[Value; 8]> =
         group.domains.iter().copied().filter(|value| allows(DomainId::of_value(*value))).collect();
-    let (one, only_away) = match group.is.kind {
+    let (pick_one, optional) = match group.spec.kind {
         GroupKind::Spread { .. } => (true, false),
         GroupKind::Affinity => (bootstraps, false),
-        GroupKind::Anti => (placement.pinning.has(at), true),
+        GroupKind::Anti => (placement.pinning.has(group_id), true),
     };
     let excludes = domains.len() < group.domains.len();
-    if matches!(group.is.kind, GroupKind::Spread { .. }) {
+    if matches!(group.spec.kind, GroupKind::Spread { .. }) {
         domains.sort_by_key(|value| group.count(DomainId::of_value(*value)));
     }
-    let key = group.is.key;
+    let key = group.spec.key;
     match choices.iter_mut().find(|choice| choice.key == key) {
         Some(choice) => {
             choice.domains.retain(|value| domains.contains(value));
-            choice.one |= one;
-            choice.only_away &= only_away;
+            choice.pick_one |= pick_one;
+            choice.optional &= optional;
             choice.excludes |= excludes;
-            choice.group = at;
+            choice.group = group_id;
         }
-        None => choices.push(Choice { key, domains, one, only_away, excludes, group: at }),
+        None => choices.push(Choice { key, domains, pick_one, optional, excludes, group: group_id }),
     }
 }
 
 /// Whether the topology allows a pod on a node whose labels are fixed.
-pub(crate) fn obeys_on(tables: &Tables, placement: &Placement, demand: &Demand, at: NodeId) -> bool {
+pub(crate) fn obeys_on(
+    tables: &Tables,
+    placement: &Placement,
+    demand: &TopologyDemand,
+    node_id: NodeId,
+) -> bool {
     let domain = |group: TopologyGroupId| {
         let group = counted(tables, placement, group);
         if group.by_hostname {
-            Some(at.into())
+            Some(node_id.into())
         } else {
-            tables.nodes[at].label(group.is.key).map(DomainId::of_value)
+            tables.nodes[node_id].label(group.spec.key).map(DomainId::of_value)
         }
     };
     let own = demand.groups.iter().all(|(owned, minimum)| {
         let group = counted(tables, placement, owned.group);
         match domain(owned.group) {
             Some(domain) => group.allows(domain, owned.selects_itself, *minimum, demand.bootstraps),
-            None => group.is.kind == GroupKind::Anti,
+            None => group.spec.kind == GroupKind::Anti,
         }
     });
     own && demand
@@ -259,13 +275,13 @@ pub(crate) fn obeys_on(tables: &Tables, placement: &Placement, demand: &Demand, 
 pub(crate) fn obeys_by_hostname(
     tables: &Tables,
     placement: &Placement,
-    demand: &Demand,
+    demand: &TopologyDemand,
     host: DomainId,
-) -> Result<(), Nowhere> {
+) -> Result<(), NoDomain> {
     for (owned, minimum) in &demand.groups {
         let group = counted(tables, placement, owned.group);
         if group.by_hostname && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
-            return Err(Nowhere(owned.group));
+            return Err(NoDomain(owned.group));
         }
     }
     let taken = |group: &&TopologyGroupId| {
@@ -273,16 +289,16 @@ pub(crate) fn obeys_by_hostname(
         group.by_hostname && !group.unclaimed(host)
     };
     match demand.inverse.iter().find(taken) {
-        Some(group) => Err(Nowhere(*group)),
+        Some(group) => Err(NoDomain(*group)),
         None => Ok(()),
     }
 }
 
-/// Takes the new NodeClaims out of `claims` that groups by hostname close to a pod.
+/// Removes the new NodeClaims from `claims` that groups by hostname exclude.
 pub(crate) fn keep_by_hostname(
     tables: &Tables,
     placement: &Placement,
-    demand: &Demand,
+    demand: &TopologyDemand,
     claims: &mut Bits<NewClaimId>,
 ) {
     for (owned, _) in &demand.groups {
@@ -294,29 +310,29 @@ pub(crate) fn keep_by_hostname(
     }
 }
 
-/// What the topology leaves of `req` for a pod on the claim that is node `host` to it: alternatives, best first.
-/// Where it leaves nothing, the group that took the last.
+/// Narrows `req` by topology for a pod on the claim that is domain `host`: alternatives, best first.
+/// The error is the group that excludes the last domain.
 pub(crate) fn narrow(
     tables: &mut Tables,
     placement: &Placement,
-    demand: &Demand,
+    demand: &TopologyDemand,
     host: DomainId,
     req: Req,
-) -> Result<SmallVec<[Req; 4]>, Nowhere> {
+) -> Result<SmallVec<[Req; 4]>, NoDomain> {
     obeys_by_hostname(tables, placement, demand, host)?;
     let mut options: SmallVec<[Req; 4]> = smallvec::smallvec![req];
     for choice in &demand.choices {
         let set = tables.universe.get(req, choice.key);
-        if choice.only_away
-            && ((!choice.excludes && !choice.one)
+        if choice.optional
+            && ((!choice.excludes && !choice.pick_one)
                 || (set.is_none() && !tables.universe.is_well_known(choice.key)))
         {
-            // Nothing is out, or without the label there is no domain to share.
+            // No domain is excluded, or there is none without the label.
             continue;
         }
         let within = |value: &Value| set.is_none_or(|set| tables.universe.has(choice.key, set, *value));
         let left: SmallVec<[Value; 8]> = choice.domains.iter().copied().filter(within).collect();
-        let nowhere = Nowhere(choice.group);
+        let nowhere = NoDomain(choice.group);
         if left.is_empty() {
             return Err(nowhere);
         }

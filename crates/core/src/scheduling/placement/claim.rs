@@ -1,4 +1,4 @@
-//! A new NodeClaim under construction: what it may still become, and whether another pod fits.
+//! A new NodeClaim under construction, and whether another pod fits it.
 
 use smallvec::SmallVec;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A NodeClaim that the pass is going to create.
+/// A NodeClaim that the pass creates.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) pool: NodePoolId,
@@ -65,20 +65,20 @@ impl Claim {
     }
 }
 
-/// Why a claim cannot be what is asked for.
+/// Why a claim cannot take a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No row is left, whatever topology says.
     Rows,
     /// Too few distinct values of a key.
-    MinValues { key: Key, wanted: u32, found: u32 },
+    MinValues { key: Key, wanted: u32, distinct: u32 },
     /// Compatible reservations are full.
     Reserved,
     /// Resource claims get no devices.
     Devices,
 }
 
-/// What a claim becomes with another pod.
+/// A claim with another pod.
 #[derive(Debug)]
 pub(crate) struct Fit {
     pub(crate) req: Req,
@@ -91,34 +91,34 @@ pub(crate) struct Fit {
     pub(crate) grant: Option<Box<Grant<Req>>>,
 }
 
-/// What is asked of a claim.
-pub(crate) struct Ask<'a> {
+/// The claim and the pod of a fit.
+pub(crate) struct FitRequest<'a> {
     pub(crate) pool: NodePoolId,
     pub(crate) req: Req,
     pub(crate) rows: &'a Bits<InstanceTypeId>,
     pub(crate) used: &'a Amounts,
-    pub(crate) more: &'a Amounts,
+    pub(crate) requests: &'a Amounts,
     pub(crate) ports: &'a [HostPort],
     pub(crate) min_values: &'a [(Key, u32)],
     /// The requirements and the smallest amounts of the claim, where it exists.
-    pub(crate) now: Option<(Req, &'a Amounts)>,
+    pub(crate) current: Option<(Req, &'a Amounts)>,
     /// Reservations that it holds already.
     pub(crate) held: &'a [ReservationId],
     /// What is left of each reservation.
-    pub(crate) left: &'a IdVec<ReservationId, u32>,
+    pub(crate) remaining: &'a IdVec<ReservationId, u32>,
     pub(crate) purpose: Purpose,
 }
 
-/// Whether a claim can hold what is asked, and what it becomes.
-pub(crate) fn fit(tables: &mut Tables, ask: &Ask<'_>) -> Result<Fit, Refusal> {
-    if let Some((req, floor)) = ask.now
-        && req == ask.req
-        && ask.ports.is_empty()
+/// Fits a pod into a claim.
+pub(crate) fn fit(tables: &mut Tables, request: &FitRequest<'_>) -> Result<Fit, Refusal> {
+    if let Some((req, floor)) = request.current
+        && req == request.req
+        && request.ports.is_empty()
         && tables.reservations.names.is_empty()
-        && fits(ask.used, ask.more, floor)
+        && fits(request.used, request.requests, floor)
     {
-        // Nothing is lost: the claim stays what it is.
-        let min_values = ask.min_values.into();
+        // No row is lost: the claim stays unchanged.
+        let min_values = request.min_values.into();
         return Ok(Fit {
             req,
             rows: None,
@@ -128,39 +128,39 @@ pub(crate) fn fit(tables: &mut Tables, ask: &Ask<'_>) -> Result<Fit, Refusal> {
             grant: None,
         });
     }
-    let mut rows = ask.rows.clone();
-    if ask.now.is_none_or(|(req, _)| req != ask.req) {
-        rows.intersect(&tables.pools[ask.pool].mask(&tables.universe, ask.req));
+    let mut rows = request.rows.clone();
+    if request.current.is_none_or(|(req, _)| req != request.req) {
+        rows.intersect(&tables.pools[request.pool].mask(&tables.universe, request.req));
     }
-    let pool = &tables.pools[ask.pool];
-    pool.ranks.keep(ask.used, ask.more, &mut rows);
-    if !ask.ports.is_empty() {
-        for at in rows.clone().iter().filter(|at| clash(ask.ports, &pool.rows[*at].ports)) {
-            rows.remove(at);
+    let pool = &tables.pools[request.pool];
+    pool.ranks.keep(request.used, request.requests, &mut rows);
+    if !request.ports.is_empty() {
+        for row_id in rows.clone().iter().filter(|row_id| clash(request.ports, &pool.rows[*row_id].ports)) {
+            rows.remove(row_id);
         }
     }
-    let reserved = reserve(tables, ask, &mut rows)?;
+    let reserved = reserve(tables, request, &mut rows)?;
     if rows.is_empty() {
         return Err(Refusal::Rows);
     }
-    let mut min_values: SmallVec<[(Key, u32); 1]> = ask.min_values.into();
+    let mut min_values: SmallVec<[(Key, u32); 1]> = request.min_values.into();
     let mut relaxed = false;
     for (key, wanted) in &mut min_values {
-        let found = tables.distinct(ask.pool, rows.iter(), *key, ask.req);
-        if found < *wanted {
-            if ask.now.is_some() || tables.rules.min_values == MinValuesPolicy::Strict {
-                return Err(Refusal::MinValues { key: *key, wanted: *wanted, found });
+        let distinct = tables.distinct(request.pool, rows.iter(), *key, request.req);
+        if distinct < *wanted {
+            if request.current.is_some() || tables.rules.min_values == MinValuesPolicy::Strict {
+                return Err(Refusal::MinValues { key: *key, wanted: *wanted, distinct });
             }
-            (*wanted, relaxed) = (found, true);
+            (*wanted, relaxed) = (distinct, true);
         }
     }
-    Ok(Fit { req: ask.req, rows: Some(rows), min_values, relaxed, reserved, grant: None })
+    Ok(Fit { req: request.req, rows: Some(rows), min_values, relaxed, reserved, grant: None })
 }
 
 /// The reservations that the claim would hold; takes out the rows that could not be bought without one.
 fn reserve(
     tables: &Tables,
-    ask: &Ask<'_>,
+    request: &FitRequest<'_>,
     rows: &mut Bits<InstanceTypeId>,
 ) -> Result<SmallVec<[ReservationId; 1]>, Refusal> {
     let mut reserved = SmallVec::new();
@@ -168,15 +168,15 @@ fn reserve(
         return Ok(reserved);
     }
     let mut taken = false;
-    for at in rows.clone().iter() {
-        let row = &tables.pools[ask.pool].rows[at];
+    for row_id in rows.clone().iter() {
+        let row = &tables.pools[request.pool].rows[row_id];
         let mut bought = false;
-        for offer in row.offers.iter().filter(|offer| agrees(&tables.universe, offer.req, ask.req)) {
+        for offer in row.offers.iter().filter(|offer| agrees(&tables.universe, offer.req, request.req)) {
             let Some(id) = offer.reservation else {
                 bought = true;
                 continue;
             };
-            if ask.held.contains(&id) || ask.left.get(id).is_some_and(|left| *left > 0) {
+            if request.held.contains(&id) || request.remaining.get(id).is_some_and(|left| *left > 0) {
                 bought = true;
                 if !reserved.contains(&id) {
                     reserved.push(id);
@@ -186,11 +186,11 @@ fn reserve(
             }
         }
         if !bought {
-            rows.remove(at);
+            rows.remove(row_id);
         }
     }
-    let strict = ask.purpose == Purpose::Provisioning;
-    if strict && reserved.is_empty() && (taken || !ask.held.is_empty()) {
+    let strict = request.purpose == Purpose::Provisioning;
+    if strict && reserved.is_empty() && (taken || !request.held.is_empty()) {
         return Err(Refusal::Reserved);
     }
     reserved.sort_unstable();

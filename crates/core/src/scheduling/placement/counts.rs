@@ -33,7 +33,7 @@ impl DomainCounts {
         }
         match domain.dense(by_hostname) {
             None => self.nodes.get(&domain).copied().unwrap_or(0),
-            Some(at) => self.dense.get(at).copied().unwrap_or(0),
+            Some(index) => self.dense.get(index).copied().unwrap_or(0),
         }
     }
 
@@ -48,11 +48,11 @@ impl DomainCounts {
             None => {
                 self.nodes.insert(domain, after);
             }
-            Some(at) => {
-                if self.dense.len() <= at {
-                    self.dense.resize(at + 1, 0);
+            Some(index) => {
+                if self.dense.len() <= index {
+                    self.dense.resize(index + 1, 0);
                 }
-                self.dense[at] = after;
+                self.dense[index] = after;
             }
         }
         self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
@@ -60,7 +60,7 @@ impl DomainCounts {
     }
 }
 
-/// What a group by hostname closes to pods, of its nodes or of its new NodeClaims, as its counters stand.
+/// The nodes or new NodeClaims that a group by hostname excludes, by its counts.
 #[derive(Debug)]
 struct Marks<I> {
     /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
@@ -69,7 +69,7 @@ struct Marks<I> {
     full: Bits<I>,
     /// With more than that, beside pods that the spread does not bind: closed to all that it binds.
     over: Bits<I>,
-    /// With pods that demand to be away from the selected ones.
+    /// With pods that have this anti-affinity.
     owned: Bits<I>,
 }
 
@@ -81,26 +81,26 @@ impl<I> Default for Marks<I> {
 }
 
 impl<I: Id> Marks<I> {
-    /// Notes that `at` has `count` selected pods, or `count` that demand to be away from them.
-    fn note(&mut self, kind: GroupKind, at: I, owners: bool, count: u32) {
+    /// Notes that `id` has `count` selected pods, or `count` that demand to be away from them.
+    fn note(&mut self, kind: GroupKind, id: I, owners: bool, count: u32) {
         if owners {
-            self.owned.set(at, count > 0);
+            self.owned.set(id, count > 0);
         } else {
-            self.select(kind, at, count);
+            self.select(kind, id, count);
         }
     }
 
-    /// Notes that `at` has `count` selected pods.
-    fn select(&mut self, kind: GroupKind, at: I, count: u32) {
+    /// Notes that `id` has `count` selected pods.
+    fn select(&mut self, kind: GroupKind, id: I, count: u32) {
         if let GroupKind::Spread { max_skew, .. } = kind {
-            self.full.set(at, i64::from(count) >= max_skew);
-            self.over.set(at, i64::from(count) > max_skew);
+            self.full.set(id, i64::from(count) >= max_skew);
+            self.over.set(id, i64::from(count) > max_skew);
         } else {
-            self.chosen.set(at, count > 0);
+            self.chosen.set(id, count > 0);
         }
     }
 
-    /// Takes out of `hosts` what the group closes to a pod: see [`CountedGroup::allows`].
+    /// Removes the hosts that the group excludes: see [`CountedGroup::allows`].
     fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits<I>, selects_itself: bool, bootstraps: bool) {
         match kind {
             GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
@@ -174,7 +174,7 @@ impl CountedGroup<'_> {
         self.counts.selected.get(self.group.by_hostname, domain)
     }
 
-    /// Whether no pod in the domain demands to be away from the selected ones.
+    /// Whether no pod in the domain has this anti-affinity.
     pub(crate) fn unclaimed(&self, domain: DomainId) -> bool {
         self.counts.owners.get(self.group.by_hostname, domain) == 0
     }
@@ -189,28 +189,28 @@ impl CountedGroup<'_> {
         self.counts.selected.total == 0
     }
 
-    /// Takes the new NodeClaims out of `claims` that the group, by hostname, closes to a pod.
+    /// Removes the new NodeClaims from `claims` that the group, by hostname, excludes.
     pub(crate) fn keep_allowed(&self, claims: &mut Bits<NewClaimId>, selects_itself: bool, bootstraps: bool) {
         if self.group.by_hostname {
-            self.counts.new_claims.keep_allowed(self.group.is.kind, claims, selects_itself, bootstraps);
+            self.counts.new_claims.keep_allowed(self.group.spec.kind, claims, selects_itself, bootstraps);
         }
     }
 
-    /// Takes the nodes out that the group, by hostname, closes to a pod.
+    /// Removes the nodes that the group, by hostname, excludes.
     pub(crate) fn keep_nodes(&self, nodes: &mut Bits<NodeId>, selects_itself: bool, bootstraps: bool) {
         if self.group.by_hostname {
-            self.counts.nodes.keep_allowed(self.group.is.kind, nodes, selects_itself, bootstraps);
+            self.counts.nodes.keep_allowed(self.group.spec.kind, nodes, selects_itself, bootstraps);
         }
     }
 
-    /// Takes the nodes out whose pods demand to be away from the selected ones.
+    /// Removes the nodes whose pods have this anti-affinity.
     pub(crate) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
         if self.group.by_hostname {
             nodes.subtract(&self.counts.nodes.owned);
         }
     }
 
-    /// Takes the new NodeClaims out of `claims` whose pods demand to be away from the selected ones.
+    /// Removes the new NodeClaims from `claims` whose pods have this anti-affinity.
     pub(crate) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
         if self.group.by_hostname {
             claims.subtract(&self.counts.new_claims.owned);
@@ -220,7 +220,7 @@ impl CountedGroup<'_> {
     /// The smallest count over the domains, which are those that any of the required node affinity terms of the pod allows;
     /// zero where too few are known, and always for nodes, since an empty one can be had.
     pub(crate) fn minimum(&self) -> i64 {
-        let GroupKind::Spread { min_domains, .. } = self.group.is.kind else { return 0 };
+        let GroupKind::Spread { min_domains, .. } = self.group.spec.kind else { return 0 };
         if self.group.by_hostname || i64::try_from(self.group.domains.len()).unwrap_or(i64::MAX) < min_domains
         {
             return 0;
@@ -237,7 +237,7 @@ impl CountedGroup<'_> {
         minimum: i64,
         bootstraps: bool,
     ) -> bool {
-        match self.group.is.kind {
+        match self.group.spec.kind {
             GroupKind::Spread { max_skew, .. } => {
                 let known = self.group.by_hostname || self.group.known.has(domain);
                 let more = i64::from(selects_itself);

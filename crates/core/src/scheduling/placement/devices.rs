@@ -1,4 +1,4 @@
-//! Pods with resource claims: the slow path beside all others.
+//! Devices of pods with resource claims: a slow path of its own.
 //!
 //! A pass keeps its own ledger of devices. What the solver calls here returns at once for pods without claims, and for
 //! new NodeClaims that hold no devices.
@@ -20,96 +20,97 @@ use crate::{
     },
     scheduling::{
         dra::{
-            given::Given,
-            ledger::{Grant, Held, Host, Kind, Ledger},
-            search::{Failure, Field, Ground, search},
-            want::Want,
-            why::{ClaimProblem, DeviceShortage},
+            allocated::AllocatedDevice,
+            compiled_claim::CompiledClaim,
+            ledger::{Grant, HeldDevice, Host, Kind, Ledger},
+            problem::{ClaimProblem, DeviceShortage},
+            search::{Failure, NodeReach, SearchSpace, search},
         },
         ids::{
-            DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, PodClassId, ResourceClaimId, WantId,
+            CompiledClaimId, DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, PodClassId,
+            ResourceClaimId,
         },
         placement::{
-            allowed_domains::{Demand, obeys_by_key},
-            claim::{self, Ask, Claim, Fit, Refusal},
+            allowed_domains::{TopologyDemand, obeys_by_key},
+            claim::{self, Claim, Fit, FitRequest, Refusal},
         },
         plan::{PlannedClaim, PlannedDevice},
         request::Request,
         tables::{
             Tables,
             bits::Bits,
-            devices::{DeviceTables, Place, Terrain},
+            devices::{DeviceTables, NodeSelection, NodeTerrain},
             intern::{ANY, Req},
         },
     },
 };
 
-/// A claim can serve so many pods (`ResourceClaimReservedForMaxSize`).
+/// The maximum number of pods of a claim (`ResourceClaimReservedForMaxSize`).
 const MAX_CONSUMERS: usize = 256;
-/// A pod can have devices through so many claims.
+/// The maximum number of claims of a pod.
 const MAX_CLAIMS: usize = 64;
 
 /// Devices in a pass.
 #[derive(Debug)]
-pub(crate) struct Grants {
+pub(crate) struct DeviceGrants {
     ledger: Ledger,
     /// Claims that get devices.
     ids: IndexSet<NamespacedName>,
     /// By class.
-    asked: HashMap<PodClassId, Result<Asked, ClaimProblem>>,
-    /// Steps that searches have taken and nobody has counted.
+    asked: HashMap<PodClassId, Result<PodClaims, ClaimProblem>>,
+    /// Steps of searches that are not counted yet.
     steps: Cell<u64>,
-    /// Why the last search found nothing.
+    /// The shortage of the last search.
     shortage: RefCell<Option<DeviceShortage>>,
 }
 
-/// What a pod asks for.
+/// The resource claims of a pod.
 #[derive(Debug, Default)]
-struct Asked {
-    /// Claims that have their devices, and where those can be used.
+struct PodClaims {
+    /// Claims that have their devices, and the nodes that can use them.
     held: Vec<(NamespacedName, Nodes)>,
     /// Claims that get them in this pass, by number.
-    wanted: Vec<(ResourceClaimId, Arc<Want>)>,
+    wanted: Vec<(ResourceClaimId, Arc<CompiledClaim>)>,
 }
 
 /// The ResourceClaim behind a claim of a pod; `None` where it needs none.
 fn claim_of(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedName> {
-    let of = |claim: &Str| NamespacedName::new(pod.id.namespace.clone(), claim.clone());
+    let named = |claim: &Str| NamespacedName::new(pod.id.namespace.clone(), claim.clone());
     match source {
-        ClaimSource::Claim(claim) => Some(of(claim)),
+        ClaimSource::Claim(claim) => Some(named(claim)),
         ClaimSource::Template(_) => match pod.generated_claims.iter().find(|made| made.name == *name) {
-            Some(made) => made.claim.as_ref().map(of),
+            Some(made) => made.claim.as_ref().map(named),
             // As the cluster will call it, but for a suffix.
-            None => Some(of(&format!("{}-{name}", pod.id.name).into())),
+            None => Some(named(&format!("{}-{name}", pod.id.name).into())),
         },
     }
 }
 
-impl Grants {
+impl DeviceGrants {
     /// The ledger of a pass; `None` where no pod has claims.
     pub(crate) fn new(
-        compiled: &mut Tables,
+        tables: &mut Tables,
         request: &Request<'_>,
         classes: &[PodClassId],
     ) -> Option<Box<Self>> {
         let claiming: Vec<PodClassId> =
-            classes.iter().copied().filter(|class| compiled.classes[*class].claims_devices()).collect();
-        if claiming.is_empty() || compiled.rules.ignore_dra {
+            classes.iter().copied().filter(|class| tables.classes[*class].claims_devices()).collect();
+        if claiming.is_empty() || tables.rules.ignore_dra {
             return None;
         }
-        let tables = compiled.devices.take().filter(|tables| tables.is_current(compiled));
-        let mut tables = tables.unwrap_or_else(|| Box::new(DeviceTables::new(compiled)));
+        let device_tables = tables.devices.take().filter(|device_tables| device_tables.is_current(tables));
+        let mut device_tables = device_tables.unwrap_or_else(|| Box::new(DeviceTables::new(tables)));
         let bound = request.pods.iter().filter(|pod| pod.node.is_some());
         let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
-        // What only pods hold that are to move is given again.
+        // Devices that only moving pods hold are allocated again.
         let is_redone = |claim: &ResourceClaim| {
             !claim.reserved_for.is_empty() && claim.reserved_for.iter().all(|pod| moving.contains(pod))
         };
         let mut ledger = Ledger::default();
-        let claims = &compiled.snapshot.devices.claims;
+        let claims = &tables.snapshot.devices.claims;
         for claim in claims.values().filter(|claim| !is_redone(claim)) {
             let devices = claim.allocation.iter().flat_map(|allocation| &allocation.devices);
-            devices.for_each(|device| ledger.hold(device, &tables.cluster));
+            devices.for_each(|device| ledger.hold(device, &device_tables.cluster));
         }
         let mut this = Self {
             ledger,
@@ -119,23 +120,23 @@ impl Grants {
             shortage: RefCell::new(None),
         };
         for class in claiming {
-            let pod = Arc::clone(&compiled.classes[class].pod);
-            let asked = this.ask(compiled, &mut tables, &pod, &is_redone);
+            let pod = Arc::clone(&tables.classes[class].pod);
+            let asked = this.ask(tables, &mut device_tables, &pod, &is_redone);
             this.asked.insert(class, asked);
         }
-        compiled.devices = Some(tables);
+        tables.devices = Some(device_tables);
         Some(Box::new(this))
     }
 
     fn ask(
         &mut self,
-        compiled: &Tables,
-        tables: &mut DeviceTables,
+        tables: &Tables,
+        device_tables: &mut DeviceTables,
         pod: &Pod,
         is_redone: &impl Fn(&ResourceClaim) -> bool,
-    ) -> Result<Asked, ClaimProblem> {
-        let devices = &compiled.snapshot.devices;
-        let mut asked = Asked::default();
+    ) -> Result<PodClaims, ClaimProblem> {
+        let devices = &tables.snapshot.devices;
+        let mut asked = PodClaims::default();
         for claim in pod.spec.resource_claims.iter().take(MAX_CLAIMS) {
             let Some(id) = claim_of(pod, &claim.name, &claim.source) else { continue };
             let spec = match (devices.claims.get(&id), &claim.source) {
@@ -159,7 +160,7 @@ impl Grants {
                     }
                 }
             };
-            let want = tables.want(&id, spec)?;
+            let want = device_tables.want(&id, spec)?;
             let number = ResourceClaimId::new(self.ids.insert_full(id).0);
             if !asked.wanted.iter().any(|(known, _)| *known == number) {
                 asked.wanted.push((number, want));
@@ -173,60 +174,61 @@ impl Grants {
         self.ledger.holds(Host::NewClaim(new_claim))
     }
 
-    /// What is wrong with the claims of a class.
+    /// The problem of the claims of a class.
     pub(crate) fn problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
         self.asked.get(&class)?.as_ref().err()
     }
 
-    /// Looks for devices for a pod on a node as any of `kinds` or, where `every`, as all of them.
+    /// Looks for devices for a pod on a node as any of `template_ids` or, where `every`, as all of them.
     fn allocate(
         &self,
-        tables: &mut DeviceTables,
-        terrain: &mut Terrain<'_>,
+        device_tables: &mut DeviceTables,
+        terrain: &mut NodeTerrain<'_>,
         class: PodClassId,
         host: Host,
-        (kinds, every): (&[Kind], bool),
-        at: Req,
+        (template_ids, every): (&[Kind], bool),
+        req: Req,
     ) -> Result<Grant<Req>, DeviceShortage> {
-        let none = Asked::default();
+        let none = PodClaims::default();
         let asked = self.asked.get(&class).and_then(|asked| asked.as_ref().ok()).unwrap_or(&none);
-        let mut at = at;
+        let mut req = req;
         for (claim, nodes) in &asked.held {
-            let place = Place::new(nodes, terrain.universe);
+            let place = NodeSelection::new(nodes, terrain.universe);
             let elsewhere = || DeviceShortage::Elsewhere { claim: claim.clone() };
-            at = terrain.at(at, &place).first().copied().ok_or_else(elsewhere)?;
+            req = terrain.narrow(req, &place).first().copied().ok_or_else(elsewhere)?;
         }
-        let mut open: IdVec<WantId, (ResourceClaimId, Arc<Want>)> = IdVec::default();
+        let mut open: IdVec<CompiledClaimId, (ResourceClaimId, Arc<CompiledClaim>)> = IdVec::default();
         for (number, want) in &asked.wanted {
             match self.ledger.host_of(*number) {
                 None => {
                     open.push((*number, Arc::clone(want)));
                 }
                 Some(other) if other == host => {}
-                Some(other) => at = self.follow(tables, terrain, *number, other, at)?,
+                Some(other) => req = self.follow(device_tables, terrain, *number, other, req)?,
             }
         }
         let mut grant =
-            Grant { claims: open.iter().map(|(number, _)| *number).collect(), by_kind: Vec::new(), at };
+            Grant { claims: open.iter().map(|(number, _)| *number).collect(), by_kind: Vec::new(), at: req };
         if open.is_empty() {
-            grant.by_kind = kinds.iter().map(|kind| (*kind, Vec::new())).collect();
+            grant.by_kind = template_ids.iter().map(|template_id| (*template_id, Vec::new())).collect();
             return Ok(grant);
         }
-        let wants: IdVec<WantId, Arc<Want>> = open.iter().map(|(_, want)| Arc::clone(want)).collect();
+        let wants: IdVec<CompiledClaimId, Arc<CompiledClaim>> =
+            open.iter().map(|(_, want)| Arc::clone(want)).collect();
         let mut first = None;
-        for kind in kinds.iter().copied() {
-            let found = self.search_as(tables, terrain, host, kind, &wants, grant.at);
-            match found {
-                Ok((at, given)) => {
-                    grant.at = at;
-                    let held = given.into_iter().map(|given| Held {
+        for template_id in template_ids.iter().copied() {
+            let result = self.search_as(device_tables, terrain, host, template_id, &wants, grant.at);
+            match result {
+                Ok((req, given)) => {
+                    grant.at = req;
+                    let held = given.into_iter().map(|given| HeldDevice {
                         claim: open[given.claim].0,
                         request: wants[given.claim].requests[given.request].options[given.option]
                             .name
                             .clone(),
                         given,
                     });
-                    grant.by_kind.push((kind, held.collect()));
+                    grant.by_kind.push((template_id, held.collect()));
                 }
                 Err(failure) => {
                     let shortage = self.shortage(&open, failure);
@@ -246,38 +248,38 @@ impl Grants {
     /// Looks for devices on a node as one of its kinds, with the templates that the kind brings.
     fn search_as(
         &self,
-        tables: &mut DeviceTables,
-        terrain: &mut Terrain<'_>,
+        device_tables: &mut DeviceTables,
+        terrain: &mut NodeTerrain<'_>,
         host: Host,
-        kind: Kind,
-        wants: &IdVec<WantId, Arc<Want>>,
-        at: Req,
-    ) -> Result<(Req, Vec<Given>), Failure> {
-        let seen = tables.seen_by(terrain.node);
-        let mut template = std::mem::take(&mut tables.kinds[kind]);
-        let mut cluster = std::mem::take(&mut tables.cluster);
-        let lens = self.ledger.lens(host, kind, &cluster, &template);
-        let mut field = Field {
+        template_id: Kind,
+        wants: &IdVec<CompiledClaimId, Arc<CompiledClaim>>,
+        req: Req,
+    ) -> Result<(Req, Vec<AllocatedDevice>), Failure> {
+        let seen = device_tables.seen_by(terrain.node);
+        let mut template = std::mem::take(&mut device_tables.kinds[template_id]);
+        let mut cluster = std::mem::take(&mut device_tables.cluster);
+        let lens = self.ledger.lens(host, template_id, &cluster, &template);
+        let mut field = SearchSpace {
             cluster: &mut cluster,
             visible: &seen.items,
             pools: &seen.pools,
             template: &mut template,
             lens: &lens,
         };
-        let (found, steps) = search(&mut field, terrain, wants, at);
+        let (result, steps) = search(&mut field, terrain, wants, req);
         self.steps.set(self.steps.get().saturating_add(steps));
-        (tables.cluster, tables.kinds[kind]) = (cluster, template);
-        found
+        (device_tables.cluster, device_tables.kinds[template_id]) = (cluster, template);
+        result
     }
 
     /// What is left of a node's choice where it uses the devices that a claim got on another node.
     fn follow(
         &self,
-        tables: &DeviceTables,
-        terrain: &mut Terrain<'_>,
+        device_tables: &DeviceTables,
+        terrain: &mut NodeTerrain<'_>,
         number: ResourceClaimId,
         other: Host,
-        mut at: Req,
+        mut req: Req,
     ) -> Result<Req, DeviceShortage> {
         let bound = || DeviceShortage::Shared { claim: self.ids[number.position()].clone() };
         for held in self.ledger.on(other).flat_map(|(_, held)| held).filter(|held| held.claim == number) {
@@ -285,63 +287,63 @@ impl Grants {
             if device.template {
                 return Err(bound());
             }
-            let item = &tables.cluster.items[device.at];
+            let item = &device_tables.cluster.items[device.at];
             if item.device.binds_to_node {
                 return Err(bound());
             }
-            at = terrain.reach(at, item.place, &item.id.driver).first().copied().ok_or_else(bound)?;
+            req = terrain.reach(req, item.place, &item.id.driver).first().copied().ok_or_else(bound)?;
         }
-        Ok(at)
+        Ok(req)
     }
 
     fn shortage(
         &self,
-        open: &IdVec<WantId, (ResourceClaimId, Arc<Want>)>,
+        open: &IdVec<CompiledClaimId, (ResourceClaimId, Arc<CompiledClaim>)>,
         failure: Failure,
     ) -> DeviceShortage {
-        let name = |claim: WantId| self.ids[open[claim].0.position()].clone();
+        let name = |claim: CompiledClaimId| self.ids[open[claim].0.position()].clone();
         match failure {
             Failure::TooWide { claim } => DeviceShortage::TooWide { claim: name(claim) },
             Failure::Pool { claim, request, driver, pool, invalid } => {
                 let request = open[claim].1.requests[request].name.clone();
                 DeviceShortage::Pool { claim: name(claim), request, driver, pool, invalid }
             }
-            Failure::Devices { claim, request, option, wanted, found } => {
+            Failure::Devices { claim, request, option, wanted, found: result } => {
                 let option = &open[claim].1.requests[request].options[option];
                 let (request, class) = (option.name.clone(), option.class.clone());
-                DeviceShortage::Devices { claim: name(claim), request, class, wanted, found }
+                DeviceShortage::Devices { claim: name(claim), request, class, wanted, found: result }
             }
         }
     }
 
-    /// Why the last pod that asked got no devices.
+    /// The shortage of the last pod without devices.
     pub(crate) fn last_shortage(&self) -> Option<DeviceShortage> {
         self.shortage.borrow().clone()
     }
 
-    /// Forgets why; says whether there was a reason, and how many steps the searches took.
+    /// Clears the shortage; returns whether there was one, and the steps of the searches.
     pub(crate) fn take_shortage(&mut self) -> (bool, u64) {
         (self.shortage.take().is_some(), self.steps.take())
     }
 
     fn grant(
         &self,
-        compiled: &mut Tables,
+        tables: &mut Tables,
         class: PodClassId,
         host: Host,
-        kinds: (&[Kind], bool),
-        at: Req,
+        template_ids: (&[Kind], bool),
+        req: Req,
     ) -> Option<Grant<Req>> {
-        let mut tables = compiled.devices.take()?;
-        let places = tables.take_places();
+        let mut device_tables = tables.devices.take()?;
+        let places = device_tables.take_places();
         let node = match host {
-            Host::Node(at) => Some(&compiled.nodes[at]),
+            Host::Node(req) => Some(&tables.nodes[req]),
             Host::NewClaim(_) => None,
         };
-        let mut terrain = Terrain::new(&tables, &places, &mut compiled.universe, node);
-        let granted = self.allocate(&mut tables, &mut terrain, class, host, kinds, at);
-        tables.put_places(places);
-        compiled.devices = Some(tables);
+        let mut terrain = NodeTerrain::new(&device_tables, &places, &mut tables.universe, node);
+        let granted = self.allocate(&mut device_tables, &mut terrain, class, host, template_ids, req);
+        device_tables.put_places(places);
+        tables.devices = Some(device_tables);
         match granted {
             Ok(grant) => Some(grant),
             Err(shortage) => {
@@ -351,66 +353,66 @@ impl Grants {
         }
     }
 
-    /// Gives a pod its devices on a node and returns what is left of the node's choice; `None` where it gets none.
+    /// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
     fn on_node(
         &mut self,
-        compiled: &mut Tables,
+        tables: &mut Tables,
         class: PodClassId,
-        at: NodeId,
+        node_id: NodeId,
         open: Option<Req>,
     ) -> Option<Option<Req>> {
-        let mut tables = compiled.devices.take()?;
-        let kinds = tables.of_node(compiled, at, open);
-        compiled.devices = Some(tables);
-        let host = Host::Node(at);
-        let grant = self.grant(compiled, class, host, (&kinds, true), open.unwrap_or(ANY))?;
-        let left = open.map(|_| grant.at);
-        self.give(compiled, host, grant);
-        Some(left)
+        let mut device_tables = tables.devices.take()?;
+        let template_ids = device_tables.of_node(tables, node_id, open);
+        tables.devices = Some(device_tables);
+        let host = Host::Node(node_id);
+        let grant = self.grant(tables, class, host, (&template_ids, true), open.unwrap_or(ANY))?;
+        let choice = open.map(|_| grant.at);
+        self.give(tables, host, grant);
+        Some(choice)
     }
 
-    /// Narrows what a new NodeClaim becomes with a pod to what has devices for it.
+    /// Narrows a new NodeClaim to the rows that have devices for a pod.
     fn on_claim(
         &self,
-        compiled: &mut Tables,
-        (demand, host): (&Demand, DomainId),
-        ask: &Ask<'_>,
+        tables: &mut Tables,
+        (demand, host): (&TopologyDemand, DomainId),
+        ask: &FitRequest<'_>,
         fit: Fit,
     ) -> Result<Fit, Refusal> {
         let rows = fit.rows.unwrap_or_else(|| ask.rows.clone());
-        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
-        let mut kinds: Vec<Kind> = Vec::new();
+        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
+        let mut template_ids: Vec<Kind> = Vec::new();
         for row in rows.iter() {
-            let kind = tables.of_row(ask.pool, row);
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
+            let template_id = device_tables.of_row(ask.pool, row);
+            if !template_ids.contains(&template_id) {
+                template_ids.push(template_id);
             }
         }
         let host = host.host();
-        let grant = self.grant(compiled, demand.class, host, (&kinds, false), ask.req);
+        let grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
-        if grant.at != ask.req && obeys_by_key(compiled, demand, grant.at).is_err() {
+        if grant.at != ask.req && obeys_by_key(tables, demand, grant.at).is_err() {
             return Err(Refusal::Devices);
         }
-        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
+        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
         let has = |row: &InstanceTypeId| {
-            let kind = tables.of_row(ask.pool, *row);
-            grant.by_kind.iter().any(|(known, _)| *known == kind)
+            let template_id = device_tables.of_row(ask.pool, *row);
+            grant.by_kind.iter().any(|(known, _)| *known == template_id)
         };
         let kept: Bits<InstanceTypeId> = rows.iter().filter(has).collect();
-        let again = Ask { req: grant.at, rows: &kept, ..*ask };
-        let mut fit = claim::fit(compiled, &again)?;
+        let again = FitRequest { req: grant.at, rows: &kept, ..*ask };
+        let mut fit = claim::fit(tables, &again)?;
         let rows = fit.rows.unwrap_or(kept);
-        let Some(tables) = &compiled.devices else { return Err(Refusal::Devices) };
-        let kinds: Vec<Kind> = rows.iter().map(|row| tables.of_row(ask.pool, row)).collect();
-        grant.by_kind.retain(|(kind, _)| kinds.contains(kind));
+        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
+        let template_ids: Vec<Kind> = rows.iter().map(|row| device_tables.of_row(ask.pool, row)).collect();
+        grant.by_kind.retain(|(template_id, _)| template_ids.contains(template_id));
         (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
         Ok(fit)
     }
 
-    fn give(&mut self, compiled: &Tables, host: Host, grant: Grant<Req>) {
-        if let Some(tables) = &compiled.devices {
-            self.ledger.give(host, grant, &tables.cluster);
+    fn give(&mut self, tables: &Tables, host: Host, grant: Grant<Req>) {
+        if let Some(device_tables) = &tables.devices {
+            self.ledger.give(host, grant, &device_tables.cluster);
         }
     }
 
@@ -418,95 +420,96 @@ impl Grants {
     /// any more.
     pub(crate) fn note_claim(
         &mut self,
-        compiled: &Tables,
-        at: NewClaimId,
+        tables: &Tables,
+        claim_id: NewClaimId,
         claim: &Claim,
         grant: Option<Box<Grant<Req>>>,
     ) {
-        let host = Host::NewClaim(at);
+        let host = Host::NewClaim(claim_id);
         if let Some(grant) = grant {
-            self.give(compiled, host, *grant);
+            self.give(tables, host, *grant);
         }
-        let Some(tables) = &compiled.devices else { return };
+        let Some(device_tables) = &tables.devices else { return };
         if self.ledger.holds(host) {
-            let rows = claim.rows.iter().map(|row| tables.of_row(claim.pool, row));
-            let kinds: HashSet<Kind> = rows.collect();
-            self.ledger.keep(host, |kind| kinds.contains(&kind));
+            let rows = claim.rows.iter().map(|row| device_tables.of_row(claim.pool, row));
+            let template_ids: HashSet<Kind> = rows.collect();
+            self.ledger.keep(host, |template_id| template_ids.contains(&template_id));
         }
     }
 
     /// The devices of claims on a node.
-    pub(crate) fn planned_on_node(&self, compiled: &Tables, at: NodeId) -> Vec<PlannedClaim> {
-        self.planned(compiled, Host::Node(at), |_| Vec::new())
+    pub(crate) fn planned_on_node(&self, tables: &Tables, node_id: NodeId) -> Vec<PlannedClaim> {
+        self.planned(tables, Host::Node(node_id), |_| Vec::new())
     }
 
     /// The devices of claims on a new NodeClaim, by what it may become.
     pub(crate) fn planned_on_claim(
         &self,
-        compiled: &Tables,
-        at: NewClaimId,
+        tables: &Tables,
+        claim_id: NewClaimId,
         claim: &Claim,
     ) -> Vec<PlannedClaim> {
-        let Some(tables) = &compiled.devices else { return Vec::new() };
-        self.planned(compiled, Host::NewClaim(at), |kind| {
-            let rows = claim.rows.iter().filter(|row| tables.of_row(claim.pool, *row) == kind);
+        let Some(device_tables) = &tables.devices else { return Vec::new() };
+        self.planned(tables, Host::NewClaim(claim_id), |template_id| {
+            let rows = claim.rows.iter().filter(|row| device_tables.of_row(claim.pool, *row) == template_id);
             let mut names: Vec<Str> =
-                rows.map(|row| compiled.row(claim.pool, row).instance_type.name.clone()).collect();
+                rows.map(|row| tables.row(claim.pool, row).instance_type.name.clone()).collect();
             names.dedup();
             names
         })
     }
 
-    fn planned(&self, compiled: &Tables, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
-        let Some(tables) = &compiled.devices else { return Vec::new() };
+    fn planned(&self, tables: &Tables, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
+        let Some(device_tables) = &tables.devices else { return Vec::new() };
         let mut planned: BTreeMap<(&NamespacedName, Kind), Vec<PlannedDevice>> = BTreeMap::new();
-        for (kind, held) in self.ledger.on(host) {
+        for (template_id, held) in self.ledger.on(host) {
             for held in held {
                 let template = held.given.device.template;
-                let inventory = if template { &tables.kinds[kind] } else { &tables.cluster };
+                let inventory =
+                    if template { &device_tables.kinds[template_id] } else { &device_tables.cluster };
                 let device = PlannedDevice {
                     request: held.request.clone(),
                     id: inventory.items[held.given.device.at].id.clone(),
                     template,
                 };
-                planned.entry((&self.ids[held.claim.position()], kind)).or_default().push(device);
+                planned.entry((&self.ids[held.claim.position()], template_id)).or_default().push(device);
             }
         }
         let planned = planned.into_iter();
         planned
-            .map(|((claim, kind), devices)| PlannedClaim {
+            .map(|((claim, template_id), devices)| PlannedClaim {
                 claim: claim.clone(),
-                instance_types: types(kind),
+                instance_types: types(template_id),
                 devices,
             })
             .collect()
     }
 }
 
-/// Gives a pod its devices on a node and returns what is left of the node's choice; `None` where it gets none.
+/// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
 pub(crate) fn devices_on_node(
-    grants: Option<&mut Grants>,
-    compiled: &mut Tables,
+    grants: Option<&mut DeviceGrants>,
+    tables: &mut Tables,
     class: PodClassId,
-    at: NodeId,
+    node_id: NodeId,
     open: Option<Req>,
 ) -> Option<Option<Req>> {
-    if !compiled.classes[class].claims_devices() {
+    if !tables.classes[class].claims_devices() {
         return Some(open);
     }
-    grants?.on_node(compiled, class, at, open)
+    grants?.on_node(tables, class, node_id, open)
 }
 
-/// Narrows what a new NodeClaim becomes with a pod to what has devices for it.
+/// Narrows a new NodeClaim to the rows that have devices for a pod.
 pub(crate) fn devices_on_claim(
-    grants: Option<&Grants>,
-    compiled: &mut Tables,
-    topology: (&Demand, DomainId),
-    ask: &Ask<'_>,
+    grants: Option<&DeviceGrants>,
+    tables: &mut Tables,
+    topology: (&TopologyDemand, DomainId),
+    ask: &FitRequest<'_>,
     fit: Fit,
 ) -> Result<Fit, Refusal> {
-    if !compiled.classes[topology.0.class].claims_devices() {
+    if !tables.classes[topology.0.class].claims_devices() {
         return Ok(fit);
     }
-    grants.ok_or(Refusal::Devices)?.on_claim(compiled, topology, ask, fit)
+    grants.ok_or(Refusal::Devices)?.on_claim(tables, topology, ask, fit)
 }

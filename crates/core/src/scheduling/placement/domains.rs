@@ -12,36 +12,36 @@ use crate::scheduling::{
 pub(crate) fn count_new_groups(tables: &mut Tables, placement: &mut Placement) {
     while placement.next_group() < tables.topology.groups.next_id() {
         let group = &tables.topology.groups[placement.next_group()];
-        let group = placement.add_group(GroupCounts::new(group.is.kind, group.by_hostname));
+        let group = placement.add_group(GroupCounts::new(group.spec.kind, group.by_hostname));
         count_everywhere(tables, placement, group);
     }
 }
 
 /// Counts the pods of all nodes that a group selects.
 pub(crate) fn count_everywhere(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
-    for kind in tables.topology.label_sets.ids() {
-        if !tables.topology.label_sets[kind].groups.contains(&group) {
+    for label_set in tables.topology.label_sets.ids() {
+        if !tables.topology.label_sets[label_set].groups.contains(&group) {
             continue;
         }
-        for position in 0..tables.topology.label_sets[kind].nodes.len() {
-            let at = tables.topology.label_sets[kind].nodes[position];
-            count_kind_for(tables, placement, group, kind, at);
+        for position in 0..tables.topology.label_sets[label_set].nodes.len() {
+            let node_id = tables.topology.label_sets[label_set].nodes[position];
+            count_label_set(tables, placement, group, label_set, node_id);
         }
     }
 }
 
 /// Counts the pods of one kind on a node for a group that selects them.
-fn count_kind_for(
+fn count_label_set(
     tables: &mut Tables,
     placement: &mut Placement,
     group: TopologyGroupId,
-    kind: LabelSetId,
-    at: NodeId,
+    label_set: LabelSetId,
+    node_id: NodeId,
 ) {
-    let counted = tables.nodes[at].label_sets.iter().find(|(known, _)| *known == kind);
+    let counted = tables.nodes[node_id].label_sets.iter().find(|(known, _)| *known == label_set);
     let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
-    if counts_on(tables, placement, group, at) {
-        for domain in node_domains(tables, placement, group, at) {
+    if counts_on(tables, placement, group, node_id) {
+        for domain in node_domains(tables, placement, group, node_id) {
             placement.count_base(group, domain, false, count);
         }
     }
@@ -52,16 +52,16 @@ pub(crate) fn node_domains(
     tables: &Tables,
     placement: &Placement,
     group: TopologyGroupId,
-    at: NodeId,
+    node_id: NodeId,
 ) -> SmallVec<[DomainId; 2]> {
     let group = &tables.topology.groups[group];
     if group.by_hostname {
-        return smallvec::smallvec![at.into()];
+        return smallvec::smallvec![node_id.into()];
     }
-    let (node, open) = (&tables.nodes[at], placement.room(at).open);
-    match (node.domain(&tables.universe, group.is.key, open), open, group.is.kind) {
+    let (node, open) = (&tables.nodes[node_id], placement.room(node_id).open);
+    match (node.domain(&tables.universe, group.spec.key, open), open, group.spec.kind) {
         (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
-        (None, Some(open), GroupKind::Anti) => tables.possible(open, group.is.key, &group.domains),
+        (None, Some(open), GroupKind::Anti) => tables.possible(open, group.spec.key, &group.domains),
         _ => SmallVec::new(),
     }
 }
@@ -71,14 +71,14 @@ pub(crate) fn counts_on(
     tables: &mut Tables,
     placement: &Placement,
     group: TopologyGroupId,
-    at: NodeId,
+    node_id: NodeId,
 ) -> bool {
-    let Some(filter) = &tables.topology.groups[group].is.filter else { return true };
+    let Some(filter) = &tables.topology.groups[group].spec.filter else { return true };
     if filter.counts_all() {
         return true;
     }
     let filter = filter.clone();
-    let (node, open) = (&tables.nodes[at], placement.room(at).open);
+    let (node, open) = (&tables.nodes[node_id], placement.room(node_id).open);
     filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
         && tolerates(&filter, &node.taints)
 }

@@ -1,4 +1,4 @@
-//! A newer snapshot: what changed is taken out and put in, all else stays.
+//! Follows a newer snapshot: updates the rows and counts of changed nodes.
 //!
 //! Nodes are compared by address, as snapshots share what did not change. Where something else than nodes changed
 //! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built again.
@@ -16,21 +16,21 @@ use crate::{
             Tables,
             bits::Bits,
             domains::registered_domains,
-            nodes::{Building, NodeRow},
+            nodes::{NodeContext, NodeRow},
             pod_classes,
             topology::GroupKind,
         },
     },
 };
 
-/// What tells the nodes that come from those that go.
+/// The change of a node between two snapshots.
 enum Step {
     Stays(NodeId),
     Comes(Option<NodeId>),
 }
 
 fn node_row(tables: &mut Tables, node: &Arc<StateNode>) -> NodeRow {
-    let mut building = Building {
+    let mut building = NodeContext {
         snapshot: &tables.snapshot,
         pools: &tables.pools,
         daemons: &tables.daemons,
@@ -59,49 +59,49 @@ pub(crate) fn can_follow(tables: &Tables, next: &Snapshot) -> bool {
         && !tables.has_outgrown()
 }
 
-/// Notes a node's names, what it counts against limits, and its taints.
-fn enter(tables: &mut Tables, at: NodeId) {
-    let node = &tables.nodes[at];
+/// Indexes a node by name, label sets and NodePool.
+fn enter(tables: &mut Tables, node_id: NodeId) {
+    let node = &tables.nodes[node_id];
     if let Some(name) = node.state.claim_name() {
-        tables.by_claim.insert(name.clone(), at);
+        tables.by_claim.insert(name.clone(), node_id);
     }
     if let Some(name) = node.state.node_name() {
-        tables.by_node.insert(name.clone(), at);
+        tables.by_node.insert(name.clone(), node_id);
     }
-    if let Some(pool) = node.pool.filter(|_| node.counts) {
+    if let Some(pool) = node.pool.filter(|_| node.counts_toward_limits) {
         tables.usage[pool].count(&tables.pools[pool], node, 1);
     }
-    tables.preference_taints += usize::from(node.prefers_to_be_left());
-    tables.deleting.set(at, node.deleting);
-    tables.open.set(at, node.choice.is_some());
+    tables.preference_taints += usize::from(node.has_preference_taint());
+    tables.deleting.set(node_id, node.deleting);
+    tables.open.set(node_id, node.choice.is_some());
     for (label_set, _) in &node.label_sets {
-        tables.topology.label_sets[*label_set].nodes.push(at);
+        tables.topology.label_sets[*label_set].nodes.push(node_id);
     }
 }
 
-/// Notes the groups whose domains a node may have a part in.
-fn note_domains(tables: &Tables, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-    let node = &tables.nodes[at];
+/// Marks the groups whose domains may depend on a node.
+fn note_domains(tables: &Tables, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
+    let node = &tables.nodes[node_id];
     if !node.is_there() {
         return;
     }
-    for (index, group) in tables.topology.groups.entries().filter(|(_, group)| !group.by_hostname) {
-        let value = node.domain(&tables.universe, group.is.key, node.choice);
+    for (group_id, group) in tables.topology.groups.entries().filter(|(_, group)| !group.by_hostname) {
+        let value = node.domain(&tables.universe, group.spec.key, node.choice);
         if value.is_some_and(|value| !group.of_pools.has(DomainId::of_value(value))) {
-            dirty.insert(index);
+            dirty.insert(group_id);
         }
     }
 }
 
-/// Judges the nodes that changed for every compatibility that has been asked for.
-fn refit(tables: &mut Tables, touched: &Bits<NodeId>) {
+/// Updates the fitting nodes of every known compatibility.
+fn update_fitting(tables: &mut Tables, touched: &Bits<NodeId>) {
     for compatibility in tables.compatibilities.ids() {
         tables.compatibilities[compatibility].in_order = None;
         let Some(mut fitting) = tables.compatibilities[compatibility].nodes.take() else { continue };
-        let (class, level) = tables.compatibilities[compatibility].of;
+        let (class, level) = tables.compatibilities[compatibility].representative;
         let fits = Arc::make_mut(&mut fitting);
-        for at in touched.iter() {
-            fits.set(at, tables.node_fits(class, level, at));
+        for node_id in touched.iter() {
+            fits.set(node_id, tables.node_fits(class, level, node_id));
         }
         tables.compatibilities[compatibility].nodes = Some(fitting);
     }
@@ -109,21 +109,21 @@ fn refit(tables: &mut Tables, touched: &Bits<NodeId>) {
 
 /// The order in which nodes are tried: initialized ones first, then by name.
 fn arrange(tables: &mut Tables) {
-    let rank = |at: NodeId| !tables.nodes[at].initialized;
-    let usable = |at: &NodeId| tables.nodes[*at].usable;
+    let rank = |node_id: NodeId| !tables.nodes[node_id].initialized;
+    let usable = |node_id: &NodeId| tables.nodes[*node_id].usable;
     let mut order: Vec<NodeId> = tables.slots.iter().copied().filter(usable).collect();
     if tables.by_name {
-        order.sort_by_key(|at| rank(*at));
+        order.sort_by_key(|node_id| rank(*node_id));
     } else {
         order.sort_by(|a, b| {
-            let name = |at: NodeId| tables.nodes[at].state.name();
+            let name = |node_id: NodeId| tables.nodes[node_id].state.name();
             (rank(*a), name(*a)).cmp(&(rank(*b), name(*b)))
         });
     }
     tables.in_order = order.is_sorted();
     tables.places = vec![usize::MAX; tables.nodes.len()].into();
-    for (place, at) in order.iter().enumerate() {
-        tables.places[*at] = place;
+    for (place, node_id) in order.iter().enumerate() {
+        tables.places[*node_id] = place;
     }
     tables.order = order;
     for compatibility in &mut tables.compatibilities {
@@ -148,41 +148,41 @@ pub(crate) fn follow(tables: &mut Tables, placement: &mut Placement, next: &Arc<
     before
 }
 
-/// Puts all nodes of the snapshot in.
-pub(crate) fn settle_in(tables: &mut Tables, placement: &mut Placement) {
+/// Adds all nodes of the snapshot.
+pub(crate) fn insert_nodes(tables: &mut Tables, placement: &mut Placement) {
     let of_pools = tables.pools.iter().flat_map(|pool| pool.taints.iter());
     tables.preference_taints = of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
     let snapshot = Arc::clone(&tables.snapshot);
-    for (at, node) in snapshot.nodes.iter().enumerate() {
+    for (node_id, node) in snapshot.nodes.iter().enumerate() {
         let node = node_row(tables, node);
         let id = tables.nodes.next_id();
         placement.put_node(id, &node);
         tables.nodes.push(node);
         tables.slots.push(id);
-        tables.positions.push(at);
+        tables.positions.push(node_id);
         enter(tables, id);
     }
-    for at in tables.nodes.ids() {
-        count_owners(tables, placement, at);
+    for node_id in tables.nodes.ids() {
+        count_owners(tables, placement, node_id);
     }
     tables.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
     arrange(tables);
     tables.note_built();
 }
 
-/// Takes out the nodes that are gone or changed, and puts in those that came or changed.
+/// Removes the nodes that are gone or changed, and adds those that are new or changed.
 fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot, next: &Snapshot) {
     let preferred = tables.preference_taints > 0;
     let (mut touched, mut reordered) = (Bits::default(), false);
-    let mut left: Vec<NodeId> = Vec::new();
+    let mut removed_slots: Vec<NodeId> = Vec::new();
     let mut steps = Vec::with_capacity(next.nodes.len());
-    let (mut old, mut new) = (0, 0);
-    // Both are sorted by name, so that what is on one side only shows.
-    while old < before.nodes.len() || new < next.nodes.len() {
-        let order = match (before.nodes.get(old), next.nodes.get(new)) {
+    let (mut old_index, mut new_index) = (0, 0);
+    // Both are sorted by name: a node that is on one side only is new or gone.
+    while old_index < before.nodes.len() || new_index < next.nodes.len() {
+        let order = match (before.nodes.get(old_index), next.nodes.get(new_index)) {
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
-                steps.push(Step::Stays(tables.slots[old]));
-                (old, new) = (old + 1, new + 1);
+                steps.push(Step::Stays(tables.slots[old_index]));
+                (old_index, new_index) = (old_index + 1, new_index + 1);
                 continue;
             }
             (Some(a), Some(b)) => a.name().cmp(b.name()),
@@ -190,28 +190,28 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
             (None, _) => Ordering::Greater,
         };
         reordered |= order != Ordering::Equal;
-        let goes = order != Ordering::Greater;
-        let slot = goes.then(|| tables.slots[old]);
+        let removed = order != Ordering::Greater;
+        let slot = removed.then(|| tables.slots[old_index]);
         if let Some(slot) = slot {
-            left.push(slot);
-            old += 1;
+            removed_slots.push(slot);
+            old_index += 1;
         }
         if order != Ordering::Less {
             steps.push(Step::Comes(slot));
-            tables.by_name &= slot.is_some() || stands_by_name(&next.nodes, new);
-            new += 1;
+            tables.by_name &= slot.is_some() || is_sorted_around(&next.nodes, new_index);
+            new_index += 1;
         } else if let Some(slot) = slot {
             tables.vacant.push(slot);
         }
     }
-    let (mut dirty, mut stood) = (Bits::default(), HashMap::new());
-    for slot in left {
-        stood.insert(slot, (tables.nodes[slot].usable, tables.nodes[slot].initialized));
+    let (mut dirty, mut previous) = (Bits::default(), HashMap::new());
+    for slot in removed_slots {
+        previous.insert(slot, (tables.nodes[slot].usable, tables.nodes[slot].initialized));
         leave(tables, placement, slot, &mut dirty);
         touched.insert(slot);
     }
     tables.slots.clear();
-    let mut came = Vec::new();
+    let mut added = Vec::new();
     for (position, step) in steps.into_iter().enumerate() {
         let slot = match step {
             Step::Stays(slot) => slot,
@@ -219,8 +219,8 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
                 let slot = put(tables, placement, slot, &next.nodes[position]);
                 let node = &tables.nodes[slot];
                 let now = (node.usable, node.initialized);
-                reordered |= stood.get(&slot).is_some_and(|stood| *stood != now);
-                came.push(slot);
+                reordered |= previous.get(&slot).is_some_and(|previous| *previous != now);
+                added.push(slot);
                 touched.insert(slot);
                 slot
             }
@@ -228,15 +228,15 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
         tables.slots.push(slot);
         tables.positions[slot] = position;
     }
-    for slot in came {
+    for slot in added {
         join(tables, placement, slot, &mut dirty);
     }
-    recount(tables, placement, &dirty);
+    update_domains(tables, placement, &dirty);
     if preferred != (tables.preference_taints > 0) {
         // Whether there is such a taint decides how far every pod may be relaxed.
         forget_classes(tables, placement);
     }
-    refit(tables, &touched);
+    update_fitting(tables, &touched);
     if reordered {
         arrange(tables);
     }
@@ -264,54 +264,54 @@ fn put(
     }
 }
 
-/// Counts the pods of a node that came.
-fn join(tables: &mut Tables, placement: &mut Placement, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-    enter(tables, at);
-    count_selected(tables, placement, at, 1);
-    count_owners(tables, placement, at);
-    tables.note_values(at, true);
-    note_domains(tables, at, dirty);
+/// Counts the pods of an added node.
+fn join(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
+    enter(tables, node_id);
+    count_selected(tables, placement, node_id, 1);
+    count_owners(tables, placement, node_id);
+    tables.note_values(node_id, true);
+    note_domains(tables, node_id, dirty);
 }
 
-/// Takes a node out of all counts, as it was put in.
-fn leave(tables: &mut Tables, placement: &mut Placement, at: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-    note_domains(tables, at, dirty);
-    tables.note_values(at, false);
-    count_selected(tables, placement, at, -1);
-    for position in 0..tables.nodes[at].keeps_away.len() {
-        let group = tables.nodes[at].keeps_away[position];
-        count_owner(tables, placement, group, at, -1);
+/// Removes a node from all indexes and counts.
+fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
+    note_domains(tables, node_id, dirty);
+    tables.note_values(node_id, false);
+    count_selected(tables, placement, node_id, -1);
+    for position in 0..tables.nodes[node_id].keeps_away.len() {
+        let group = tables.nodes[node_id].keeps_away[position];
+        count_owner(tables, placement, group, node_id, -1);
     }
-    let node = &mut tables.nodes[at];
-    tables.preference_taints -= usize::from(node.prefers_to_be_left());
-    if let Some(pool) = node.pool.filter(|_| node.counts) {
+    let node = &mut tables.nodes[node_id];
+    tables.preference_taints -= usize::from(node.has_preference_taint());
+    if let Some(pool) = node.pool.filter(|_| node.counts_toward_limits) {
         tables.usage[pool].count(&tables.pools[pool], node, -1);
     }
     // Where two nodes had one name, it is the other's now.
-    if let Some(name) = node.state.claim_name().filter(|name| tables.by_claim.get(*name) == Some(&at)) {
+    if let Some(name) = node.state.claim_name().filter(|name| tables.by_claim.get(*name) == Some(&node_id)) {
         tables.by_claim.remove(name);
     }
-    if let Some(name) = node.state.node_name().filter(|name| tables.by_node.get(*name) == Some(&at)) {
+    if let Some(name) = node.state.node_name().filter(|name| tables.by_node.get(*name) == Some(&node_id)) {
         tables.by_node.remove(name);
     }
     for (label_set, _) in &node.label_sets {
         let nodes = &mut tables.topology.label_sets[*label_set].nodes;
-        if let Some(place) = nodes.iter().position(|node| *node == at) {
+        if let Some(place) = nodes.iter().position(|node| *node == node_id) {
             nodes.swap_remove(place);
         }
     }
     node.vacate();
-    tables.deleting.remove(at);
+    tables.deleting.remove(node_id);
 }
 
 /// Counts a node's pods for the groups that select them.
-fn count_selected(tables: &mut Tables, placement: &mut Placement, at: NodeId, sign: i64) {
-    for position in 0..tables.nodes[at].label_sets.len() {
-        let (label_set, count) = tables.nodes[at].label_sets[position];
+fn count_selected(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
+    for position in 0..tables.nodes[node_id].label_sets.len() {
+        let (label_set, count) = tables.nodes[node_id].label_sets[position];
         for position in 0..tables.topology.label_sets[label_set].groups.len() {
             let group = tables.topology.label_sets[label_set].groups[position];
-            if domains::counts_on(tables, placement, group, at) {
-                for domain in domains::node_domains(tables, placement, group, at) {
+            if domains::counts_on(tables, placement, group, node_id) {
+                for domain in domains::node_domains(tables, placement, group, node_id) {
                     placement.count_base(group, domain, false, sign * i64::from(count));
                 }
             }
@@ -320,29 +320,35 @@ fn count_selected(tables: &mut Tables, placement: &mut Placement, at: NodeId, si
 }
 
 /// Registers the required anti-affinity of every pod that runs on a node.
-fn count_owners(tables: &mut Tables, placement: &mut Placement, at: NodeId) {
-    let node = Arc::clone(&tables.nodes[at].state);
+fn count_owners(tables: &mut Tables, placement: &mut Placement, node_id: NodeId) {
+    let node = Arc::clone(&tables.nodes[node_id].state);
     for pod in node.pods.iter().filter(|pod| pod.is_active()) {
         for term in &pod.spec.pod_anti_affinity {
             let group = pod_classes::term_group(tables, pod, term, GroupKind::Anti);
             domains::count_new_groups(tables, placement);
-            tables.nodes[at].keeps_away.push(group);
-            count_owner(tables, placement, group, at, 1);
+            tables.nodes[node_id].keeps_away.push(group);
+            count_owner(tables, placement, group, node_id, 1);
         }
     }
 }
 
-fn count_owner(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId, at: NodeId, by: i64) {
-    for domain in domains::node_domains(tables, placement, group, at) {
+fn count_owner(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    group: TopologyGroupId,
+    node_id: NodeId,
+    by: i64,
+) {
+    for domain in domains::node_domains(tables, placement, group, node_id) {
         placement.count_base(group, domain, true, by);
     }
 }
 
-/// Looks at the domains of groups again, and counts again where they are others.
-fn recount(tables: &mut Tables, placement: &mut Placement, groups: &Bits<TopologyGroupId>) {
+/// Updates the domains of groups, and counts the groups whose domains changed.
+fn update_domains(tables: &mut Tables, placement: &mut Placement, groups: &Bits<TopologyGroupId>) {
     for group in groups.iter() {
-        let is = &tables.topology.groups[group].is;
-        let (key, filter) = (is.key, is.filter.clone());
+        let spec = &tables.topology.groups[group].spec;
+        let (key, filter) = (spec.key, spec.filter.clone());
         let domains = registered_domains(tables, key, filter.as_ref());
         if domains == tables.topology.groups[group].domains {
             continue;
@@ -352,19 +358,19 @@ fn recount(tables: &mut Tables, placement: &mut Placement, groups: &Bits<Topolog
     }
 }
 
-/// Counts all pods that run for a group, whatever it has counted before.
+/// Counts all running pods for a group again.
 pub(crate) fn count_again(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
     placement.forget_counts(&tables.topology, group);
     domains::count_everywhere(tables, placement, group);
-    for at in tables.nodes.ids() {
-        let owners = tables.nodes[at].keeps_away.iter().filter(|of| **of == group).count();
+    for node_id in tables.nodes.ids() {
+        let owners = tables.nodes[node_id].keeps_away.iter().filter(|owned| **owned == group).count();
         for _ in 0..owners {
-            count_owner(tables, placement, group, at, 1);
+            count_owner(tables, placement, group, node_id, 1);
         }
     }
 }
 
-/// Forgets how pods are compiled, and where they fit.
+/// Drops all pod classes and compatibilities.
 fn forget_classes(tables: &mut Tables, placement: &mut Placement) {
     tables.classes = IdVec::default();
     tables.class_by_spec.clear();
@@ -375,9 +381,9 @@ fn forget_classes(tables: &mut Tables, placement: &mut Placement) {
     placement.forget_compatibilities();
 }
 
-/// Whether a node that came stands between its neighbours by name.
-fn stands_by_name(nodes: &[Arc<StateNode>], at: usize) -> bool {
-    nodes[at.saturating_sub(1)..].iter().take(3).is_sorted_by(|a, b| a.name() <= b.name())
+/// Whether a node and its neighbors are sorted by name.
+fn is_sorted_around(nodes: &[Arc<StateNode>], index: usize) -> bool {
+    nodes[index.saturating_sub(1)..].iter().take(3).is_sorted_by(|a, b| a.name() <= b.name())
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {

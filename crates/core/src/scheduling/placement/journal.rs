@@ -5,7 +5,7 @@ use crate::scheduling::{
     placement::Room,
 };
 
-/// A moment to come back to.
+/// A point in time to rewind to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(usize);
 
@@ -37,7 +37,7 @@ impl Journal {
         self.changes.push(change);
     }
 
-    /// The present moment.
+    /// The current point in time.
     pub(super) fn mark(&self) -> Mark {
         Mark(self.changes.len())
     }

@@ -1,4 +1,4 @@
-//! What is left of the limits of NodePools while a request is placed.
+//! The rest of the limits of NodePools during a pass.
 
 use std::borrow::Cow;
 
@@ -19,10 +19,10 @@ use crate::scheduling::{
 pub(crate) struct Limits(IdVec<NodePoolId, (Vec<i64>, Option<i64>)>);
 
 impl Limits {
-    /// What is left when some nodes are excluded: nothing more where limits are hard.
-    pub(crate) fn new(tables: &Tables, gone: &Bits<NodeId>) -> Self {
+    /// The rest when some nodes are excluded; excluded nodes count against hard limits.
+    pub(crate) fn new(tables: &Tables, excluded: &Bits<NodeId>) -> Self {
         let mut usage: Cow<'_, IdVec<NodePoolId, Usage>> = Cow::Borrowed(&tables.usage);
-        for node in gone.iter().map(|at| &tables.nodes[at]).filter(|node| node.usable) {
+        for node in excluded.iter().map(|node_id| &tables.nodes[node_id]).filter(|node| node.usable) {
             let gives = |pool: &NodePoolId| {
                 tables.pools[*pool].is_limited() && !tables.pools[*pool].model.limits.hard
             };
@@ -49,8 +49,8 @@ impl Limits {
     }
 
     /// Gives back what an excluded node takes of the limits of its pool, unless those are hard.
-    pub(crate) fn give_back(&mut self, tables: &Tables, at: NodeId) {
-        let node = &tables.nodes[at];
+    pub(crate) fn give_back(&mut self, tables: &Tables, node_id: NodeId) {
+        let node = &tables.nodes[node_id];
         let Some(pool) = node.pool.filter(|pool| node.usable && !tables.pools[*pool].model.limits.hard)
         else {
             return;
@@ -72,30 +72,34 @@ impl Limits {
             return Bits::full(rows.len());
         }
         let within = |capacity: &Amounts| {
-            limits.iter().zip(self.amounts(pool)).all(|(limit, left)| get(capacity, limit.resource) <= *left)
+            limits
+                .iter()
+                .zip(self.amounts(pool))
+                .all(|(limit, remaining)| get(capacity, limit.resource) <= *remaining)
         };
-        rows.entries().filter(|(_, row)| within(&row.capacity)).map(|(at, _)| at).collect()
+        rows.entries().filter(|(_, row)| within(&row.capacity)).map(|(row_id, _)| row_id).collect()
     }
 
-    /// Charges a new NodeClaim with the largest that it may become; returns what that is, by limit.
+    /// Charges a new NodeClaim with the largest instance type that it allows; returns the charge by limit.
     pub(crate) fn charge(
         &mut self,
         tables: &Tables,
         pool: NodePoolId,
         rows: &Bits<InstanceTypeId>,
     ) -> SmallVec<[i64; 2]> {
-        let most = |resource| rows.iter().map(|at| get(&tables.row(pool, at).capacity, resource)).max();
+        let most =
+            |resource| rows.iter().map(|row_id| get(&tables.row(pool, row_id).capacity, resource)).max();
         let limits = tables.pools[pool].limits.iter();
         let charged: SmallVec<[i64; 2]> = limits.map(|limit| most(limit.resource).unwrap_or(0)).collect();
         self.add(pool, &charged, -1);
         charged
     }
 
-    /// Takes back, with 1, or repeats, with -1, what a new NodeClaim was charged with.
+    /// Undoes (1) or repeats (-1) the charge of a new NodeClaim.
     pub(crate) fn add(&mut self, pool: NodePoolId, charged: &[i64], by: i64) {
-        let (left, nodes) = &mut self.0[pool];
-        for (left, charged) in left.iter_mut().zip(charged) {
-            *left = left.saturating_add(charged.saturating_mul(by));
+        let (remaining, nodes) = &mut self.0[pool];
+        for (remaining, charged) in remaining.iter_mut().zip(charged) {
+            *remaining = remaining.saturating_add(charged.saturating_mul(by));
         }
         if let Some(nodes) = nodes {
             *nodes += by;

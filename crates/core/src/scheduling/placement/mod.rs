@@ -1,16 +1,16 @@
-//! What has been placed: the room of nodes, the counters of topology groups, and what is full.
+//! The placement: free resources of nodes, counts of topology groups, and nodes known to be full.
 //!
-//! Between requests it is as the snapshot says. A request changes it through these methods only; a [`Mark`] and
-//! [`Placement::rewind`] take changes back, for good or between the simulations of a pass.
+//! Between requests it is that of the snapshot. A request changes it through these methods only; a [`Mark`] and
+//! [`Placement::rewind`] undo changes, after a request or between the simulations of a pass.
 
 pub(crate) mod allowed_domains;
 pub(crate) mod claim;
 mod counts;
 pub(crate) mod devices;
+pub(crate) mod discount;
 pub(crate) mod domains;
 pub(crate) mod follow;
 mod journal;
-pub(crate) mod leaving;
 pub(crate) mod limits;
 
 use self::journal::{Change, Journal};
@@ -29,12 +29,12 @@ use crate::scheduling::{
     },
 };
 
-/// What is left of a node.
+/// The free resources of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    /// What is left for pods once the daemons that are to come are there.
+    /// Resources that are free for pods, less those reserved for daemons that do not run yet.
     pub(crate) free: Amounts,
-    /// What it may become, where it is not launched: a choice that pods narrow.
+    /// Its requirements, while it is not launched: pods narrow them.
     pub(crate) open: Option<Req>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Placement {
     /// Topology groups of a request whose pods keep apart by zone (or another key but the hostname) and pick one domain
     /// each. Empty between passes.
     pub(crate) pinning: Bits<TopologyGroupId>,
-    /// Counts changes of counters, so that a verdict can say what it saw.
+    /// The number of changes of counts: tells whether a verdict is current.
     version: u64,
 }
 
@@ -103,8 +103,8 @@ impl Placement {
 
     /// Forgets the counts of a group.
     pub(crate) fn forget_counts(&mut self, topology: &Topology, group: TopologyGroupId) {
-        let of = &topology.groups[group];
-        self.counts[group] = GroupCounts::new(of.is.kind, of.by_hostname);
+        let group_spec = &topology.groups[group];
+        self.counts[group] = GroupCounts::new(group_spec.spec.kind, group_spec.by_hostname);
     }
 
     /// Counts for good, as part of the snapshot.
@@ -166,13 +166,13 @@ impl Placement {
         self.rejected = IdVec::default();
     }
 
-    /// The present moment.
+    /// The current point in time.
     pub(crate) fn mark(&self) -> Mark {
         self.journal.mark()
     }
 
-    /// Takes back every change since a mark. Nodes that were found full stay so unless their room was changed: what was
-    /// found of the others still holds.
+    /// Undoes every change since a mark. Nodes that were found full stay so unless their free resources were changed: the
+    /// verdicts on the others hold.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         let room = |change: &Change| match change {
             Change::Room(node, _) => Some(*node),

@@ -11,7 +11,7 @@ use crate::{
             request_queue::queue,
         },
         ids::{Id, IdVec, NodeId, PodClassId, PodId},
-        placement::{Mark, leaving},
+        placement::{Mark, discount},
         plan::Plan,
         prepared::PreparedSnapshot,
         request::{Effort, Purpose, Request},
@@ -27,10 +27,10 @@ pub(super) struct BasePlacement {
     pods: Vec<Arc<Pod>>,
     /// Their classes.
     classes: IdVec<PodId, PodClassId>,
-    /// How many are of the base placement.
+    /// The number of pods of the base placement.
     len: usize,
-    /// How many are pending: a simulation may leave them unschedulable.
-    waiting: usize,
+    /// The number of pending pods: a simulation may leave them unschedulable.
+    pending: usize,
     /// Unschedulable pods of the base placement.
     unplaced: Vec<(PodId, Outcome)>,
     /// Rewound to after each simulation.
@@ -51,7 +51,7 @@ pub(super) struct KeptRemoval {
 }
 
 /// A simulation that schedules every pod.
-pub(super) struct Whole<'a> {
+pub(super) struct CompleteSimulation<'a> {
     pub(super) pass: &'a mut Pass,
     /// The pods of the base placement, then its own.
     pub(super) pods: &'a [Arc<Pod>],
@@ -63,24 +63,24 @@ pub(super) struct Whole<'a> {
 struct Removal {
     pass: Pass,
     /// Excluded nodes.
-    away: Vec<NodeId>,
-    /// Distinct classes of what it placed.
+    excluded: Vec<NodeId>,
+    /// Distinct classes of the pods that it placed.
     classes: Vec<PodClassId>,
     unplaced: Vec<(PodId, Outcome)>,
 }
 
-/// Pods that need a place whatever is decided.
+/// Pods that are placed before every simulation.
 pub(super) fn pods_to_place(tables: &Tables) -> PodsToPlace {
     let mut pods = tables.snapshot.pending.clone();
     let waiting = pods.len();
-    pods.extend(leaving::of_deleting(tables));
-    PodsToPlace { pods, waiting }
+    pods.extend(discount::pods_of_deleting_nodes(tables));
+    PodsToPlace { pods, pending: waiting }
 }
 
-/// Pods that need a place whatever is decided: first those that wait.
+/// Pods that are placed before every simulation: first the pending pods.
 pub(super) struct PodsToPlace {
     pods: Vec<Arc<Pod>>,
-    waiting: usize,
+    pending: usize,
 }
 
 impl std::ops::Deref for PodsToPlace {
@@ -102,35 +102,35 @@ impl PodsToPlace {
 }
 
 impl Removal {
-    /// Whether what it moved may stay where it is.
+    /// Whether existing nodes take all pods that it moved.
     fn settles(&self, waiting: usize) -> bool {
         self.pass.claims.is_empty()
-            && self.unplaced.iter().all(|(at, _)| at.position() < waiting)
+            && self.unplaced.iter().all(|(pod_id, _)| pod_id.position() < waiting)
             && !self.pass.exhausted
     }
 }
 
 impl BasePlacement {
-    /// Places what needs a place whatever is decided.
+    /// Places pending pods and pods of deleting nodes.
     pub(super) fn new(prepared: &mut PreparedSnapshot, pods_to_place: PodsToPlace) -> Self {
-        let PodsToPlace { pods, waiting } = pods_to_place;
-        let PreparedSnapshot { tables, placement, asked, .. } = prepared;
-        let asked = asked.next(tables, placement, &pods);
+        let PodsToPlace { pods, pending: waiting } = pods_to_place;
+        let PreparedSnapshot { tables, placement, request_queue: queue, .. } = prepared;
+        let queue = queue.next(tables, placement, &pods);
         let (mut pass, _) = Pass::begin(
             tables,
             placement,
             &simulation(&pods, &[], Purpose::Simulation),
-            &asked,
+            &queue,
             Strategy::KARPENTER,
         );
-        let unplaced = pass.place_all(tables, placement, &pods, &asked.classes, asked.queue);
+        let unplaced = pass.place_all(tables, placement, &pods, &queue.classes, queue.queue);
         let mark = placement.mark();
         let len = pods.len();
-        let classes = asked.classes;
-        Self { pass, pods, classes, len, waiting, unplaced, mark, last: None, kept: Vec::new() }
+        let classes = queue.classes;
+        Self { pass, pods, classes, len, pending: waiting, unplaced, mark, last: None, kept: Vec::new() }
     }
 
-    /// Takes back all of it.
+    /// Rewinds the base placement.
     pub(super) fn rewind(self, prepared: &mut PreparedSnapshot) {
         let mut classes = self.classes.to_vec();
         classes.sort_unstable();
@@ -138,38 +138,42 @@ impl BasePlacement {
         self.pass.restore(&prepared.tables, &mut prepared.placement, &classes);
     }
 
-    /// Whether it opens nodes.
-    pub(super) fn opens(&self) -> bool {
+    /// Whether it creates NodeClaims.
+    pub(super) fn has_new_claims(&self) -> bool {
         !self.pass.claims.is_empty()
     }
 
     /// Whether the last simulation excludes these nodes.
     pub(super) fn last_is(&self, away: &[NodeId]) -> bool {
-        self.last.as_ref().is_some_and(|removal| removal.away == away)
+        self.last.as_ref().is_some_and(|removal| removal.excluded == away)
     }
 
-    /// Whether what the last simulation moved may stay where it is.
-    pub(super) fn last_settles(&self) -> bool {
-        self.last.as_ref().is_some_and(|removal| removal.settles(self.waiting))
+    /// Whether existing nodes take all pods that the last simulation moved.
+    pub(super) fn last_fits_nodes(&self) -> bool {
+        self.last.as_ref().is_some_and(|removal| removal.settles(self.pending))
     }
 
-    /// The last simulation, where it has a place for all of its pods but those that merely wait.
-    pub(super) fn last_whole(&mut self) -> Option<Whole<'_>> {
+    /// The last simulation, if only pending pods are unschedulable in it.
+    pub(super) fn last_complete(&mut self) -> Option<CompleteSimulation<'_>> {
         let removal = self.last.as_mut()?;
-        let whole = removal.unplaced.iter().all(|(at, _)| at.position() < self.waiting);
-        whole.then_some(Whole { pass: &mut removal.pass, pods: &self.pods, classes: &self.classes })
+        let whole = removal.unplaced.iter().all(|(pod_id, _)| pod_id.position() < self.pending);
+        whole.then_some(CompleteSimulation {
+            pass: &mut removal.pass,
+            pods: &self.pods,
+            classes: &self.classes,
+        })
     }
 
     /// Makes the last simulation, which ends at `mark`, part of it.
     pub(super) fn keep_last(&mut self, kept: KeptRemoval, mark: Mark) {
-        let Some(Removal { mut pass, away, unplaced, .. }) = self.last.take() else { return };
+        let Some(Removal { mut pass, excluded, unplaced, .. }) = self.last.take() else { return };
         let mut placed = std::mem::take(&mut self.pass.placed);
-        for at in &away {
-            placed.remove(at);
-            pass.settled.insert(*at);
+        for node_id in &excluded {
+            placed.remove(node_id);
+            pass.removed.insert(*node_id);
         }
-        for (at, pods) in std::mem::take(&mut pass.placed) {
-            placed.entry(at).or_default().extend(pods);
+        for (node_id, pods) in std::mem::take(&mut pass.placed) {
+            placed.entry(node_id).or_default().extend(pods);
         }
         pass.placed = placed;
         self.pass = pass;
@@ -197,36 +201,38 @@ impl BasePlacement {
         pass.purpose = purpose;
         placement.make_room(tables.compatibilities.len());
         let slots = without.iter().filter_map(|node| tables.slots.get(*node).copied());
-        let mut away: Vec<NodeId> = slots.collect();
-        away.sort_unstable();
-        let mut unschedulable: Vec<PodId> = self.unplaced.iter().map(|(at, _)| *at).collect();
-        for at in away.iter().copied().filter(|at| !self.pass.gone.has(*at)) {
-            pass.gone.insert(at);
-            pass.limits.give_back(tables, at);
-            leaving::discount_removed(tables, placement, at, moved);
-            for pod in self.pass.placed.get(&at).into_iter().flatten() {
-                leaving::discount_placed(tables, placement, at, self.classes[*pod]);
+        let mut excluded: Vec<NodeId> = slots.collect();
+        excluded.sort_unstable();
+        let mut unschedulable: Vec<PodId> = self.unplaced.iter().map(|(pod_id, _)| *pod_id).collect();
+        for node_id in excluded.iter().copied().filter(|node_id| !self.pass.excluded.has(*node_id)) {
+            pass.excluded.insert(node_id);
+            pass.limits.give_back(tables, node_id);
+            discount::discount_removed(tables, placement, node_id, moved);
+            for pod in self.pass.placed.get(&node_id).into_iter().flatten() {
+                discount::discount_placed(tables, placement, node_id, self.classes[*pod]);
                 unschedulable.push(*pod);
             }
         }
         unschedulable.extend((self.len..self.pods.len()).map(PodId::new));
         let waiting = self.queue(tables, unschedulable);
-        let mut own: Vec<PodClassId> = waiting.iter().map(|at| self.classes[*at]).collect();
+        let mut own: Vec<PodClassId> = waiting.iter().map(|pod_id| self.classes[*pod_id]).collect();
         own.sort_unstable();
         own.dedup();
         let unplaced = pass.place_all(tables, placement, &self.pods, &self.classes, waiting);
-        let told = unplaced.iter().copied().filter(|(at, _)| at.position() >= self.waiting).collect();
+        let reported =
+            unplaced.iter().copied().filter(|(pod_id, _)| pod_id.position() >= self.pending).collect();
         let request = simulation(&self.pods, without, purpose);
-        let plan = finish::plan(tables, placement, memo, &pass, (&request, &self.classes), told);
-        self.last = Some(Removal { pass, away, classes: own, unplaced });
+        let plan = finish::plan(tables, placement, memo, &pass, (&request, &self.classes), reported);
+        self.last = Some(Removal { pass, excluded, classes: own, unplaced });
         plan
     }
 
     /// The order in which some of the pods are placed.
-    fn queue(&self, tables: &Tables, of: Vec<PodId>) -> Vec<PodId> {
-        let pods: Vec<Arc<Pod>> = of.iter().map(|at| Arc::clone(&self.pods[at.position()])).collect();
-        let classes: Vec<PodClassId> = of.iter().map(|at| self.classes[*at]).collect();
-        queue(&pods, &classes, tables).into_iter().map(|at| of[at.position()]).collect()
+    fn queue(&self, tables: &Tables, pod_ids: Vec<PodId>) -> Vec<PodId> {
+        let pods: Vec<Arc<Pod>> =
+            pod_ids.iter().map(|pod_id| Arc::clone(&self.pods[pod_id.position()])).collect();
+        let classes: Vec<PodClassId> = pod_ids.iter().map(|pod_id| self.classes[*pod_id]).collect();
+        queue(&pods, &classes, tables).into_iter().map(|pod_id| pod_ids[pod_id.position()]).collect()
     }
 
     /// Rewinds the last simulation.
@@ -238,7 +244,7 @@ impl BasePlacement {
             placement.forget_rejected(level.compatibility);
         }
         for compatibility in pass.starts.into_keys() {
-            let (class, level) = tables.compatibilities[compatibility].of;
+            let (class, level) = tables.compatibilities[compatibility].representative;
             let ordered = tables.fitting_in_order(class, level);
             self.pass.skip(placement, compatibility, &ordered);
         }
@@ -249,7 +255,7 @@ impl BasePlacement {
 
 #[cfg(test)]
 impl BasePlacement {
-    /// Where it has its pods.
+    /// The base placement as a plan.
     pub(super) fn plan(&self, prepared: &mut PreparedSnapshot) -> Plan {
         let PreparedSnapshot { tables, placement, memo, .. } = prepared;
         let request = simulation(&self.pods, &[], Purpose::Simulation);

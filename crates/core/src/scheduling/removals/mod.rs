@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use self::{
     base::{BasePlacement, KeptRemoval, PodsToPlace, pods_to_place, simulation},
-    repack::{Repack, repack_alone},
+    repack::{Repack, repack_without_base},
 };
 use crate::{
     model::{Pod, Snapshot},
@@ -38,7 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Removals {
     prepared: PreparedSnapshot,
-    /// What they start from, once one was asked for. While it is there, the placement is as it leaves it.
+    /// The base placement, from the first simulation on. Until it is rewound, the placement contains it.
     base: Option<Box<BasePlacement>>,
 }
 
@@ -49,7 +49,7 @@ impl Removals {
         Self { prepared, base: None }
     }
 
-    /// The snapshot as it was made ready, without a trace of the simulations.
+    /// Rewinds the simulations and returns the prepared snapshot.
     #[must_use]
     pub fn into_prepared(mut self) -> PreparedSnapshot {
         self.rewind_base();
@@ -68,10 +68,10 @@ impl Removals {
         self.prepared.update(snapshot)
     }
 
-    /// What would happen if some nodes, as indices into [`Snapshot::nodes`], went away and the pods in `moved`, which run
-    /// there, had to find another place. Pods that wait and pods of nodes that are leaving have theirs first. The plan
-    /// has all new NodeClaims that this takes; of placements it may have only those that are others without the nodes,
-    /// and of pods that wait it does not tell why they have no place. `purpose` decides which nodes take `moved`.
+    /// Simulates the removal of some nodes, given as indices into [`Snapshot::nodes`]. The pods in `moved`, which run
+    /// there, are placed elsewhere, after pending pods and pods of deleting nodes. The plan
+    /// has all new NodeClaims; of placements it may have only those that differ without the nodes,
+    /// and it has no reasons for pending pods. `purpose` decides which nodes take `moved`.
     pub fn without(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> Plan {
         self.rewind_last();
         let tables = &self.prepared.tables;
@@ -83,8 +83,8 @@ impl Removals {
             self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
         }
         let tables = &self.prepared.tables;
-        let mut away = without.iter().filter_map(|node| tables.slots.get(*node));
-        if claims_devices(tables, moved) || away.any(|at| tables.deleting.has(*at)) {
+        let mut excluded = without.iter().filter_map(|node| tables.slots.get(*node));
+        if claims_devices(tables, moved) || excluded.any(|node_id| tables.deleting.has(*node_id)) {
             return self.alone(pods_to_place(tables), moved, (without, purpose));
         }
         let groups = tables.topology.groups.next_id();
@@ -96,13 +96,13 @@ impl Removals {
         base.ask(&mut self.prepared, moved, &classes, (without, purpose))
     }
 
-    /// Makes a simulation ([`Self::without`]) part of the base placement, so that the next one goes on from it. Only
-    /// where all its pods have a place on nodes that exist; else nothing happens, and the answer is `false`.
+    /// Makes a simulation ([`Self::without`]) part of the base placement, from which the next one starts. Only
+    /// if existing nodes take all its pods; otherwise nothing changes, and it returns `false`.
     pub fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> bool {
         let slots = without.iter().filter_map(|node| self.prepared.tables.slots.get(*node).copied());
-        let mut away: Vec<NodeId> = slots.collect();
-        away.sort_unstable();
-        if !self.base.as_ref().is_some_and(|base| base.last_is(&away)) {
+        let mut excluded: Vec<NodeId> = slots.collect();
+        excluded.sort_unstable();
+        if !self.base.as_ref().is_some_and(|base| base.last_is(&excluded)) {
             self.rewind_last();
             if self.base.is_none() {
                 let pods_to_place = pods_to_place(&self.prepared.tables);
@@ -113,7 +113,7 @@ impl Removals {
             }
             drop(self.without(moved, without, purpose));
         }
-        let keeps = self.base.as_ref().is_some_and(|base| base.last_is(&away) && base.last_settles());
+        let keeps = self.base.as_ref().is_some_and(|base| base.last_is(&excluded) && base.last_fits_nodes());
         if keeps {
             self.keep_last(KeptRemoval { moved: moved.to_vec(), without: without.to_vec(), purpose });
         }
@@ -129,7 +129,7 @@ impl Removals {
         match &mut self.base {
             Some(base) => repack::repack(base, &mut self.prepared, without, terms),
             None if pods_to_place(&self.prepared.tables).is_empty() => {
-                repack_alone(&mut self.prepared, moved, without, terms)
+                repack_without_base(&mut self.prepared, moved, without, terms)
             }
             None => None,
         }
@@ -143,7 +143,7 @@ impl Removals {
         }
     }
 
-    /// One request for all.
+    /// Places all pods by one request, without a base placement.
     fn alone(
         &mut self,
         pods_to_place: PodsToPlace,
@@ -156,7 +156,7 @@ impl Removals {
         self.prepared.place(&simulation(&pods, without, purpose), Strategy::KARPENTER)
     }
 
-    /// Groups from `known` on came while the base placement was there, and have counted what it left. Counts them as they
+    /// Topology groups from `known` on were added on top of the base placement and counted its pods. Counts them as they
     /// should be, looks at all pods that run, so that no simulation brings another one, and places the base again.
     fn place_base_again(&mut self, known: TopologyGroupId) {
         let kept = self.base.as_mut().map(|base| base.take_kept()).unwrap_or_default();
@@ -174,15 +174,15 @@ impl Removals {
         count_new_groups(tables, placement);
         let pods_to_place = pods_to_place(tables);
         self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
-        // One after the other, as it happened: laid together, pods would find other places than those that they were
-        // promised, or none. Whom none is left for stays without one, so that nothing else goes.
+        // One after the other, in their order: together, pods could be placed on other nodes than those that were
+        // decided on, or on none. A pod without a node stays unschedulable, so that no further node is removed.
         for kept in kept {
             drop(self.without(&kept.moved, &kept.without, kept.purpose));
             self.keep_last(kept);
         }
     }
 
-    /// Takes everything back that simulations have in common, so that the placement is as the snapshot says.
+    /// Rewinds the base placement, so that the placement is that of the snapshot.
     fn rewind_base(&mut self) {
         self.rewind_last();
         if let Some(base) = self.base.take() {

@@ -1,7 +1,7 @@
 //! Simulations whose new NodeClaims are packed by price.
 //!
 //! A simulation places pods as Karpenter does: into one node for as long as any type holds them. Whether several smaller ones
-//! cost less than the nodes that go is asked here, for a few sets of nodes that look as if they would; it costs a
+//! cost less than the removed nodes is decided here, for the few sets of nodes that look promising; it costs a
 //! hundred times as much as a simulation. Pods that nodes have room for stay there.
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::{
         },
         plan::Plan,
         prepared::PreparedSnapshot,
-        removals::base::{BasePlacement, Whole, simulation},
+        removals::base::{BasePlacement, CompleteSimulation, simulation},
         request::{Effort, Purpose, Request},
     },
 };
 
-/// What the new NodeClaims of a simulation have to be when they are packed by price.
+/// Conditions on the new NodeClaims of a simulation that are packed by price.
 #[derive(Clone, Copy, Debug)]
 pub struct Repack<'a> {
     /// What they have to cost less than, per hour.
@@ -44,27 +44,27 @@ pub(super) fn repack(
     without: &[usize],
     terms: &Repack<'_>,
 ) -> Option<Plan> {
-    if base.opens() {
+    if base.has_new_claims() {
         return None;
     }
-    let Whole { pass, pods, classes } = base.last_whole()?;
+    let CompleteSimulation { pass, pods, classes } = base.last_complete()?;
     repacked(pass, prepared, &simulation(pods, without, Purpose::Consolidation), classes, terms)
 }
 
-/// A simulation where nothing else needs a place, with its new NodeClaims packed by price.
-pub(super) fn repack_alone(
+/// A simulation without other pods to place, with its new NodeClaims packed by price.
+pub(super) fn repack_without_base(
     prepared: &mut PreparedSnapshot,
     moved: &[Arc<Pod>],
     without: &[usize],
     terms: &Repack<'_>,
 ) -> Option<Plan> {
     let request = simulation(moved, without, Purpose::Consolidation);
-    let PreparedSnapshot { tables, placement, asked, .. } = prepared;
-    let asked = asked.next(tables, placement, moved);
-    let (mut pass, distinct) = Pass::begin(tables, placement, &request, &asked, Strategy::KARPENTER);
-    let unplaced = pass.place_all(tables, placement, moved, &asked.classes, asked.queue);
+    let PreparedSnapshot { tables, placement, request_queue, .. } = prepared;
+    let queue = request_queue.next(tables, placement, moved);
+    let (mut pass, distinct) = Pass::begin(tables, placement, &request, &queue, Strategy::KARPENTER);
+    let unplaced = pass.place_all(tables, placement, moved, &queue.classes, queue.queue);
     let plan = if unplaced.is_empty() {
-        repacked(&mut pass, prepared, &request, &asked.classes, terms)
+        repacked(&mut pass, prepared, &request, &queue.classes, terms)
     } else {
         None
     };
@@ -72,7 +72,7 @@ pub(super) fn repack_alone(
     plan
 }
 
-/// What it opens, packed by price. All of its pods have a place.
+/// The new NodeClaims of a pass, packed by price. All of its pods are placed.
 fn repacked(
     pass: &mut Pass,
     prepared: &mut PreparedSnapshot,

@@ -20,11 +20,11 @@ impl ResourceIndex {
     pub(crate) fn amounts(&mut self, resources: &Resources) -> Amounts {
         let mut amounts: Amounts = resources.base().into();
         for (name, amount) in resources.extended() {
-            let at = self.index(&ResourceName::Other(name.clone()));
-            if amounts.len() <= at {
-                amounts.resize(at + 1, 0);
+            let resource = self.index(&ResourceName::Other(name.clone()));
+            if amounts.len() <= resource {
+                amounts.resize(resource + 1, 0);
             }
-            amounts[at] = *amount;
+            amounts[resource] = *amount;
         }
         amounts
     }
@@ -42,9 +42,12 @@ impl ResourceIndex {
     }
 
     /// The resource of an index.
-    pub(crate) fn name(&self, at: usize) -> ResourceName {
-        let other = || at.checked_sub(BASE.len()).and_then(|at| self.names.get(at)).cloned();
-        BASE.get(at).cloned().unwrap_or_else(|| ResourceName::Other(other().unwrap_or_else(|| "".into())))
+    pub(crate) fn name(&self, resource: usize) -> ResourceName {
+        let other =
+            || resource.checked_sub(BASE.len()).and_then(|resource| self.names.get(resource)).cloned();
+        BASE.get(resource)
+            .cloned()
+            .unwrap_or_else(|| ResourceName::Other(other().unwrap_or_else(|| "".into())))
     }
 
     /// The model's form.
@@ -54,23 +57,23 @@ impl ResourceIndex {
     }
 }
 
-/// Whether `used` and `more` together fit into `supply`; what is not asked for always fits.
+/// Whether `used` and `more` together fit into `supply`; resources without a request always fit.
 pub(crate) fn fits(used: &Amounts, more: &Amounts, supply: &Amounts) -> bool {
     let len = used.len().max(more.len());
-    (0..len).all(|at| {
-        let wanted = get(used, at).saturating_add(get(more, at));
-        wanted <= 0 || wanted <= get(supply, at)
+    (0..len).all(|resource| {
+        let wanted = get(used, resource).saturating_add(get(more, resource));
+        wanted <= 0 || wanted <= get(supply, resource)
     })
 }
 
-/// Whether what `more` asks for fits into `free`, which may be negative where nothing is asked.
+/// Whether `more` fits into `free`, which may be negative for resources without a request.
 pub(crate) fn fits_free(more: &Amounts, free: &Amounts) -> bool {
-    more.iter().enumerate().all(|(at, wanted)| *wanted <= 0 || *wanted <= get(free, at))
+    more.iter().enumerate().all(|(resource, wanted)| *wanted <= 0 || *wanted <= get(free, resource))
 }
 
 /// One amount.
-pub(crate) fn get(amounts: &Amounts, at: usize) -> i64 {
-    amounts.get(at).copied().unwrap_or(0)
+pub(crate) fn get(amounts: &Amounts, resource: usize) -> i64 {
+    amounts.get(resource).copied().unwrap_or(0)
 }
 
 /// Combines in place.
@@ -78,7 +81,7 @@ pub(crate) fn update(amounts: &mut Amounts, other: &Amounts, combine: impl Fn(i6
     if amounts.len() < other.len() {
         amounts.resize(other.len(), 0);
     }
-    for at in 0..amounts.len() {
-        amounts[at] = combine(amounts[at], get(other, at));
+    for resource in 0..amounts.len() {
+        amounts[resource] = combine(amounts[resource], get(other, resource));
     }
 }

@@ -13,12 +13,12 @@ const INLINE: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bits<I> {
     words: SmallVec<[u64; INLINE]>,
-    of: PhantomData<I>,
+    id_type: PhantomData<I>,
 }
 
 impl<I> Default for Bits<I> {
     fn default() -> Self {
-        Self { words: SmallVec::new(), of: PhantomData }
+        Self { words: SmallVec::new(), id_type: PhantomData }
     }
 }
 
@@ -29,7 +29,7 @@ impl<I: Id> Bits<I> {
         if let (Some(last), true) = (words.last_mut(), !len.is_multiple_of(64)) {
             *last = (1 << (len % 64)) - 1;
         }
-        Self { words, of: PhantomData }
+        Self { words, id_type: PhantomData }
     }
 
     /// Makes this `0..len`, in the memory that it has.
@@ -41,42 +41,42 @@ impl<I: Id> Bits<I> {
         }
     }
 
-    /// Whether `at` is in the set.
+    /// Whether an id is in the set.
     pub(crate) fn has(&self, id: I) -> bool {
-        let at = id.position();
-        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+        let position = id.position();
+        self.words.get(position / 64).is_some_and(|word| word >> (position % 64) & 1 == 1)
     }
 
-    /// Puts `at` into the set.
+    /// Adds a member.
     pub(crate) fn insert(&mut self, id: I) {
-        let at = id.position();
-        if at / 64 >= self.words.len() {
-            self.words.resize(at / 64 + 1, 0);
+        let position = id.position();
+        if position / 64 >= self.words.len() {
+            self.words.resize(position / 64 + 1, 0);
         }
-        self.words[at / 64] |= 1 << (at % 64);
+        self.words[position / 64] |= 1 << (position % 64);
     }
 
-    /// Takes `at` out of the set.
+    /// Removes a member.
     pub(crate) fn remove(&mut self, id: I) {
-        let at = id.position();
-        if let Some(word) = self.words.get_mut(at / 64) {
-            *word &= !(1 << (at % 64));
+        let position = id.position();
+        if let Some(word) = self.words.get_mut(position / 64) {
+            *word &= !(1 << (position % 64));
         }
     }
 
-    /// Puts `at` in or takes it out.
-    pub(crate) fn set(&mut self, at: I, is_in: bool) {
+    /// Adds or removes a member.
+    pub(crate) fn set(&mut self, id: I, is_in: bool) {
         if is_in {
-            self.insert(at);
+            self.insert(id);
         } else {
-            self.remove(at);
+            self.remove(id);
         }
     }
 
-    /// Keeps what is in `other` too.
+    /// Keeps the members that are in `other` too.
     pub(crate) fn intersect(&mut self, other: &Self) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            *word &= other.words.get(at).copied().unwrap_or(0);
+        for (word_index, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(word_index).copied().unwrap_or(0);
         }
     }
 
@@ -85,7 +85,7 @@ impl<I: Id> Bits<I> {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Puts in what is in `other`.
+    /// Adds the members of `other`.
     pub(crate) fn unite(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -95,7 +95,7 @@ impl<I: Id> Bits<I> {
         }
     }
 
-    /// Takes out what is in `other`.
+    /// Removes the members of `other`.
     pub(crate) fn subtract(&mut self, other: &Self) {
         for (word, other) in self.words.iter_mut().zip(&other.words) {
             *word &= !other;
@@ -109,54 +109,54 @@ impl<I: Id> Bits<I> {
 
     /// The first member that is not below `start`.
     pub(crate) fn first_from(&self, start: usize) -> Option<I> {
-        let mut at = start / 64;
-        let mut word = self.words.get(at)? & (u64::MAX << (start % 64));
+        let mut word_index = start / 64;
+        let mut word = self.words.get(word_index)? & (u64::MAX << (start % 64));
         while word == 0 {
-            at += 1;
-            word = *self.words.get(at)?;
+            word_index += 1;
+            word = *self.words.get(word_index)?;
         }
-        Some(I::new(at * 64 + word.trailing_zeros() as usize))
+        Some(I::new(word_index * 64 + word.trailing_zeros() as usize))
     }
 
     /// The first member from `start` on that neither of two other sets has.
     pub(crate) fn first_without(&self, a: &Self, b: &Self, start: usize) -> Option<I> {
-        let mut at = start / 64;
+        let mut word_index = start / 64;
         let mut mask = u64::MAX << (start % 64);
         loop {
-            let not_in = |set: &Self| !set.words.get(at).copied().unwrap_or(0);
-            let word = self.words.get(at)? & not_in(a) & not_in(b) & mask;
+            let not_in = |set: &Self| !set.words.get(word_index).copied().unwrap_or(0);
+            let word = self.words.get(word_index)? & not_in(a) & not_in(b) & mask;
             if word != 0 {
-                return Some(I::new(at * 64 + word.trailing_zeros() as usize));
+                return Some(I::new(word_index * 64 + word.trailing_zeros() as usize));
             }
-            (at, mask) = (at + 1, u64::MAX);
+            (word_index, mask) = (word_index + 1, u64::MAX);
         }
     }
 
     /// The first member that `other` has too, from the word at an index on; the index moves to its word.
-    pub(crate) fn first_common(&self, other: &Self, at: &mut usize) -> Option<I> {
+    pub(crate) fn first_common(&self, other: &Self, word_index: &mut usize) -> Option<I> {
         loop {
-            let common = self.words.get(*at)? & other.words.get(*at)?;
+            let common = self.words.get(*word_index)? & other.words.get(*word_index)?;
             if common != 0 {
-                return Some(I::new(*at * 64 + common.trailing_zeros() as usize));
+                return Some(I::new(*word_index * 64 + common.trailing_zeros() as usize));
             }
-            *at += 1;
+            *word_index += 1;
         }
     }
 
     /// The members, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = I> + '_ {
-        self.words.iter().enumerate().flat_map(|(at, word)| members(at, *word)).map(I::new)
+        self.words.iter().enumerate().flat_map(|(word_index, word)| members(word_index, *word)).map(I::new)
     }
 }
 
 /// The members of the word at an index.
-fn members(at: usize, word: u64) -> impl Iterator<Item = usize> {
+fn members(word_index: usize, word: u64) -> impl Iterator<Item = usize> {
     let mut rest = word;
     std::iter::from_fn(move || {
         (rest != 0).then(|| {
             let bit = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            at * 64 + bit
+            word_index * 64 + bit
         })
     })
 }

@@ -13,7 +13,7 @@ use crate::model::{LabelSchema, Pod, Requirement};
 /// A key that no node has: what contradicts itself asks for it, and so finds no place.
 pub(crate) const NOWHERE: &str = "fleetwright.dev/nowhere";
 
-/// The first two of `all` that exclude each other, the former narrowed by what came before it.
+/// The first two of `all` that exclude each other, the former intersected with those before it.
 pub(crate) fn first<'a>(
     schema: &'a LabelSchema,
     all: impl Iterator<Item = &'a Requirement>,
@@ -40,14 +40,14 @@ pub(crate) fn of_pod(schema: &LabelSchema, pod: &Pod) -> Option<String> {
     let selector = selector(pod);
     let within = |term: &[Requirement]| first(schema, selector.iter().chain(term));
     let terms = &pod.spec.required_node_terms;
-    let found = match terms.split_first() {
+    let contradiction = match terms.split_first() {
         None => within(&[])?,
         Some((term, others)) => {
-            let found = within(term)?;
-            others.iter().all(|term| within(term).is_some()).then_some(found)?
+            let contradiction = within(term)?;
+            others.iter().all(|term| within(term).is_some()).then_some(contradiction)?
         }
     };
-    let (one, other) = found;
+    let (one, other) = contradiction;
     Some(format!("requirements of the pod contradict each other ({one} and {other}): change one of them"))
 }
 

@@ -10,17 +10,17 @@ use crate::{
     },
 };
 
-/// Pods that get the same constraints: the spec, kind of pod, UID of the owner.
+/// The identity of pods that get the same default constraints: spec, label set, UID of the owner.
 pub(crate) type SpecKey = (Shared<PodSpec>, LabelSetId, Option<Str>);
 
 /// The spec that a pod is scheduled by, where that is not its own: with the default constraints. A pod that has
 /// constraints, or that no Service and no controller selects, gets none.
-pub(crate) fn default_spec(tables: &mut Tables, pod: &Pod, kind: LabelSetId) -> Option<Arc<PodSpec>> {
+pub(crate) fn default_spec(tables: &mut Tables, pod: &Pod, label_set: LabelSetId) -> Option<Arc<PodSpec>> {
     if tables.rules.default_spread.is_empty() || !pod.spec.topology_spread.is_empty() {
         return None;
     }
     let owner = pod.owner.as_ref().map(|owner| owner.uid.clone());
-    let key = (Shared::new(&pod.spec), kind, owner);
+    let key = (Shared::new(&pod.spec), label_set, owner);
     if let Some(known) = tables.default_specs.get(&key) {
         return known.clone();
     }

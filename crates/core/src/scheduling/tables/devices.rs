@@ -1,5 +1,5 @@
-//! What a snapshot has in devices, ready for passes: built with the first request that has claims, and kept until the
-//! snapshot has other devices.
+//! The devices of a snapshot, prepared for passes: built with the first request that has claims, and kept until the
+//! devices change.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{
     },
     scheduling::{
         dra::{
+            compiled_claim::{CompiledClaim, Expressions},
             inventory::Inventory,
             ledger::Kind,
-            search::Ground,
-            want::{Expressions, Want},
-            why::ClaimProblem,
+            problem::ClaimProblem,
+            search::NodeReach,
         },
         ids::{IdVec, InstanceTypeId, NodeId, NodePoolId},
         tables::{
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The kind without templates.
+/// The template set without devices.
 pub(crate) const BARE: Kind = 0;
 
 /// Devices of the cluster and of the templates of instance types.
@@ -39,30 +39,30 @@ pub(crate) struct DeviceTables {
     source: Arc<Devices>,
     pub(crate) cluster: Inventory,
     /// By place of the cluster's inventory.
-    places: Vec<Place>,
-    /// By kind.
+    places: Vec<NodeSelection>,
+    /// By template set.
     pub(crate) kinds: Vec<Inventory>,
     templates: Vec<Arc<DeviceTemplates>>,
     /// By pool and row.
     rows: IdVec<NodePoolId, IdVec<InstanceTypeId, Kind>>,
     /// Devices and pools that are not one node's.
-    wide: Seen,
+    wide: VisibleDevices,
     /// Those that are, by the node's name.
-    by_node: HashMap<Str, Seen>,
+    by_node: HashMap<Str, VisibleDevices>,
     expressions: Expressions,
-    wants: HashMap<Shared<ClaimSpec>, Arc<Want>>,
+    wants: HashMap<Shared<ClaimSpec>, Arc<CompiledClaim>>,
 }
 
 /// Indices into an inventory, ascending.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct VisibleDevices {
     pub(crate) items: Vec<usize>,
     pub(crate) pools: Vec<usize>,
 }
 
 /// Which nodes a place is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum NodeSelection {
     /// All.
     All,
     /// The one that is called so.
@@ -71,7 +71,7 @@ pub(crate) enum Place {
     Selected(Vec<(Req, Vec<Requirement>)>),
 }
 
-impl Place {
+impl NodeSelection {
     pub(crate) fn new(nodes: &Nodes, universe: &mut Universe) -> Self {
         match nodes {
             Nodes::All => Self::All,
@@ -91,23 +91,24 @@ impl Place {
 }
 
 impl DeviceTables {
-    pub(crate) fn new(compiled: &mut Tables) -> Self {
-        let source = Arc::clone(&compiled.snapshot.devices);
+    pub(crate) fn new(tables: &mut Tables) -> Self {
+        let source = Arc::clone(&tables.snapshot.devices);
         let cluster = Inventory::of_cluster(source.slices.values().map(|slice| &**slice));
-        let places = cluster.places.iter().map(|nodes| Place::new(nodes, &mut compiled.universe)).collect();
-        let (mut wide, mut by_node) = (Seen::default(), HashMap::<Str, Seen>::new());
-        for (at, item) in cluster.items.iter().enumerate() {
+        let places =
+            cluster.places.iter().map(|nodes| NodeSelection::new(nodes, &mut tables.universe)).collect();
+        let (mut wide, mut by_node) = (VisibleDevices::default(), HashMap::<Str, VisibleDevices>::new());
+        for (index, item) in cluster.items.iter().enumerate() {
             match &cluster.places[item.place] {
-                Nodes::Named(name) => by_node.entry(name.clone()).or_default().items.push(at),
-                _ => wide.items.push(at),
+                Nodes::Named(name) => by_node.entry(name.clone()).or_default().items.push(index),
+                _ => wide.items.push(index),
             }
         }
-        for (at, pool) in cluster.pools.iter().enumerate() {
+        for (index, pool) in cluster.pools.iter().enumerate() {
             let places: SmallVec<[&Nodes; 4]> =
                 pool.places.iter().map(|place| &cluster.places[*place]).collect();
             match places[..] {
-                [Nodes::Named(name)] => by_node.entry(name.clone()).or_default().pools.push(at),
-                _ => wide.pools.push(at),
+                [Nodes::Named(name)] => by_node.entry(name.clone()).or_default().pools.push(index),
+                _ => wide.pools.push(index),
             }
         }
         let mut this = Self {
@@ -122,7 +123,7 @@ impl DeviceTables {
             expressions: Expressions::default(),
             wants: HashMap::new(),
         };
-        this.rows = compiled
+        this.rows = tables
             .pools
             .iter()
             .map(|pool| pool.rows.iter().map(|row| this.kind(&row.instance_type.devices)).collect())
@@ -131,11 +132,11 @@ impl DeviceTables {
     }
 
     /// Whether they are those of the solver's snapshot.
-    pub(crate) fn is_current(&self, compiled: &Tables) -> bool {
-        Arc::ptr_eq(&self.source, &compiled.snapshot.devices) && self.rows.len() == compiled.pools.len()
+    pub(crate) fn is_current(&self, tables: &Tables) -> bool {
+        Arc::ptr_eq(&self.source, &tables.snapshot.devices) && self.rows.len() == tables.pools.len()
     }
 
-    /// The kind of nodes with these devices.
+    /// The id of a set of device templates.
     fn kind(&mut self, templates: &Arc<DeviceTemplates>) -> Kind {
         let same = |known: &Arc<DeviceTemplates>| Arc::ptr_eq(known, templates) || known == templates;
         self.templates.iter().position(same).unwrap_or_else(|| {
@@ -145,7 +146,7 @@ impl DeviceTables {
         })
     }
 
-    /// The kind of a row.
+    /// The template set of a row.
     pub(crate) fn of_row(&self, pool: NodePoolId, row: InstanceTypeId) -> Kind {
         self.rows[pool][row]
     }
@@ -155,18 +156,18 @@ impl DeviceTables {
         &mut self,
         id: &NamespacedName,
         spec: &Arc<ClaimSpec>,
-    ) -> Result<Arc<Want>, ClaimProblem> {
+    ) -> Result<Arc<CompiledClaim>, ClaimProblem> {
         let key = Shared::new(spec);
         if let Some(want) = self.wants.get(&key) {
             return Ok(Arc::clone(want));
         }
-        let want = Arc::new(Want::new(id, spec, &self.source.classes, &mut self.expressions)?);
+        let want = Arc::new(CompiledClaim::new(id, spec, &self.source.classes, &mut self.expressions)?);
         self.wants.insert(key, Arc::clone(&want));
         Ok(want)
     }
 
     /// What a node might see of the cluster's devices.
-    pub(crate) fn seen_by(&self, node: Option<&NodeRow>) -> Seen {
+    pub(crate) fn seen_by(&self, node: Option<&NodeRow>) -> VisibleDevices {
         let name = node.and_then(|node| node.state.node_name());
         let Some(own) = name.and_then(|name| self.by_node.get(&**name)) else { return self.wide.clone() };
         let merge = |a: &[usize], b: &[usize]| {
@@ -174,37 +175,41 @@ impl DeviceTables {
             all.sort_unstable();
             all
         };
-        Seen { items: merge(&own.items, &self.wide.items), pools: merge(&own.pools, &self.wide.pools) }
+        VisibleDevices {
+            items: merge(&own.items, &self.wide.items),
+            pools: merge(&own.pools, &self.wide.pools),
+        }
     }
 
     /// Drivers that have published a whole pool for a node alone.
     pub(crate) fn published(&self, node: &str) -> Vec<Str> {
         let pools = self.by_node.get(node).map_or(&[][..], |seen| &seen.pools);
         let mut drivers: Vec<Str> = Vec::new();
-        for of in pools.iter().map(|at| &self.cluster.pools[*at].driver) {
-            let mut all = pools.iter().map(|at| &self.cluster.pools[*at]).filter(|pool| pool.driver == *of);
-            if !drivers.contains(of) && all.all(|pool| !pool.incomplete && !pool.invalid) {
-                drivers.push(of.clone());
+        for driver in pools.iter().map(|pool| &self.cluster.pools[*pool].driver) {
+            let mut all =
+                pools.iter().map(|pool| &self.cluster.pools[*pool]).filter(|pool| pool.driver == *driver);
+            if !drivers.contains(driver) && all.all(|pool| !pool.incomplete && !pool.invalid) {
+                drivers.push(driver.clone());
             }
         }
         drivers
     }
 
-    /// The kinds that a node may be: one, or while it is not launched all that its claim allows.
-    pub(crate) fn of_node(&mut self, compiled: &Tables, at: NodeId, open: Option<Req>) -> Vec<Kind> {
-        let node = &compiled.nodes[at];
-        if let (Some(open), Some(pool)) = (open, node.pool) {
-            let rows = compiled.pools[pool].rows.entries();
-            let allowed = rows.filter(|(_, row)| agrees(&compiled.universe, row.req, open));
-            let mut kinds: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            return if kinds.is_empty() { vec![BARE] } else { kinds };
+    /// The template sets that a node may have: one, or before launch those of all instance types that its claim allows.
+    pub(crate) fn of_node(&mut self, tables: &Tables, node_id: NodeId, choice: Option<Req>) -> Vec<Kind> {
+        let node = &tables.nodes[node_id];
+        if let (Some(choice), Some(pool)) = (choice, node.pool) {
+            let rows = tables.pools[pool].rows.entries();
+            let allowed = rows.filter(|(_, row)| agrees(&tables.universe, row.req, choice));
+            let mut template_ids: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
+            template_ids.sort_unstable();
+            template_ids.dedup();
+            return if template_ids.is_empty() { vec![BARE] } else { template_ids };
         }
         if node.initialized {
             return vec![BARE];
         }
-        let catalog = node.state.pool().and_then(|pool| compiled.snapshot.catalog(&pool));
+        let catalog = node.state.pool().and_then(|pool| tables.snapshot.catalog(&pool));
         let found = catalog.zip(node.state.label(INSTANCE_TYPE));
         let Some(instance_type) = found.and_then(|(catalog, name)| catalog.get(name)) else {
             return vec![BARE];
@@ -213,7 +218,7 @@ impl DeviceTables {
         if published.is_empty() {
             return vec![self.kind(&instance_type.devices)];
         }
-        // What is published is there, and will not be again.
+        // Published devices are in the cluster; the template does not add them again.
         let mut rest = (*instance_type.devices).clone();
         rest.slices.retain(|slice| !published.contains(&slice.driver));
         vec![self.kind(&Arc::new(rest))]
@@ -221,80 +226,82 @@ impl DeviceTables {
 }
 
 /// One node, or one that does not exist yet.
-pub(crate) struct Terrain<'a> {
+pub(crate) struct NodeTerrain<'a> {
     pub(crate) universe: &'a mut Universe,
-    pub(crate) places: &'a [Place],
+    pub(crate) places: &'a [NodeSelection],
     pub(crate) node: Option<&'a NodeRow>,
     /// Drivers whose devices on the node can be relied on, where it is not initialized.
     pub(crate) published: Vec<Str>,
 }
 
-impl<'a> Terrain<'a> {
+impl<'a> NodeTerrain<'a> {
     pub(crate) fn new(
-        tables: &DeviceTables,
-        places: &'a [Place],
+        device_tables: &DeviceTables,
+        places: &'a [NodeSelection],
         universe: &'a mut Universe,
         node: Option<&'a NodeRow>,
     ) -> Self {
         let unready = node.filter(|node| !node.initialized);
         let name = unready.and_then(|node| node.state.node_name());
-        let published = name.map(|name| tables.published(name)).unwrap_or_default();
+        let published = name.map(|name| device_tables.published(name)).unwrap_or_default();
         Self { universe, places, node, published }
     }
 
-    /// What is left of the node's choice at a place.
-    pub(crate) fn at(&mut self, at: Req, place: &Place) -> SmallVec<[Req; 2]> {
+    /// What is remaining of the node's choice req a place.
+    pub(crate) fn narrow(&mut self, req: Req, place: &NodeSelection) -> SmallVec<[Req; 2]> {
         match place {
-            Place::All => smallvec::smallvec![at],
-            Place::Named(name) => {
+            NodeSelection::All => smallvec::smallvec![req],
+            NodeSelection::Named(name) => {
                 let is = |node: &NodeRow| node.state.node_name().is_some_and(|node| **node == **name);
-                self.node.is_some_and(is).then_some(at).into_iter().collect()
+                self.node.is_some_and(is).then_some(req).into_iter().collect()
             }
-            Place::Selected(terms) => {
-                let mut left: SmallVec<[Req; 2]> = SmallVec::new();
-                for (req, names) in terms {
-                    left.extend(self.term(at, *req, names).filter(|req| !left.contains(req)));
+            NodeSelection::Selected(terms) => {
+                let mut remaining: SmallVec<[Req; 2]> = SmallVec::new();
+                for (selected, names) in terms {
+                    remaining.extend(self.term(req, *selected, names).filter(|req| !remaining.contains(req)));
                 }
-                left
+                remaining
             }
         }
     }
 
-    fn term(&mut self, at: Req, req: Req, names: &[Requirement]) -> Option<Req> {
+    fn term(&mut self, node_req: Req, req: Req, names: &[Requirement]) -> Option<Req> {
         let node = self.node.and_then(|node| node.state.node_name());
         let is_called = |name: &str| names.iter().all(|wanted| wanted.has(name));
         if !names.is_empty() && !node.is_some_and(|name| is_called(name)) {
             return None;
         }
         match self.node {
-            Some(node) if node.choice.is_none() => node.could_satisfy(self.universe, req).then_some(at),
-            _ => self.universe.meet(at, req, Side::Claim),
+            Some(node) if node.choice.is_none() => {
+                node.satisfies_initially(self.universe, req).then_some(node_req)
+            }
+            _ => self.universe.meet(node_req, req, Side::Claim),
         }
     }
 }
 
-impl Ground for Terrain<'_> {
+impl NodeReach for NodeTerrain<'_> {
     type At = Req;
 
-    fn reach(&mut self, at: Req, place: usize, driver: &Str) -> SmallVec<[Req; 2]> {
+    fn reach(&mut self, req: Req, place: usize, driver: &Str) -> SmallVec<[Req; 2]> {
         let places = self.places;
         let place = &places[place];
         let ready = self.node.is_none_or(|node| node.initialized);
-        if matches!(place, Place::Named(_)) && !ready && !self.published.contains(driver) {
+        if matches!(place, NodeSelection::Named(_)) && !ready && !self.published.contains(driver) {
             return SmallVec::new();
         }
-        self.at(at, place)
+        self.narrow(req, place)
     }
 }
 
 impl DeviceTables {
     /// The places, out of the tables while those are searched.
-    pub(crate) fn take_places(&mut self) -> Vec<Place> {
+    pub(crate) fn take_places(&mut self) -> Vec<NodeSelection> {
         std::mem::take(&mut self.places)
     }
 
     /// Puts them back.
-    pub(crate) fn put_places(&mut self, places: Vec<Place>) {
+    pub(crate) fn put_places(&mut self, places: Vec<NodeSelection>) {
         self.places = places;
     }
 }

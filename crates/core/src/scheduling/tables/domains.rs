@@ -25,27 +25,27 @@ impl Tables {
     /// Usable nodes by each value of a key that they have for certain.
     pub(crate) fn nodes_by(&mut self, key: Key) -> &ByValue {
         if !self.by_value.contains_key(&key) {
-            let mut found = ByValue::new();
-            for (at, node) in self.nodes.entries().filter(|(_, node)| node.usable) {
+            let mut by_value = ByValue::new();
+            for (node_id, node) in self.nodes.entries().filter(|(_, node)| node.usable) {
                 if let Some(value) = node.domain(&self.universe, key, node.choice) {
-                    found.entry(value).or_default().insert(at);
+                    by_value.entry(value).or_default().insert(node_id);
                 }
             }
-            self.by_value.insert(key, found);
+            self.by_value.insert(key, by_value);
         }
         &self.by_value[&key]
     }
 
-    /// Notes that a usable node has come or is leaving.
-    pub(crate) fn note_values(&mut self, at: NodeId, is_in: bool) {
-        let node = &self.nodes[at];
+    /// Records that a usable node was added or is removed.
+    pub(crate) fn note_values(&mut self, node_id: NodeId, is_in: bool) {
+        let node = &self.nodes[node_id];
         if !node.usable {
             return;
         }
         for (key, by_value) in &mut self.by_value {
             let Some(value) = node.domain(&self.universe, *key, node.choice) else { continue };
             let members = by_value.entry(value).or_default();
-            members.set(at, is_in);
+            members.set(node_id, is_in);
             if !is_in && members.is_empty() {
                 by_value.remove(&value);
             }
@@ -61,7 +61,7 @@ impl Tables {
 
     /// Whether pods on a claim of a pool with these requirements count for a group.
     pub(crate) fn counts_in(&mut self, group: TopologyGroupId, pool: NodePoolId, req: Req) -> bool {
-        let Some(filter) = &self.topology.groups[group].is.filter else { return true };
+        let Some(filter) = &self.topology.groups[group].spec.filter else { return true };
         if filter.counts_all() {
             return true;
         }
@@ -75,13 +75,13 @@ impl Tables {
     fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> Vec<Value> {
         let all = self.pool_domains(key);
         let passes = |(pool, value): &&(NodePoolId, Value)| {
-            filter.is_none_or(|filter| self.lets(filter, *pool, key, *value))
+            filter.is_none_or(|filter| self.admits(filter, *pool, key, *value))
         };
         all.iter().filter(passes).map(|(_, value)| *value).collect()
     }
 
     /// Whether a filter lets nodes through that a pool can have with a value of a key.
-    fn lets(&mut self, filter: &NodeFilter, pool: NodePoolId, key: Key, value: Value) -> bool {
+    fn admits(&mut self, filter: &NodeFilter, pool: NodePoolId, key: Key, value: Value) -> bool {
         let Self { universe, pools, .. } = self;
         let pool = &mut pools[pool];
         if !tolerates(filter, &pool.taints) {
@@ -103,12 +103,12 @@ impl Tables {
         if let Some(known) = self.domains.get(&key) {
             return Arc::clone(known);
         }
-        let mut found = Vec::new();
+        let mut domains = Vec::new();
         let zone = self.universe.key(labels::ZONE);
-        for (at, pool) in self.pools.entries() {
+        for (pool_id, pool) in self.pools.entries() {
             if key == zone {
                 // A zone that a NodePool names and that offers nothing never has a node.
-                found.extend(pool.zones.iter().map(|value| (at, *value)));
+                domains.extend(pool.zones.iter().map(|value| (pool_id, *value)));
                 continue;
             }
             let template = self.universe.get(pool.req, key);
@@ -116,17 +116,17 @@ impl Tables {
             let sets = of_rows.chain(template).filter(|set| !set.complement);
             let values = sets.flat_map(|set| set.values.iter().copied());
             let allowed = |value: &Value| template.is_none_or(|set| self.universe.has(key, set, *value));
-            found.extend(values.filter(allowed).map(|value| (at, value)));
+            domains.extend(values.filter(allowed).map(|value| (pool_id, value)));
         }
-        found.sort_unstable();
-        found.dedup();
-        let found: Arc<[(NodePoolId, Value)]> = found.into();
-        self.domains.insert(key, Arc::clone(&found));
-        found
+        domains.sort_unstable();
+        domains.dedup();
+        let domains: Arc<[(NodePoolId, Value)]> = domains.into();
+        self.domains.insert(key, Arc::clone(&domains));
+        domains
     }
 }
 
-/// The group that is wanted. A new one has yet to be counted: a placement does so before it is asked about it.
+/// The group of a key. A placement counts a new group before it is used.
 pub(crate) fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId {
     if let Some(known) = tables.topology.find(&wanted) {
         return known;
@@ -146,29 +146,29 @@ pub(crate) fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId 
 /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
 /// taints, and those of nodes that it lets through.
 pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
-    let mut found: Vec<Value> = tables.offered(key, filter);
+    let mut domains: Vec<Value> = tables.offered(key, filter);
     if filter.is_none_or(NodeFilter::counts_all) {
-        found.extend(tables.nodes_by(key).keys());
+        domains.extend(tables.nodes_by(key).keys());
     }
     let filtered = filter.filter(|filter| !filter.counts_all());
     // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
     let nodes = tables.nodes.entries();
     let nodes = nodes.filter(|(_, node)| node.is_there() && (filtered.is_some() || node.deleting));
     for (_, node) in nodes {
-        let open = node.choice;
-        let Some(value) = node.domain(&tables.universe, key, open) else { continue };
+        let choice = node.choice;
+        let Some(value) = node.domain(&tables.universe, key, choice) else { continue };
         let counted = filtered.is_none_or(|filter| {
-            filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
+            filter.alternatives.iter().any(|req| node.satisfies(choice, &mut tables.universe, *req))
                 && tolerates(filter, &node.taints)
         });
         if counted {
-            found.push(value);
+            domains.push(value);
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    found.sort_by(|a, b| tables.universe.text(key, *a).cmp(tables.universe.text(key, *b)));
-    found.into()
+    domains.sort_unstable();
+    domains.dedup();
+    domains.sort_by(|a, b| tables.universe.text(key, *a).cmp(tables.universe.text(key, *b)));
+    domains.into()
 }
 
 /// Whether the tolerations of a filter, where it has any, cover all taints.

@@ -1,7 +1,7 @@
-//! Labels as small integers: keys, values per key, sets of values, and whole requirement sets that are told apart by a
+//! Labels as small integers: keys, values per key, sets of values, and whole requirement sets, each identified by a
 //! number. Intersections of two such sets are computed once and remembered.
 //!
-//! A value set keeps its complement flag and its bounds, so that a value which nobody has named yet stays a real
+//! A value set keeps its complement flag and its bounds, so that a value without an id yet stays a real
 //! element of it.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -15,7 +15,7 @@ use crate::model::{LabelSchema, Requirement, Requirements, Str};
 pub(crate) type Key = u32;
 /// A value of a label key.
 pub(crate) type Value = u32;
-/// A set of requirements, told apart by number: equal numbers are equal sets.
+/// A set of requirements, by number: equal numbers are equal sets.
 pub(crate) type Req = u32;
 
 /// The requirement set without a constraint.
@@ -52,7 +52,7 @@ impl Set {
         if self.complement { !self.present } else { self.values.is_empty() }
     }
 
-    /// Whether a value that nobody has named, and that is no integer, is allowed.
+    /// Whether a value that no requirement names, and that is no integer, is allowed.
     pub(crate) fn allows_unnamed(&self) -> bool {
         self.complement && self.gte.is_none() && self.lte.is_none()
     }
@@ -80,7 +80,7 @@ struct Values {
 /// Sorted by key.
 pub(crate) type Sets = Arc<[(Key, Set)]>;
 
-/// Whose undefined labels are forgiven.
+/// Which undefined labels are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
     /// A node that is not launched: well-known keys may be undefined.
@@ -218,7 +218,7 @@ impl Universe {
         req
     }
 
-    /// What a number stands for.
+    /// The requirements of a set, by key.
     pub(crate) fn sets(&self, req: Req) -> &Sets {
         &self.sets[req as usize]
     }
@@ -226,7 +226,7 @@ impl Universe {
     /// The allowed values of one key; `None` where it is unconstrained.
     pub(crate) fn get(&self, req: Req, key: Key) -> Option<&Set> {
         let sets = self.sets(req);
-        sets.binary_search_by_key(&key, |(at, _)| *at).ok().map(|at| &sets[at].1)
+        sets.binary_search_by_key(&key, |(index, _)| *index).ok().map(|index| &sets[index].1)
     }
 
     /// Whether `value` is allowed by `set`.
@@ -313,18 +313,18 @@ impl Universe {
         let (have, want) = (Arc::clone(self.sets(offered)), Arc::clone(self.sets(wanted)));
         let mut result: Vec<(Key, Set)> = have.to_vec();
         for (key, set) in want.iter() {
-            match result.binary_search_by_key(key, |(at, _)| *at) {
-                Ok(at) => {
-                    if !self.agree(*key, &result[at].1, set) {
+            match result.binary_search_by_key(key, |(index, _)| *index) {
+                Ok(index) => {
+                    if !self.agree(*key, &result[index].1, set) {
                         return None;
                     }
-                    result[at].1 = self.intersection(*key, &result[at].1, set);
+                    result[index].1 = self.intersection(*key, &result[index].1, set);
                 }
-                Err(at) => {
+                Err(index) => {
                     if side == Side::Claim && !set.allows_missing() && !self.is_well_known(*key) {
                         return None;
                     }
-                    result.insert(at, (*key, set.clone()));
+                    result.insert(index, (*key, set.clone()));
                 }
             }
         }

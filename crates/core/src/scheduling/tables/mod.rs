@@ -1,7 +1,7 @@
-//! What a snapshot means: everything that does not depend on what has been placed.
+//! The solver's form of a snapshot: everything that does not depend on placements.
 //!
 //! - `intern`, `amounts`, `bits`, `shared`: labels, requirements, resources and sets as small integers; values by identity.
-//! - `pools`, `ranks`, `nodes`, `usage`: what there is to buy, what there is, and what it takes of limits.
+//! - `pools`, `ranks`, `nodes`, `usage`: instance types and offerings, nodes, and their usage of limits.
 //! - `topology`, `domains`: topology groups and their domains.
 //! - `pod_classes`, `relaxation`, `defaults`, `contradiction`: pods as classes with levels of relaxation.
 //! - `devices`: what there is for resource claims.
@@ -34,7 +34,7 @@ use self::{
     intern::{Key, Req, Universe, Value},
     nodes::NodeRow,
     pod_classes::{Class, Compatibility, CompatibilityKey},
-    pools::{Context, Daemon, Pool, Reservations, Row},
+    pools::{Daemon, Pool, PoolContext, Reservations, Row},
     shared::Shared,
     topology::Topology,
     usage::Usage,
@@ -47,8 +47,8 @@ use crate::{
     },
 };
 
-/// Tables that have grown by so much, and to twice their size, are built again: they keep all that was ever asked, and
-/// the labels of nodes that are gone.
+/// Tables that have grown by this much, and to twice their size, are built again: they keep the classes of all requests, and
+/// the labels of removed nodes.
 const MAX_GROWTH: usize = 50_000;
 
 /// A snapshot made ready for scheduling. It learns pod classes, topology groups and intersections of requirements as
@@ -74,7 +74,7 @@ pub(crate) struct Tables {
     pub(crate) positions: IdVec<NodeId, usize>,
     /// Slots of usable nodes in the order in which they are tried.
     pub(crate) order: Vec<NodeId>,
-    /// Where each slot stands in that order.
+    /// The position of each slot in that order.
     pub(crate) places: IdVec<NodeId, usize>,
     /// Whether the snapshot's nodes are sorted by name.
     pub(crate) by_name: bool,
@@ -120,7 +120,7 @@ impl Tables {
         let daemons = snapshot.daemons.iter().filter(schedulable);
         let daemons: Vec<Daemon> =
             daemons.map(|pod| Daemon::new(pod, &mut universe, &mut resources)).collect();
-        let mut context = Context {
+        let mut context = PoolContext {
             snapshot: &snapshot,
             universe: &mut universe,
             resources: &mut resources,
@@ -171,8 +171,8 @@ impl Tables {
     }
 
     /// A row of a pool.
-    pub(crate) fn row(&self, pool: NodePoolId, at: InstanceTypeId) -> &Row {
-        &self.pools[pool].rows[at]
+    pub(crate) fn row(&self, pool: NodePoolId, row_id: InstanceTypeId) -> &Row {
+        &self.pools[pool].rows[row_id]
     }
 
     /// How many distinct values of a key the types of some rows have, of those that `req` allows: a claim that names
@@ -184,7 +184,7 @@ impl Tables {
         key: Key,
         req: Req,
     ) -> u32 {
-        let sets = rows.filter_map(|at| self.universe.get(self.pools[pool].rows[at].req, key));
+        let sets = rows.filter_map(|row_id| self.universe.get(self.pools[pool].rows[row_id].req, key));
         let mut values: BTreeSet<Value> =
             sets.filter(|set| !set.complement).flat_map(|set| set.values.iter().copied()).collect();
         if let Some(allowed) = self.universe.get(req, key) {

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The taint that a cordon amounts to.
+/// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node.
@@ -33,19 +33,19 @@ pub(crate) struct NodeRow {
     labels: Vec<(Key, Value)>,
     pub(crate) host: Value,
     pub(crate) taints: Arc<[Taint]>,
-    /// What is left for pods before any pass, once the daemons that are to come are there.
+    /// Resources that are free for pods before any pass, less those reserved for daemons that do not run yet.
     pub(crate) spare: Amounts,
     pub(crate) capacity: Amounts,
-    /// What it may become before any pass, where it is not launched: verdicts that outlive a pass rest on this.
+    /// Its requirements before any pass, while it is not launched: verdicts that outlive a pass rest on them.
     pub(crate) choice: Option<Req>,
-    /// Whether it takes pods at all: not one that is going away.
+    /// Whether it takes pods: not a deleting node.
     pub(crate) usable: bool,
     pub(crate) deleting: bool,
-    /// Whether it counts against limits: where they are hard, to the end.
-    pub(crate) counts: bool,
+    /// Whether it counts against limits: until it is deleted; where they are hard, until it is gone.
+    pub(crate) counts_toward_limits: bool,
     pub(crate) initialized: bool,
-    /// Until when it is inside its consolidateAfter window.
-    pub(crate) settles: Option<Timestamp>,
+    /// The end of its consolidateAfter window.
+    pub(crate) consolidatable_at: Option<Timestamp>,
     pub(crate) ports: Vec<HostPort>,
     /// Active pods by label set.
     pub(crate) label_sets: Vec<(LabelSetId, u32)>,
@@ -54,8 +54,8 @@ pub(crate) struct NodeRow {
     pub(crate) pool: Option<NodePoolId>,
 }
 
-/// What building nodes needs of the solver.
-pub(crate) struct Building<'a> {
+/// The tables that building a node row needs.
+pub(crate) struct NodeContext<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) pools: &'a IdVec<NodePoolId, Pool>,
     pub(crate) daemons: &'a [Daemon],
@@ -65,19 +65,19 @@ pub(crate) struct Building<'a> {
 }
 
 impl NodeRow {
-    pub(crate) fn new(state: &Arc<StateNode>, building: &mut Building<'_>) -> Self {
-        let Building { snapshot, pools, daemons, universe, resources, topology } = building;
+    pub(crate) fn new(state: &Arc<StateNode>, building: &mut NodeContext<'_>) -> Self {
+        let NodeContext { snapshot, pools, daemons, universe, resources, topology } = building;
         let hostname = universe.key(labels::HOSTNAME);
         let host = universe.value(hostname, &state.hostname().into());
-        let mut own: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
+        let mut node_labels: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
         for (key, value) in state.labels() {
             let key = universe.key(key);
             if key != hostname {
-                own.push((key, universe.value(key, value)));
+                node_labels.push((key, universe.value(key, value)));
             }
         }
-        own.sort_unstable();
-        own.dedup_by_key(|(key, _)| *key);
+        node_labels.sort_unstable();
+        node_labels.dedup_by_key(|(key, _)| *key);
         let choice = (!state.is_launched()).then(|| {
             let mut requirements = state.requirements();
             requirements.remove(labels::HOSTNAME);
@@ -105,9 +105,9 @@ impl NodeRow {
                 None => label_sets.push((label_set, 1)),
             }
         }
-        let mut this = Self {
+        let mut row = Self {
             state: Arc::clone(state),
-            labels: own,
+            labels: node_labels,
             host,
             taints: taints.into(),
             spare: resources.amounts(&state.allocatable()),
@@ -115,34 +115,35 @@ impl NodeRow {
             choice,
             usable: !state.is_deleting(),
             deleting: state.is_deleting(),
-            counts: !state.is_deleting() || pool.is_some_and(|pool| pools[pool].model.limits.hard),
+            counts_toward_limits: !state.is_deleting()
+                || pool.is_some_and(|pool| pools[pool].model.limits.hard),
             initialized: state.is_initialized(),
-            settles: settles(state, snapshot),
+            consolidatable_at: settles(state, snapshot),
             ports,
             label_sets,
             keeps_away: Vec::new(),
             pool,
         };
-        this.size_by_types(universe, pools);
-        update(&mut this.spare, &resources.amounts(&state.requested), i64::saturating_sub);
-        this.reserve_daemons(universe, resources, daemons);
-        this
+        row.size_by_types(universe, pools);
+        update(&mut row.spare, &resources.amounts(&state.requested), i64::saturating_sub);
+        row.reserve_daemons(universe, resources, daemons);
+        row
     }
 
-    /// Before launch nothing is known of the size but what the allowed types have in common.
+    /// Sizes a node that is not launched by what the allowed instance types have in common.
     fn size_by_types(&mut self, universe: &Universe, pools: &IdVec<NodePoolId, Pool>) {
-        let (Some(open), Some(pool)) = (self.choice, self.pool) else { return };
+        let (Some(choice), Some(pool)) = (self.choice, self.pool) else { return };
         if self.state.claim.as_ref().is_none_or(|claim| !claim.allocatable.is_zero()) {
             return;
         }
-        let rows: Vec<_> = pools[pool].rows.iter().filter(|row| agrees(universe, row.req, open)).collect();
+        let rows: Vec<_> = pools[pool].rows.iter().filter(|row| agrees(universe, row.req, choice)).collect();
         if let Some((first, rest)) = rows.split_first() {
             let mut room = first.free.clone();
             update(&mut room, &first.daemons, i64::saturating_add);
             for row in rest {
-                let whole = |at| get(&row.free, at).saturating_add(get(&row.daemons, at));
-                for (at, amount) in room.iter_mut().enumerate() {
-                    *amount = (*amount).min(whole(at));
+                let whole = |resource| get(&row.free, resource).saturating_add(get(&row.daemons, resource));
+                for (resource, amount) in room.iter_mut().enumerate() {
+                    *amount = (*amount).min(whole(resource));
                 }
             }
             self.spare = room;
@@ -153,7 +154,7 @@ impl NodeRow {
         }
     }
 
-    /// Holds room for the daemons that will come, less those that are there.
+    /// Reserves resources for daemons that do not run yet.
     fn reserve_daemons(
         &mut self,
         universe: &mut Universe,
@@ -162,7 +163,7 @@ impl NodeRow {
     ) {
         let mut expected = Amounts::new();
         for daemon in daemons {
-            let fits = daemon.alternatives.iter().any(|req| self.could_satisfy(universe, *req));
+            let fits = daemon.alternatives.iter().any(|req| self.satisfies_initially(universe, *req));
             if fits && daemon.tolerates(&self.taints) {
                 update(&mut expected, &daemon.requests, i64::saturating_add);
             }
@@ -175,7 +176,7 @@ impl NodeRow {
     }
 
     /// Whether it could before any pass.
-    pub(crate) fn could_satisfy(&self, universe: &mut Universe, req: Req) -> bool {
+    pub(crate) fn satisfies_initially(&self, universe: &mut Universe, req: Req) -> bool {
         self.satisfies(self.choice, universe, req)
     }
 
@@ -208,10 +209,10 @@ impl NodeRow {
 
     /// The value of a label other than the hostname.
     pub(crate) fn label(&self, key: Key) -> Option<Value> {
-        self.labels.binary_search_by_key(&key, |(at, _)| *at).ok().map(|at| self.labels[at].1)
+        self.labels.binary_search_by_key(&key, |(index, _)| *index).ok().map(|index| self.labels[index].1)
     }
 
-    /// The domain of a key: the label, or the only value that an open choice leaves.
+    /// The domain of a key: the label, or the only value that the requirements allow.
     pub(crate) fn domain(&self, universe: &Universe, key: Key, open: Option<Req>) -> Option<Value> {
         match open {
             Some(open) => universe.get(open, key).and_then(Set::single),
@@ -219,31 +220,31 @@ impl NodeRow {
         }
     }
 
-    /// Whether the place holds a node: one that takes pods, or one that is leaving.
+    /// Whether the slot has a node: one that takes pods, or a deleting one.
     pub(crate) fn is_there(&self) -> bool {
         self.usable || self.deleting
     }
 
-    /// Makes the place of a node that is gone one that nothing can be put on and nothing is counted of.
+    /// Empties the slot of a removed node: it takes no pods and counts for no group.
     pub(crate) fn vacate(&mut self) {
-        (self.usable, self.deleting, self.counts, self.pool) = (false, false, false, None);
+        (self.usable, self.deleting, self.counts_toward_limits, self.pool) = (false, false, false, None);
         self.label_sets.clear();
         self.keeps_away.clear();
         self.taints = Arc::default();
     }
 
-    /// Whether a taint merely prefers to keep pods away.
-    pub(crate) fn prefers_to_be_left(&self) -> bool {
+    /// Whether it has a `PreferNoSchedule` taint.
+    pub(crate) fn has_preference_taint(&self) -> bool {
         self.taints.iter().any(|taint| taint.effect == TaintEffect::PreferNoSchedule)
     }
 }
 
-/// Whether a pod may go where these taints are.
+/// Whether a pod tolerates taints.
 pub(crate) fn tolerated(taints: &[Taint], pod: &Pod, look_past_preferences: bool) -> bool {
     first_obstacle(taints, pod, look_past_preferences).is_none()
 }
 
-/// The first taint that keeps a pod away.
+/// The first taint that a pod does not tolerate.
 pub(crate) fn first_obstacle<'a>(
     taints: &'a [Taint],
     pod: &Pod,
@@ -255,21 +256,22 @@ pub(crate) fn first_obstacle<'a>(
         if !(look_past_preferences && taint.effect == TaintEffect::PreferNoSchedule) {
             return Some(taint);
         }
-        let at = rest.iter().position(|other| std::ptr::eq(other, taint))?;
-        rest = &rest[at + 1..];
+        let index = rest.iter().position(|other| std::ptr::eq(other, taint))?;
+        rest = &rest[index + 1..];
     }
 }
 
-/// `req` without what it says of one key.
+/// `req` without the requirement of one key.
 pub(crate) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
     if universe.get(req, key).is_none() {
         return req;
     }
-    let sets: SmallVec<[_; 4]> = universe.sets(req).iter().filter(|(at, _)| *at != key).cloned().collect();
+    let sets: SmallVec<[_; 4]> =
+        universe.sets(req).iter().filter(|(set_key, _)| *set_key != key).cloned().collect();
     universe.conjunction(sets)
 }
 
-/// Until when the node's pods came or went so recently that its pool does not consolidate it yet.
+/// The end of the node's consolidateAfter window.
 fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     let pool = snapshot.pool(state.label(labels::NODEPOOL)?)?;
     let claim = state.claim.as_ref()?;
@@ -277,5 +279,5 @@ fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     since.checked_add(pool.consolidate_after?).ok()
 }
 
-/// Nodes that fit one compatibility whatever happens in a pass: taints and requirements agree.
+/// Nodes that fit one compatibility before anything is placed: taints and requirements agree.
 pub(crate) type Fitting = Arc<Bits<NodeId>>;

@@ -1,4 +1,4 @@
-//! Pods compiled into classes: what a pod asks for, at each level of relaxation.
+//! Pod classes: pods with equal constraints, compiled for each level of relaxation.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
@@ -35,7 +35,7 @@ const MAX_LEVELS: usize = 64;
 /// More alternatives of where volumes can be are not looked at.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// Alternatives of where a volume can be, and driver and handle of what is attached.
+/// The alternative topologies of a volume, and driver and handle of its attachment.
 type Places = (Vec<Vec<Requirement>>, Option<(Str, Str)>);
 
 /// Pods that scheduling cannot tell apart.
@@ -45,7 +45,7 @@ pub(crate) struct Class {
     pub(crate) label_set: LabelSetId,
     pub(crate) requests: Amounts,
     pub(crate) levels: IdVec<LevelId, Level>,
-    /// What is left to relax; `None` once all levels are there.
+    /// The constraints that can still be relaxed; `None` once all levels are compiled.
     rest: Option<Relaxation>,
     /// Alternatives of where its volumes can be; without volumes the one that allows everything.
     pub(crate) alternatives: Alternatives,
@@ -69,12 +69,12 @@ impl Class {
     }
 }
 
-/// What a class asks for at one level of relaxation.
+/// The constraints of a class at one level of relaxation.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// On labels but the hostname, the heaviest preference included.
     pub(crate) req: Req,
-    /// Whether a node that does not exist yet can have the hostname that is asked for.
+    /// Whether a new node can have the required hostname.
     pub(crate) any_host: bool,
     /// Without preferences.
     strict: Req,
@@ -92,22 +92,22 @@ pub(crate) struct Owned {
     pub(crate) selects_itself: bool,
 }
 
-/// What decides, topology and room aside, where a pod can be: verdicts on it last.
+/// Everything but topology and free resources that decides where a pod fits; verdicts on it are kept.
 #[derive(Debug)]
 pub(crate) struct Compatibility {
     /// A class and a level that has it.
-    pub(crate) of: (PodClassId, LevelId),
-    /// The hostname that is asked for.
+    pub(crate) representative: (PodClassId, LevelId),
+    /// The required hostname.
     pub(crate) host: Option<Set>,
     /// Nodes whose taints and requirements agree, and that have room before anything is placed.
     pub(crate) nodes: Option<Fitting>,
-    /// The same in the order in which they are tried, where that was asked for.
+    /// The same in the order in which they are tried, once computed.
     pub(crate) in_order: Option<Arc<[NodeId]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
     pub(crate) pools: IdVec<NodePoolId, Option<Option<Req>>>,
 }
 
-/// What tells compatibilities apart.
+/// The identity of a compatibility.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CompatibilityKey {
     req: Req,
@@ -120,25 +120,29 @@ pub(crate) struct CompatibilityKey {
 }
 
 impl Tables {
-    fn compatibility(&mut self, key: CompatibilityKey, of: (PodClassId, LevelId)) -> CompatibilityId {
-        if let Some(at) = self.compatibility_ids.get(&key) {
-            return *at;
+    fn compatibility(
+        &mut self,
+        key: CompatibilityKey,
+        representative: (PodClassId, LevelId),
+    ) -> CompatibilityId {
+        if let Some(id) = self.compatibility_ids.get(&key) {
+            return *id;
         }
         let pools = vec![None; self.pools.len()].into();
-        let at = self.compatibilities.push(Compatibility {
-            of,
+        let id = self.compatibilities.push(Compatibility {
+            representative,
             host: key.host.clone(),
             nodes: None,
             in_order: None,
             pools,
         });
-        self.compatibility_ids.insert(key, at);
-        at
+        self.compatibility_ids.insert(key, id);
+        id
     }
 
     /// Whether a node can take a pod of a level, topology aside, before anything is placed.
-    pub(crate) fn node_fits(&mut self, class: PodClassId, level: LevelId, at: NodeId) -> bool {
-        let node = &self.nodes[at];
+    pub(crate) fn node_fits(&mut self, class: PodClassId, level: LevelId, node_id: NodeId) -> bool {
+        let node = &self.nodes[node_id];
         if !node.usable || !fits_free(&self.classes[class].requests, &node.spare) {
             return false;
         }
@@ -147,7 +151,7 @@ impl Tables {
         let host = self.compatibilities[level.compatibility].host.as_ref();
         host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
             && tolerated(&node.taints, pod, level.look_past_preferences)
-            && node.could_satisfy(&mut self.universe, level.req)
+            && node.satisfies_initially(&mut self.universe, level.req)
     }
 
     /// Nodes that fit a level before anything is placed: no other will.
@@ -156,7 +160,7 @@ impl Tables {
         if let Some(known) = &self.compatibilities[compatibility].nodes {
             return Arc::clone(known);
         }
-        let fitting = self.nodes.ids().filter(|at| self.node_fits(class, level, *at)).collect();
+        let fitting = self.nodes.ids().filter(|node_id| self.node_fits(class, level, *node_id)).collect();
         let fitting = Arc::new(fitting);
         self.compatibilities[compatibility].nodes = Some(Arc::clone(&fitting));
         fitting
@@ -169,7 +173,8 @@ impl Tables {
             return Arc::clone(known);
         }
         let fitting = self.fitting(class, level);
-        let ordered: Arc<[NodeId]> = self.order.iter().copied().filter(|at| fitting.has(*at)).collect();
+        let ordered: Arc<[NodeId]> =
+            self.order.iter().copied().filter(|node_id| fitting.has(*node_id)).collect();
         self.compatibilities[compatibility].in_order = Some(Arc::clone(&ordered));
         ordered
     }
@@ -196,7 +201,7 @@ impl Tables {
         template
     }
 
-    /// What of the pod's own keeps it from being scheduled at all.
+    /// The reason in the pod itself why it is not scheduled.
     fn refusal(&self, pod: &Pod) -> Option<Unplaced> {
         let invalid = |text: String| Some(Unplaced::Invalid(text.into()));
         if let Some(name) = pod.requests().first_negative() {
@@ -260,7 +265,7 @@ impl Tables {
         }
     }
 
-    /// Where a volume can be, and as what it is attached: by its claim or, where that does not exist yet, by its class.
+    /// The topology and attachment of a volume: those of its claim or, before that exists, those of its StorageClass.
     fn places(&self, pod: &Pod, volume: &VolumeRef) -> Option<Places> {
         let id = volume_name(pod, volume);
         if let Some(claim) = self.snapshot.volumes.get(&id) {
@@ -271,7 +276,7 @@ impl Tables {
         Some((class.topology.clone(), Some((class.driver.clone(), id.to_string().into()))))
     }
 
-    /// Where a pod's volumes can be, as alternatives over all of them, and what is attached.
+    /// The alternative topologies of all volumes of a pod, and their attachments.
     fn volumes(&mut self, pod: &Pod) -> (Alternatives, Vec<(Str, Str)>) {
         let (mut alternatives, mut attachments): (Alternatives, _) = (smallvec::smallvec![ANY], Vec::new());
         for volume in &pod.spec.volumes {
@@ -311,7 +316,7 @@ impl Tables {
         let named = |req: Req, key| self.universe.get(req, key).filter(|set| !set.complement);
         let tied = level.groups.iter().filter(|owned| owned.selects_itself);
         let keys = tied.map(|owned| &self.topology.groups[owned.group]).filter_map(|group| {
-            (group.is.kind == GroupKind::Affinity && !group.by_hostname).then_some(group.is.key)
+            (group.spec.kind == GroupKind::Affinity && !group.by_hostname).then_some(group.spec.key)
         });
         let domains = keys.flat_map(|key| {
             let volumes: Option<Vec<&Set>> = class.alternatives.iter().map(|req| named(*req, key)).collect();
@@ -324,46 +329,46 @@ impl Tables {
 
 /// The class of a pod.
 pub(crate) fn class_of(tables: &mut Tables, pod: &Arc<Pod>) -> PodClassId {
-    let kind = tables.topology.label_set(&pod.id.namespace, &pod.labels);
-    match defaults::default_spec(tables, pod, kind) {
-        Some(spec) => class_of_kind(tables, &Arc::new(Pod { spec, ..(**pod).clone() }), kind),
-        None => class_of_kind(tables, pod, kind),
+    let label_set = tables.topology.label_set(&pod.id.namespace, &pod.labels);
+    match defaults::default_spec(tables, pod, label_set) {
+        Some(spec) => class_in_label_set(tables, &Arc::new(Pod { spec, ..(**pod).clone() }), label_set),
+        None => class_in_label_set(tables, pod, label_set),
     }
 }
 
-fn class_of_kind(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) -> PodClassId {
-    let alone = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
-    if let (true, Some(class)) = (alone, tables.class_by_pod.get(&pod.uid)) {
+fn class_in_label_set(tables: &mut Tables, pod: &Arc<Pod>, label_set: LabelSetId) -> PodClassId {
+    let individual = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
+    if let (true, Some(class)) = (individual, tables.class_by_pod.get(&pod.uid)) {
         // Labels may have changed since, on another object of the same name.
         let known = &tables.classes[*class];
         let same_claims = known.pod.generated_claims == pod.generated_claims;
-        if known.label_set == kind && same_claims && known.pod.spec == pod.spec {
+        if known.label_set == label_set && same_claims && known.pod.spec == pod.spec {
             return *class;
         }
     }
-    let key = (Shared::new(&pod.spec), kind);
-    if let (false, Some(class)) = (alone, tables.class_by_spec.get(&key)) {
+    let key = (Shared::new(&pod.spec), label_set);
+    if let (false, Some(class)) = (individual, tables.class_by_spec.get(&key)) {
         return *class;
     }
-    let alike = (kind, pod.spec.requests.clone());
-    if !alone {
-        let known = tables.class_by_content.get(&alike).into_iter().flatten();
-        if let Some(class) = known.copied().find(|at| tables.classes[*at].pod.spec == pod.spec) {
+    let content = (label_set, pod.spec.requests.clone());
+    if !individual {
+        let known = tables.class_by_content.get(&content).into_iter().flatten();
+        if let Some(class) = known.copied().find(|class| tables.classes[*class].pod.spec == pod.spec) {
             return class;
         }
     }
     let class = tables.classes.next_id();
-    compile(tables, pod, kind);
-    if alone {
+    compile(tables, pod, label_set);
+    if individual {
         tables.class_by_pod.insert(pod.uid.clone(), class);
     } else {
         tables.class_by_spec.insert(key, class);
-        tables.class_by_content.entry(alike).or_default().push(class);
+        tables.class_by_content.entry(content).or_default().push(class);
     }
     class
 }
 
-fn compile(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) {
+fn compile(tables: &mut Tables, pod: &Arc<Pod>, label_set: LabelSetId) {
     let mut refused = tables.refusal(pod);
     let keeps_away =
         pod.spec.pod_anti_affinity.iter().map(|term| term_group(tables, pod, term, GroupKind::Anti));
@@ -375,10 +380,10 @@ fn compile(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) {
         let text = "volumes of the pod cannot be reached from one place: give them a common zone";
         refused = Some(Unplaced::Invalid(text.into()));
     }
-    let at = tables.classes.next_id();
+    let class = tables.classes.next_id();
     tables.classes.push(Class {
         pod: Arc::clone(pod),
-        label_set: kind,
+        label_set,
         requests,
         levels: IdVec::default(),
         rest: None,
@@ -387,14 +392,14 @@ fn compile(tables: &mut Tables, pod: &Arc<Pod>, kind: LabelSetId) {
         keeps_away,
         refused,
     });
-    let first = level(tables, at, &rest);
-    tables.classes[at].levels.push(first);
-    tables.classes[at].rest = Some(rest);
+    let first = level(tables, class, &rest);
+    tables.classes[class].levels.push(first);
+    tables.classes[class].rest = Some(rest);
 }
 
-/// Makes sure that level `at` of a class is compiled; `false` where there is none.
-fn has_level(tables: &mut Tables, class: PodClassId, at: usize) -> bool {
-    while tables.classes[class].levels.len() <= at {
+/// Makes sure that `level` of a class is compiled; `false` where there is none.
+fn has_level(tables: &mut Tables, class: PodClassId, level: usize) -> bool {
+    while tables.classes[class].levels.len() <= level {
         let Some(mut rest) = tables.classes[class].rest.take() else { return false };
         if tables.classes[class].levels.len() >= MAX_LEVELS {
             rest.give_up();
@@ -403,8 +408,8 @@ fn has_level(tables: &mut Tables, class: PodClassId, at: usize) -> bool {
         if !rest.step(&pod, tables.preference_taints > 0) {
             return false;
         }
-        let level = level(tables, class, &rest);
-        tables.classes[class].levels.push(level);
+        let compiled = self::level(tables, class, &rest);
+        tables.classes[class].levels.push(compiled);
         tables.classes[class].rest = Some(rest);
     }
     true
@@ -431,8 +436,9 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
     let host = tables.universe.get(whole, hostname).cloned();
     let req = without(&mut tables.universe, whole, hostname);
     let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
-    let mut own = |this: &Tables, group: TopologyGroupId| {
-        let selects_itself = this.topology.label_sets[this.classes[class].label_set].groups.contains(&group);
+    let mut own = |tables: &Tables, group: TopologyGroupId| {
+        let selects_itself =
+            tables.topology.label_sets[tables.classes[class].label_set].groups.contains(&group);
         let owned = Owned { group, selects_itself };
         if !groups.contains(&owned) {
             groups.push(owned);
@@ -450,18 +456,18 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
         let group = term_group(tables, &pod, term, GroupKind::Anti);
         own(tables, group);
     }
-    let this = &tables.classes[class];
+    let row = &tables.classes[class];
     let special = !spec.host_ports.is_empty() || !spec.volumes.is_empty() || !spec.resource_claims.is_empty();
     let key = CompatibilityKey {
         req: whole,
         host: host.clone(),
-        requests: this.requests.clone(),
+        requests: row.requests.clone(),
         tolerations: tables.toleration_sets.insert_full(spec.tolerations.clone()).0,
         look_past_preferences: relaxed.look_past_preferences,
         class: special.then_some(class),
     };
-    let of = (class, tables.classes[class].levels.next_id());
-    let compatibility = tables.compatibility(key, of);
+    let representative = (class, tables.classes[class].levels.next_id());
+    let compatibility = tables.compatibility(key, representative);
     Level {
         req,
         any_host: host.is_none_or(|set| set.allows_unnamed()),

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// So many requirement sets are remembered with what can be bought under them.
+/// The number of requirement sets whose offerings are cached.
 const MAX_MEMO: usize = 256;
 
 /// A pool that takes part in scheduling.
@@ -34,7 +34,7 @@ pub(crate) struct Pool {
     pub(crate) taints: Arc<[Taint]>,
     pub(crate) rows: IdVec<InstanceTypeId, Row>,
     pub(crate) ranks: Ranks,
-    /// Keys of which so many distinct values must stay possible.
+    /// minValues: the keys of which a number of distinct values must stay possible.
     pub(crate) min_values: Vec<(Key, u32)>,
     /// Limits by resource index.
     pub(crate) limits: Vec<Limit>,
@@ -43,12 +43,12 @@ pub(crate) struct Pool {
     /// Rows by requirement: those that may be bought under it.
     masks: HashMap<Req, Arc<Bits<InstanceTypeId>>>,
     /// Offerings by requirement, cheapest first.
-    buys: HashMap<Req, Arc<[Buy]>>,
+    buys: HashMap<Req, Arc<[PricedOffer]>>,
 }
 
 /// One way to buy a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Buy {
+pub(crate) struct PricedOffer {
     pub(crate) price: Price,
     pub(crate) row: InstanceTypeId,
     /// Index into the row's offers.
@@ -63,7 +63,7 @@ pub(crate) struct Limit {
     pub(crate) limit: i64,
 }
 
-/// An instance type, as far as one allocatable goes.
+/// An instance type with one of its allocatables.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) instance_type: Arc<InstanceType>,
@@ -109,9 +109,9 @@ pub(crate) struct Reservations {
 
 impl Reservations {
     fn note(&mut self, name: &Str, capacity: u32) -> ReservationId {
-        if let Some(at) = self.ids.get(name) {
-            self.capacity[*at] = self.capacity[*at].min(capacity);
-            return *at;
+        if let Some(known) = self.ids.get(name) {
+            self.capacity[*known] = self.capacity[*known].min(capacity);
+            return *known;
         }
         let id = self.names.push(name.clone());
         self.ids.insert(name.clone(), id);
@@ -120,8 +120,8 @@ impl Reservations {
     }
 }
 
-/// What building pools needs of the solver.
-pub(crate) struct Context<'a> {
+/// The tables that building a NodePool needs.
+pub(crate) struct PoolContext<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) universe: &'a mut Universe,
     pub(crate) resources: &'a mut ResourceIndex,
@@ -184,7 +184,7 @@ impl Pool {
         pool.ready && !pool.deleting && !pool.is_static()
     }
 
-    pub(crate) fn new(model: &Arc<NodePool>, context: &mut Context<'_>) -> Self {
+    pub(crate) fn new(model: &Arc<NodePool>, context: &mut PoolContext<'_>) -> Self {
         let requirements = template_requirements(model);
         let mut sets: Vec<_> =
             requirements.iter().map(|requirement| context.universe.set(requirement)).collect();
@@ -197,7 +197,7 @@ impl Pool {
                 Some((context.universe.key(requirement.key()), requirement.min_values()?))
             })
             .collect();
-        // What nodes of the pool turned out to be tainted with counts as if it were asked for.
+        // Observed taints count like those of the template.
         let observed = model.observed.taints.iter().map(|observed| &observed.taint);
         let taints: Arc<[Taint]> = model.template.taints.iter().chain(observed).cloned().collect();
         let nothing = Arc::new(Catalog::default());
@@ -252,7 +252,7 @@ impl Pool {
             agrees(universe, row.req, req) && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
         };
         let rows = self.rows.entries().filter(|(_, row)| bought(row));
-        let mask = Arc::new(rows.map(|(at, _)| at).collect::<Bits<InstanceTypeId>>());
+        let mask = Arc::new(rows.map(|(row_id, _)| row_id).collect::<Bits<InstanceTypeId>>());
         self.masks.insert(req, Arc::clone(&mask));
         mask
     }
@@ -260,23 +260,27 @@ impl Pool {
 
 impl Pool {
     /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
-    pub(crate) fn buys(&mut self, universe: &Universe, req: Req) -> Arc<[Buy]> {
+    pub(crate) fn buys(&mut self, universe: &Universe, req: Req) -> Arc<[PricedOffer]> {
         if let Some(buys) = self.buys.get(&req) {
             return Arc::clone(buys);
         }
         let mask = self.mask(universe, req);
-        let mut buys: Vec<Buy> = Vec::new();
-        for at in mask.iter() {
-            let offers = self.rows[at].offers.iter().enumerate();
+        let mut buys: Vec<PricedOffer> = Vec::new();
+        for row_id in mask.iter() {
+            let offers = self.rows[row_id].offers.iter().enumerate();
             let allowed = offers.filter(|(_, offer)| agrees(universe, offer.req, req));
-            buys.extend(allowed.map(|(index, offer)| Buy { price: offer.price, row: at, offer: index }));
+            buys.extend(allowed.map(|(index, offer)| PricedOffer {
+                price: offer.price,
+                row: row_id,
+                offer: index,
+            }));
         }
-        let place = |buy: &Buy| {
+        let place = |buy: &PricedOffer| {
             let offer = &self.rows[buy.row].offers[buy.offer];
             (&offer.zone, &offer.capacity_type)
         };
         buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
-        let buys: Arc<[Buy]> = buys.into();
+        let buys: Arc<[PricedOffer]> = buys.into();
         if self.buys.len() >= MAX_MEMO {
             self.buys.clear();
         }
@@ -337,7 +341,7 @@ fn rows_of(
     first: InstanceTypeId,
     template: Req,
     daemons: &[&Daemon],
-    context: &mut Context<'_>,
+    context: &mut PoolContext<'_>,
 ) -> Vec<Row> {
     let universe = &mut *context.universe;
     let req = universe.req(&instance_type.requirements);
@@ -355,7 +359,7 @@ fn rows_of(
     }
     let capacity = context.resources.amounts(&instance_type.capacity);
     let mut rows: Vec<Row> = Vec::new();
-    let mut seen: Vec<crate::model::Resources> = Vec::new();
+    let mut known_allocatables: Vec<crate::model::Resources> = Vec::new();
     for offering in instance_type.offerings.iter().filter(|offering| offering.available) {
         let reserved = offering.is_reserved();
         let capacity_left = offering.reservation_capacity.unwrap_or(0);
@@ -363,10 +367,10 @@ fn rows_of(
             continue;
         }
         let allocatable = instance_type.allocatable_of(offering);
-        let at = seen.iter().position(|known| *known == allocatable).unwrap_or_else(|| {
+        let index = known_allocatables.iter().position(|known| *known == allocatable).unwrap_or_else(|| {
             let mut free = context.resources.amounts(&allocatable);
             update(&mut free, &overhead, i64::saturating_sub);
-            seen.push(allocatable);
+            known_allocatables.push(allocatable);
             rows.push(Row {
                 instance_type: Arc::clone(instance_type),
                 first,
@@ -385,7 +389,7 @@ fn rows_of(
             let name = offering.reservation_id(universe.schema()).cloned().unwrap_or_else(unnamed);
             context.reservations.note(&name, capacity_left)
         });
-        rows[at].offers.push(Offer {
+        rows[index].offers.push(Offer {
             req: universe.req(&offering.requirements),
             price: offering.price,
             overlaid: offering.overlaid,

@@ -68,7 +68,7 @@ impl Ranks {
         Self { columns: (0..resources).map(|resource| Column::new(rows, resource)).collect() }
     }
 
-    /// Keeps the rows that have `used` and `more` together; what is not asked for always fits.
+    /// Keeps the rows that have `used` and `more` together; resources without a request always fit.
     pub(crate) fn keep(&self, used: &Amounts, more: &Amounts, rows: &mut Bits<InstanceTypeId>) {
         for resource in 0..used.len().max(more.len()) {
             let wanted = get(used, resource).saturating_add(get(more, resource));
@@ -99,7 +99,7 @@ impl Ranks {
 
 #[cfg(test)]
 mod tests {
-    //! The same as asking every row.
+    //! The result is that of looking at every row.
     use proptest::prelude::*;
 
     use super::{
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_asking_every_row(
+        fn agrees_with_every_row(
             rows in prop::collection::vec(prop::collection::vec(-2..40_i64, 0..4), 0..70),
             used in prop::collection::vec(0..20_i64, 0..5),
             more in prop::collection::vec(-1..20_i64, 0..5),
@@ -129,9 +129,9 @@ mod tests {
             update(&mut need, &more, i64::saturating_add);
             let (most, least) = ranks.bounds(&kept, &need);
             for resource in 0..4 {
-                let of = expected.iter().map(|row| get(&rows[row.position()], resource));
-                prop_assert_eq!(get(&most, resource), of.clone().max().unwrap_or(0));
-                prop_assert_eq!(get(&least, resource), of.min().unwrap_or(0));
+                let amounts = expected.iter().map(|row| get(&rows[row.position()], resource));
+                prop_assert_eq!(get(&most, resource), amounts.clone().max().unwrap_or(0));
+                prop_assert_eq!(get(&least, resource), amounts.min().unwrap_or(0));
             }
         }
     }

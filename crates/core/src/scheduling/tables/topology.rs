@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What a group demands of a domain.
+/// The rule of a topology group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GroupKind {
     /// Balanced between domains.
@@ -34,9 +34,9 @@ pub(crate) enum GroupKind {
         /// Fewer domains than this count as an empty one.
         min_domains: i64,
     },
-    /// Near selected pods.
+    /// In domains with selected pods.
     Affinity,
-    /// Away from selected pods.
+    /// In domains without selected pods.
     Anti,
 }
 
@@ -90,7 +90,7 @@ impl NodeFilter {
     }
 }
 
-/// What tells groups apart.
+/// The identity of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupKey {
     pub(crate) kind: GroupKind,
@@ -100,7 +100,7 @@ pub(crate) struct GroupKey {
     pub(crate) filter: Option<NodeFilter>,
 }
 
-/// What tells groups apart, to look for one: hashes as the key itself, field by field.
+/// A borrowed group key, to look for a group: hashes as the key itself, field by field.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Wanted<'a> {
     pub(crate) kind: GroupKind,
@@ -127,10 +127,10 @@ impl From<Wanted<'_>> for GroupKey {
     }
 }
 
-/// A group: what it demands, of which domains.
+/// A topology group: its rule and its domains.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) is: GroupKey,
+    pub(crate) spec: GroupKey,
     /// Whether the domains are nodes.
     pub(crate) by_hostname: bool,
     /// Domains of a key other than the hostname, by text.
@@ -140,7 +140,7 @@ pub(crate) struct Group {
     pub(crate) known: Bits<DomainId>,
 }
 
-/// Pods that selectors cannot tell apart.
+/// Pods with equal labels and namespace.
 #[derive(Debug)]
 pub(crate) struct LabelSet {
     pub(crate) namespace: Str,
@@ -175,10 +175,10 @@ impl GroupKey {
 }
 
 impl Group {
-    fn new(is: GroupKey, by_hostname: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
-        let mut this = Self { is, by_hostname, of_pools, domains: Arc::new([]), known: Bits::default() };
-        this.set_domains(domains);
-        this
+    fn new(spec: GroupKey, by_hostname: bool, domains: Arc<[Value]>, of_pools: Bits<DomainId>) -> Self {
+        let mut group = Self { spec, by_hostname, of_pools, domains: Arc::new([]), known: Bits::default() };
+        group.set_domains(domains);
+        group
     }
 
     /// Replaces the known domains.
@@ -193,15 +193,15 @@ impl Topology {
     pub(crate) fn label_set(&mut self, namespace: &Str, labels: &Arc<Labels>) -> LabelSetId {
         let shared = Shared::new(labels);
         let known = self.by_labels.get(&shared).copied();
-        if let Some(kind) = known.filter(|known| self.label_sets[*known].namespace == *namespace) {
-            return kind;
+        if let Some(known) = known.filter(|known| self.label_sets[*known].namespace == *namespace) {
+            return known;
         }
         let content = (namespace.clone(), Arc::clone(labels));
-        if let Some(kind) = self.by_content.get(&content) {
-            return *kind;
+        if let Some(known) = self.by_content.get(&content) {
+            return *known;
         }
-        let matching = self.groups.entries().filter(|(_, group)| group.is.selects(namespace, labels));
-        let groups = matching.map(|(at, _)| at).collect();
+        let matching = self.groups.entries().filter(|(_, group)| group.spec.selects(namespace, labels));
+        let groups = matching.map(|(group_id, _)| group_id).collect();
         let label_set = self.label_sets.push(LabelSet {
             namespace: namespace.clone(),
             labels: Arc::clone(labels),
@@ -231,14 +231,14 @@ impl Topology {
         domains: Arc<[Value]>,
         of_pools: Bits<DomainId>,
     ) -> TopologyGroupId {
-        let at = self.groups.next_id();
+        let group_id = self.groups.next_id();
         for label_set in &mut self.label_sets {
             if key.selects(&label_set.namespace, &label_set.labels) {
-                label_set.groups.push(at);
+                label_set.groups.push(group_id);
             }
         }
-        self.ids.insert(key.clone(), at);
+        self.ids.insert(key.clone(), group_id);
         self.groups.push(Group::new(key, by_hostname, domains, of_pools));
-        at
+        group_id
     }
 }

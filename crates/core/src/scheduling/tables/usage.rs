@@ -1,8 +1,8 @@
-//! What the nodes of a pool take of its limits.
+//! Usage of the limits of NodePools by their nodes.
 
 use crate::scheduling::tables::{amounts::get, nodes::NodeRow, pools::Pool};
 
-/// What the nodes of a pool are in sum.
+/// The sum of the nodes of a NodePool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// By limit of the pool.
@@ -24,14 +24,14 @@ impl Usage {
         self.nodes += by;
     }
 
-    /// What is left of each limit, and of the limit on nodes.
+    /// The rest of each limit, and of the limit on nodes.
     pub(crate) fn left(&self, pool: &Pool) -> (Vec<i64>, Option<i64>) {
         let amounts = pool.limits.iter().zip(&self.amounts);
         let rest = |limit: i64, used: i128| {
             let rest = i128::from(limit) - used;
             i64::try_from(rest).unwrap_or(if rest < 0 { i64::MIN } else { i64::MAX })
         };
-        let left = amounts.map(|(limit, used)| rest(limit.limit, *used)).collect();
-        (left, pool.model.limits.nodes.map(|nodes| nodes.saturating_sub(self.nodes)))
+        let remaining = amounts.map(|(limit, used)| rest(limit.limit, *used)).collect();
+        (remaining, pool.model.limits.nodes.map(|nodes| nodes.saturating_sub(self.nodes)))
     }
 }

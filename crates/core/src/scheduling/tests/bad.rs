@@ -87,7 +87,7 @@ fn misspelt_and_restricted_labels_are_recognised() {
 }
 
 #[test]
-fn what_contradicts_itself_opens_no_nodes() {
+fn contradictions_create_no_nodes() {
     // A label that is missing does not satisfy two different values.
     let why = on_default(pod("p").selector("team", "a").require("team", Operator::In, &["b"]));
     assert!(why.contains("contradict each other (team In [a] and team In [b])"), "{why}");
@@ -135,7 +135,7 @@ fn sizes_name_the_resource_and_the_largest_type() {
 }
 
 #[test]
-fn limits_say_what_claims_before_launch_reserve() {
+fn limits_report_reservations_before_launch() {
     let apart = |name: &str| {
         let keeps_away = affinity_to(HOSTNAME, "web");
         pod(name).app("web").cpu(1_000).anti_affinity(keeps_away)
@@ -157,7 +157,7 @@ fn limits_say_what_claims_before_launch_reserve() {
 }
 
 #[test]
-fn limits_say_by_how_much() {
+fn limits_report_the_excess() {
     let limited = || ClusterBuilder::new().pool(pool("default").limit("cpu", 6_000));
     let by = reason(limited().pending(pod("p").cpu(7_000)));
     let good = "(cpu: 4 of 6 reserved by 1 NodeClaim not launched yet (largest candidate types))";
@@ -173,7 +173,7 @@ fn limits_say_by_how_much() {
 }
 
 #[test]
-fn pods_that_wait_for_each_other_hear_so() {
+fn pods_that_wait_for_each_other_report_it() {
     let near = |name: &str, app: &str, other: &str| pod(name).app(app).affinity(affinity_to(ZONE, other));
     let reasons = reasons(
         ClusterBuilder::with_default_pool()
@@ -216,7 +216,7 @@ fn volumes_out_of_reach_are_named() {
 }
 
 #[test]
-fn pools_without_types_and_zones_nobody_knows() {
+fn pools_without_types_and_unknown_zones() {
     let bare = ClusterBuilder::new().pool(pool("a")).pool(pool("bare")).without_catalog("bare");
     let (snapshot, plan) = plan(bare.pending(pod("p").selector(ZONE, "nowhere")));
     let text = report(&snapshot, &plan).join("\n");
@@ -238,11 +238,11 @@ fn pools_without_types_and_zones_nobody_knows() {
 
 #[test]
 fn ten_thousand_labels_selectors_and_terms() {
-    let wide = (0..10_000).fold(pod("wide"), |pod, at| pod.label(&format!("label-{at}"), "x"));
+    let wide = (0..10_000).fold(pod("wide"), |pod, index| pod.label(&format!("label-{index}"), "x"));
     let spread = spread_over(HOSTNAME, 1, "x");
-    let choosy = (0..10_000).fold(pod("choosy"), |pod, at| pod.selector(&format!("key-{at}"), "x"));
+    let choosy = (0..10_000).fold(pod("choosy"), |pod, index| pod.selector(&format!("key-{index}"), "x"));
     let picky =
-        (0..10_000).fold(pod("picky"), |pod, at| pod.require(ZONE, Operator::In, &[&format!("z{at}")]));
+        (0..10_000).fold(pod("picky"), |pod, index| pod.require(ZONE, Operator::In, &[&format!("z{index}")]));
     let reasons = reasons(
         ClusterBuilder::with_default_pool()
             .pending(wide.spread(spread).anti_affinity(affinity_to(ZONE, "x")))
@@ -262,8 +262,8 @@ fn ten_thousand_pools() {
     let mut snapshot =
         builder.pending(pod("p").selector("team", "t777")).pending(pod("q").selector("team", "none")).build();
     let types = Arc::new(Catalog::new(vec![instance_type("small", 2, 4).offer("a", SPOT, 20).build()]));
-    for at in 0..10_000 {
-        let pool = pool(&format!("pool-{at:05}")).label("team", &format!("t{at}")).build();
+    for index in 0..10_000 {
+        let pool = pool(&format!("pool-{index:05}")).label("team", &format!("t{index}")).build();
         snapshot.catalogs.insert(pool.name.clone(), Arc::clone(&types));
         snapshot.pools.push(pool);
     }
@@ -287,9 +287,9 @@ fn one_impossible_pod_among_ten_thousand() {
 }
 
 #[test]
-fn the_old_and_the_small_are_not_starved() {
+fn old_and_small_pods_are_not_starved() {
     // Each of a different size, so that none is settled by another's verdict, and none with a place.
-    let giants = (0..40).map(|at| pod(&format!("giant-{at:02}")).cpu(50_000 + at));
+    let giants = (0..40).map(|index| pod(&format!("giant-{index:02}")).cpu(50_000 + index));
     let builder = giants.fold(ClusterBuilder::with_default_pool(), ClusterBuilder::pending);
     let hour = jiff::SignedDuration::from_hours(1);
     let small = |name: &str, created| pod(name).cpu(100).created(created).build();

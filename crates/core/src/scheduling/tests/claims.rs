@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{Catalog, Requirement};
 
 #[test]
-fn what_a_pool_leaves_open_gets_a_label() {
+fn open_requirements_of_a_pool_get_a_label() {
     let builder = || {
         let open = pool("default").require("team", Operator::Exists, &[]);
         ClusterBuilder::new().pool(open.require("rack", Operator::NotIn, &["r0", "0"]))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     model::{Catalog, InstanceType, NamespacedName, device::Nodes},
-    scheduling::dra::why::{ClaimProblem, DeviceShortage},
+    scheduling::dra::problem::{ClaimProblem, DeviceShortage},
 };
 
 fn rules() -> Rules {
@@ -13,7 +13,7 @@ fn rules() -> Rules {
 /// `plain` without devices is the cheapest; `one` has one, `four` has four.
 fn catalog() -> Arc<Catalog> {
     let build = |name: &str, devices: u8, price: i64| -> Arc<InstanceType> {
-        let devices: Vec<_> = (0..devices).map(|at| device(&format!("gpu-{at}"))).collect();
+        let devices: Vec<_> = (0..devices).map(|index| device(&format!("gpu-{index}"))).collect();
         let mut builder = instance_type(name, 16, 64);
         if !devices.is_empty() {
             builder = builder.devices(templates(&devices));
@@ -127,7 +127,7 @@ fn a_device_that_is_held_is_not_given_again() {
 }
 
 #[test]
-fn what_only_moving_pods_hold_is_given_again() {
+fn devices_of_moving_pods_are_allocated_again() {
     let bound = claiming("p1", &[uses_claim("held")]).bound("n1");
     let snapshot = builder()
         .node(node("n1").size("one", 16, 64).zone("a").pod(Arc::clone(&bound)).build())

@@ -13,13 +13,13 @@ use super::{
 fn edit(snapshot: &mut Snapshot, step: usize, numbers: &mut Numbers) {
     for _ in 0..=numbers.below(3) {
         let nodes = snapshot.nodes.len();
-        let at = numbers.below(nodes);
+        let index = numbers.below(nodes);
         match numbers.below(12) {
             0..=3 if nodes > 0 => {
-                let number = snapshot.nodes[at].name()[1..].parse().unwrap_or(0);
-                snapshot.nodes[at] = random_node(number, numbers);
+                let number = snapshot.nodes[index].name()[1..].parse().unwrap_or(0);
+                snapshot.nodes[index] = random_node(number, numbers);
             }
-            4 if nodes > 0 => drop(snapshot.nodes.remove(at)),
+            4 if nodes > 0 => drop(snapshot.nodes.remove(index)),
             5 | 6 => {
                 // A name between, before or after those that are there.
                 let number = numbers.below(1000);
@@ -34,8 +34,8 @@ fn edit(snapshot: &mut Snapshot, step: usize, numbers: &mut Numbers) {
             }
             8 => drop(snapshot.pending.pop()),
             9 if nodes > 0 => {
-                let name = snapshot.nodes[at].name().to_owned();
-                snapshot.nodes[at] = node(&name)
+                let name = snapshot.nodes[index].name().to_owned();
+                snapshot.nodes[index] = node(&name)
                     .taint("soft", TaintEffect::PreferNoSchedule)
                     .unlaunched(&[(ZONE, &["a", "b"])])
                     .build();
@@ -86,12 +86,12 @@ fn follow(seed: u64) -> Result<(), TestCaseError> {
             effort: Effort::Iterations(2),
         };
         agree(&snapshot, &request, &mut prepared)?;
-        for at in 0..snapshot.nodes.len() {
+        for index in 0..snapshot.nodes.len() {
             let pods: Vec<_> =
-                snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
-            let (without, purpose) = ([at], Purpose::Simulation);
-            let what_if = Request { pods: &pods, without: &without, purpose, ..request.clone() };
-            agree(&snapshot, &what_if, &mut prepared)?;
+                snapshot.nodes[index].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+            let (without, purpose) = ([index], Purpose::Simulation);
+            let simulation = Request { pods: &pods, without: &without, purpose, ..request.clone() };
+            agree(&snapshot, &simulation, &mut prepared)?;
         }
         edit(&mut snapshot, step, &mut numbers);
         snapshot.epoch += 1;
@@ -105,7 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_updated_answers_as_what_is_new(seed in any::<u64>()) {
+    fn an_updated_snapshot_equals_a_new_one(seed in any::<u64>()) {
         follow(seed)?;
     }
 }
@@ -114,7 +114,7 @@ proptest! {
 #[rstest]
 #[case::every_node_counts(None)]
 #[case::nodes_of_the_selector_count(Some("red"))]
-fn zones_of_leaving_nodes_come_and_go(#[case] team: Option<&str>) {
+fn zones_of_deleting_nodes_are_updated(#[case] team: Option<&str>) {
     let only_a = pool("default").require(ZONE, Operator::In, &["a"]).label("team", "red");
     let mut pods = pod("p").app("x").cpu(100).spread(spread_over(ZONE, 1, "x"));
     if let Some(team) = team {
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn pods_that_are_placed_together_get_the_places_that_each_would_get(seed in any::<u64>()) {
+    fn runs_equal_single_placements(seed in any::<u64>()) {
         let mut snapshot = random_scene(seed);
         let mut numbers = Numbers::new(seed ^ 1);
         for shape in 0..numbers.below(6) {

@@ -82,9 +82,9 @@ fn compare(file: &str, text: &str) {
     assert!(
         text == expected,
         "{file} differs from line {:?} on: {:?} is now {:?}",
-        first.map(|at| at + 1),
-        first.and_then(|at| expected.lines().nth(at)),
-        first.and_then(|at| text.lines().nth(at)),
+        first.map(|index| index + 1),
+        first.and_then(|index| expected.lines().nth(index)),
+        first.and_then(|index| text.lines().nth(index)),
     );
 }
 
@@ -139,18 +139,22 @@ fn random_clusters() {
             write(&mut out, &format!("{seed} {text}"), &snapshot, &plan);
         }
         let mut removals = Removals::new(prepared);
-        for at in 0..snapshot.nodes.len() {
-            let pods = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable());
+        for index in 0..snapshot.nodes.len() {
+            let pods = snapshot.nodes[index].pods.iter().filter(|pod| pod.is_reschedulable());
             let pods: Vec<Arc<Pod>> = pods.cloned().collect();
-            let plan = removals.without(&pods, &[at], Purpose::Consolidation);
-            write(&mut out, &format!("{seed} without {at}"), &snapshot, &plan);
+            let plan = removals.without(&pods, &[index], Purpose::Consolidation);
+            write(&mut out, &format!("{seed} without {index}"), &snapshot, &plan);
             let terms = Repack { paid: crate::model::Price::MAX, nodes: 3, shunned: &[], rounds: 5 };
-            if let Some(plan) = removals.repack(&pods, &[at], &terms) {
-                write(&mut out, &format!("{seed} repacked {at}"), &snapshot, &plan);
+            if let Some(plan) = removals.repack(&pods, &[index], &terms) {
+                write(&mut out, &format!("{seed} repacked {index}"), &snapshot, &plan);
             }
-            if at % 2 == 0 {
-                writeln!(out, "{seed} kept {at} {}", removals.keep(&pods, &[at], Purpose::Consolidation))
-                    .unwrap();
+            if index % 2 == 0 {
+                writeln!(
+                    out,
+                    "{seed} kept {index} {}",
+                    removals.keep(&pods, &[index], Purpose::Consolidation)
+                )
+                .unwrap();
             }
         }
         let plan = LeastCost.pack(&mut removals.into_prepared(), &request(&snapshot, Effort::First));

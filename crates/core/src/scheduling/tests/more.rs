@@ -17,8 +17,8 @@ fn match_label_keys_tell_generations_apart() {
     spread.match_label_keys = vec!["hash".into()];
     let old = pod("o").app("x").label("hash", "1");
     let mut node = node("n").zone("b").taint("full", TaintEffect::NoSchedule);
-    for at in 0..3 {
-        node = node.pod(old.clone().with(|pod| pod.id.name = format!("o{at}").into()).bound("n"));
+    for index in 0..3 {
+        node = node.pod(old.clone().with(|pod| pod.id.name = format!("o{index}").into()).bound("n"));
     }
     let new = pod("p").app("x").label("hash", "2").selector(ZONE, "b").spread(spread);
     let (_, plan) = plan(ClusterBuilder::with_default_pool().node(node).pending(new));
@@ -71,7 +71,7 @@ fn custom_labels_of_pods_need_a_pool_that_has_them() {
 }
 
 #[test]
-fn a_new_claim_says_what_it_may_become() {
+fn a_new_claim_names_its_instance_types() {
     let (_, plan) = plan(
         ClusterBuilder::new()
             .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]).taint(
@@ -95,7 +95,7 @@ fn a_new_claim_says_what_it_may_become() {
 }
 
 #[test]
-fn one_impossible_pod_among_many_harms_nobody() {
+fn one_impossible_pod_does_not_affect_others() {
     let builder = ClusterBuilder::with_default_pool()
         .pending_many(500, &pod("p").cpu(100))
         .pending(pod("x").cpu(500_000));
@@ -125,7 +125,7 @@ fn a_cheaper_packing_never_ignores_weight() {
 }
 
 #[test]
-fn claims_tell_which_overlays_they_rest_on() {
+fn claims_are_annotated_with_applied_overlays() {
     let overlay = |price: Option<&str>, capacity| crate::overlay::NodeOverlay {
         name: "o".into(),
         weight: 0,
@@ -274,7 +274,7 @@ fn limits_count_claims_that_are_not_launched_as_the_largest_that_they_may_become
 
 /// Under hard limits a node counts until it is gone; under others it has made room as soon as it is being deleted.
 #[test]
-fn hard_limits_count_what_goes_away() {
+fn hard_limits_count_deleting_nodes() {
     let builder = |hard: bool| {
         let pool = pool("default").limit("cpu", 20_000).with(|pool| pool.limits.hard = hard);
         ClusterBuilder::new()
@@ -303,7 +303,7 @@ fn hard_limits_count_what_goes_away() {
 }
 
 #[test]
-fn who_stays_without_a_place_hears_why_the_nodes_do_not_take_it() {
+fn unschedulable_pods_report_obstacles_on_nodes() {
     let builder = ClusterBuilder::with_default_pool()
         .node(node("a").zone("a").taint("gpu", TaintEffect::NoSchedule))
         .node(node("b").zone("b"))
@@ -328,7 +328,7 @@ fn who_stays_without_a_place_hears_why_the_nodes_do_not_take_it() {
 
 /// A pool that was stopped does not count as one that is not there.
 #[test]
-fn a_stopped_pool_says_why() {
+fn a_halted_pool_reports_the_reason() {
     let stopped = |name: &str| {
         pool(name).with(|pool| {
             (pool.ready, pool.halted) = (false, Some("nothing is launched for this pool".into()))

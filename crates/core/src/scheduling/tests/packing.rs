@@ -24,7 +24,7 @@ fn both(snapshot: &Snapshot, rules: &Rules, rounds: u32) -> (Plan, Plan) {
 /// Forty types of 8 CPUs and 32 to 45 GiB, and one of 64 CPUs whose CPUs cost twice as much.
 fn forty_and_one() -> Arc<crate::model::Catalog> {
     let mut types: Vec<_> = (0..40)
-        .map(|at| instance_type(&format!("t{at:02}"), 8, 32 + at / 3).offer("a", SPOT, 400 + at))
+        .map(|index| instance_type(&format!("t{index:02}"), 8, 32 + index / 3).offer("a", SPOT, 400 + index))
         .map(TypeBuilder::build)
         .collect();
     types.push(instance_type("huge", 64, 512).offer("a", SPOT, 6400).build());
@@ -32,7 +32,7 @@ fn forty_and_one() -> Arc<crate::model::Catalog> {
 }
 
 #[test]
-fn what_may_become_spot_keeps_its_choice() {
+fn spot_claims_stay_flexible() {
     // Eight pods fill a node's CPUs, and only nine of the small types have memory for eight.
     let p = pod("p").cpu(1000).memory(5376);
     let builder = ClusterBuilder::new().catalog(forty_and_one()).pool(pool("default")).pending_many(21, &p);
@@ -58,7 +58,7 @@ fn a_pod_for_the_largest_node_and_many_small_ones() {
 }
 
 #[test]
-fn without_types_everyone_hears_so_from_both() {
+fn without_types_all_pods_report_it() {
     let snapshot =
         ClusterBuilder::with_default_pool().without_catalog("default").pending_many(3, &pod("p")).build();
     let (reference, plan) = both(&snapshot, &Rules::default(), 10);
@@ -106,7 +106,7 @@ fn min_values_hold_when_the_list_is_cut() {
 }
 
 #[test]
-fn daemons_of_some_types_are_left_room_there() {
+fn daemons_of_some_types_get_room_there() {
     let daemon = pod("ds").daemon().cpu(1500).require(INSTANCE_TYPE, Operator::In, &["xlarge", "large"]);
     let snapshot = ClusterBuilder::with_default_pool()
         .daemon(daemon)
@@ -159,11 +159,11 @@ fn dear_where_large() -> Arc<crate::model::Catalog> {
 #[test]
 fn pods_with_volumes_are_packed_by_price_in_the_zone_of_the_volume() {
     let mut builder = ClusterBuilder::new().catalog(dear_where_large()).pool(pool("default"));
-    for at in 0..120 {
-        let name = format!("data{at}");
+    for index in 0..120 {
+        let name = format!("data{index}");
         builder = builder
-            .volume(&name, VolumeState::Bound, &[["a", "b"][at % 2]])
-            .pending(pod(&format!("p{at}")).cpu(900).memory(1000).volume(&name));
+            .volume(&name, VolumeState::Bound, &[["a", "b"][index % 2]])
+            .pending(pod(&format!("p{index}")).cpu(900).memory(1000).volume(&name));
     }
     let snapshot = builder.build();
     let (reference, plan) = both(&snapshot, &Rules::default(), 50);

@@ -45,8 +45,8 @@ pub(super) fn random_pod(name: &str, numbers: &mut Numbers) -> PodBuilder {
     }
 }
 
-pub(super) fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
-    let name = format!("n{at}");
+pub(super) fn random_node(number: usize, numbers: &mut Numbers) -> Arc<StateNode> {
+    let name = format!("n{number}");
     let mut built = node(&name).zone(ZONES[numbers.below(3)]);
     if numbers.below(5) == 0 {
         built = built.uninitialized();
@@ -58,7 +58,7 @@ pub(super) fn random_node(at: usize, numbers: &mut Numbers) -> Arc<StateNode> {
         built = built.taint("team", TaintEffect::NoSchedule).label("team", "red");
     }
     for index in 0..numbers.below(3) {
-        built = built.pod(random_pod(&format!("r{at}-{index}"), numbers).cpu(300).bound(&name));
+        built = built.pod(random_pod(&format!("r{number}-{index}"), numbers).cpu(300).bound(&name));
     }
     built.build()
 }
@@ -73,8 +73,8 @@ pub(super) fn random_scene(seed: u64) -> Snapshot {
     if numbers.below(3) == 0 {
         builder = builder.daemon(pod("ds").daemon().cpu(200).tolerate("team"));
     }
-    for at in 0..numbers.below(5) {
-        builder = builder.node(random_node(at, &mut numbers));
+    for index in 0..numbers.below(5) {
+        builder = builder.node(random_node(index, &mut numbers));
     }
     let (shapes, copies) = (numbers.below(6) + 1, numbers.below(5) + 1);
     for shape in 0..shapes {
@@ -123,13 +123,13 @@ proptest! {
         let again = LeastCost.pack(&mut prepared, &Request { pods: &reversed, ..request.clone() });
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &again), "the order of the request matters");
         // A what-if in between leaves no trace, and is the same on one made ready afresh.
-        for at in 0..snapshot.nodes.len() {
-            let pods: Vec<_> = snapshot.nodes[at].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
-            let without = [at];
-            let what_if = Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
-            let moved = LeastCost.pack(&mut prepared, &what_if);
-            prop_assert_eq!(violations(&snapshot, &what_if, &rules, &moved), Vec::<String>::new());
-            prop_assert_eq!(text(&snapshot, &moved), text(&snapshot, &solve(&snapshot, &what_if, &rules)));
+        for index in 0..snapshot.nodes.len() {
+            let pods: Vec<_> = snapshot.nodes[index].pods.iter().filter(|pod| pod.is_reschedulable()).cloned().collect();
+            let without = [index];
+            let simulation = Request { pods: &pods, without: &without, purpose: Purpose::Simulation, effort: Effort::First };
+            let moved = LeastCost.pack(&mut prepared, &simulation);
+            prop_assert_eq!(violations(&snapshot, &simulation, &rules, &moved), Vec::<String>::new());
+            prop_assert_eq!(text(&snapshot, &moved), text(&snapshot, &solve(&snapshot, &simulation, &rules)));
         }
         prop_assert_eq!(text(&snapshot, &plan), text(&snapshot, &LeastCost.pack(&mut prepared, &request)));
     }
@@ -139,8 +139,8 @@ proptest! {
 fn with_alternatives(mut snapshot: Snapshot) -> Snapshot {
     for pod in &mut snapshot.pending {
         let spec = Arc::make_mut(&mut Arc::make_mut(pod).spec);
-        let Some(at) = spec.node_selector.iter().position(|(key, _)| &**key == ZONE) else { continue };
-        let (_, zone) = spec.node_selector.remove(at);
+        let Some(index) = spec.node_selector.iter().position(|(key, _)| &**key == ZONE) else { continue };
+        let (_, zone) = spec.node_selector.remove(index);
         let terms = std::mem::take(&mut spec.required_node_terms);
         let others = terms.first().map_or(&[][..], Vec::as_slice);
         let term = |zone: Str| others.iter().cloned().chain([Requirement::is_in(ZONE, [zone])]).collect();
@@ -166,7 +166,7 @@ proptest! {
 
 /// A leaving node holds a pod in a zone that no pool can offer to the pods.
 #[test]
-fn zones_of_leaving_nodes_count() {
+fn zones_of_deleting_nodes_count() {
     let snapshot = random_scene(9_458_621_795_128_597_007);
     let rules = Rules::default();
     let request = Request {
@@ -180,7 +180,7 @@ fn zones_of_leaving_nodes_count() {
 }
 
 #[test]
-fn the_judge_sees_what_is_wrong() {
+fn the_validator_finds_violations() {
     let p = pod("p").app("x").cpu(3000).anti_affinity(affinity_to(HOSTNAME, "x"));
     let snapshot = ClusterBuilder::with_default_pool().pending_many(2, &p).build();
     let request = Request {

@@ -24,11 +24,11 @@ struct Site<'a> {
     node: Option<&'a str>,
 }
 
-pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, found: &mut Vec<String>) {
+pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, violations: &mut Vec<String>) {
     let bound = request.pods.iter().filter(|pod| pod.node.is_some());
-    let asked: BTreeSet<&str> = bound.map(|pod| &*pod.uid).collect();
+    let requested: BTreeSet<&str> = bound.map(|pod| &*pod.uid).collect();
     let keeps = |claim: &ResourceClaim| {
-        claim.reserved_for.is_empty() || claim.reserved_for.iter().any(|pod| !asked.contains(&**pod))
+        claim.reserved_for.is_empty() || claim.reserved_for.iter().any(|pod| !requested.contains(&**pod))
     };
     let sites = sites(plan);
     for site in &sites {
@@ -37,15 +37,15 @@ pub(super) fn check(snapshot: &Snapshot, request: &Request<'_>, plan: &Plan, fou
                 let Some(id) = claim_id(pod, &claim.name, &claim.source) else { continue };
                 let known = snapshot.devices.claims.get(&id);
                 if !known.is_some_and(|known| known.allocation.is_some() && keeps(known)) {
-                    has_devices(site, &sites, &id, found);
+                    has_devices(site, &sites, &id, violations);
                 }
             }
         }
         for claim in site.claims {
-            satisfies(snapshot, site, claim, found);
+            satisfies(snapshot, site, claim, violations);
         }
     }
-    given_once(snapshot, &sites, keeps, found);
+    given_once(snapshot, &sites, keeps, violations);
 }
 
 fn sites(plan: &Plan) -> Vec<Site<'_>> {
@@ -55,8 +55,8 @@ fn sites(plan: &Plan) -> Vec<Site<'_>> {
         let node_name = node.node_name().map(|name| &**name);
         Site { name: node.name().to_owned(), pods, claims, new_claim: None, node: node_name }
     });
-    let new_claims = plan.new_claims.iter().enumerate().map(|(at, new_claim)| Site {
-        name: format!("new NodeClaim #{at}"),
+    let new_claims = plan.new_claims.iter().enumerate().map(|(index, new_claim)| Site {
+        name: format!("new NodeClaim #{index}"),
         pods: &new_claim.pods,
         claims: &new_claim.claims,
         new_claim: Some(new_claim),
@@ -75,7 +75,7 @@ fn claim_id(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedNam
 }
 
 /// A claim has devices where its pod is, whatever that becomes, or elsewhere such that they can be reached.
-fn has_devices(site: &Site<'_>, sites: &[Site<'_>], id: &NamespacedName, found: &mut Vec<String>) {
+fn has_devices(site: &Site<'_>, sites: &[Site<'_>], id: &NamespacedName, violations: &mut Vec<String>) {
     let own: Vec<&PlannedClaim> = site.claims.iter().filter(|claim| claim.claim == *id).collect();
     let elsewhere = sites.iter().flat_map(|site| site.claims).filter(|claim| claim.claim == *id);
     if own.is_empty() {
@@ -83,17 +83,17 @@ fn has_devices(site: &Site<'_>, sites: &[Site<'_>], id: &NamespacedName, found: 
         for claim in elsewhere {
             any = true;
             if claim.devices.iter().any(|device| device.template) {
-                found.push(format!("{id} has devices of another node than {}", site.name));
+                violations.push(format!("{id} has devices of another node than {}", site.name));
             }
         }
         if !any {
-            found.push(format!("{id} has no devices on {}", site.name));
+            violations.push(format!("{id} has no devices on {}", site.name));
         }
         return;
     }
     for named in site.new_claim.iter().flat_map(|new_claim| new_claim.instance_types.iter()) {
         if !own.iter().any(|claim| claim.instance_types.contains(&named.name)) {
-            found.push(format!("{id} has no devices where {} becomes {}", site.name, named.name));
+            violations.push(format!("{id} has no devices where {} becomes {}", site.name, named.name));
         }
     }
 }
@@ -137,14 +137,14 @@ fn device_of<'a>(
 }
 
 /// The right number of devices for each request, each of the right sort.
-fn satisfies(snapshot: &Snapshot, site: &Site<'_>, claim: &PlannedClaim, found: &mut Vec<String>) {
+fn satisfies(snapshot: &Snapshot, site: &Site<'_>, claim: &PlannedClaim, violations: &mut Vec<String>) {
     let id = &claim.claim;
     let Some(spec) = spec_of(snapshot, site, id) else {
-        found.push(format!("{id} is not known"));
+        violations.push(format!("{id} is not known"));
         return;
     };
     if claim.devices.len() > 32 {
-        found.push(format!("{id} has {} devices", claim.devices.len()));
+        violations.push(format!("{id} has {} devices", claim.devices.len()));
     }
     for request in &spec.requests {
         let name = |option: &RequestOption| match &*option.name {
@@ -157,13 +157,22 @@ fn satisfies(snapshot: &Snapshot, site: &Site<'_>, claim: &PlannedClaim, found: 
         let used: Vec<&RequestOption> =
             request.options.iter().filter(|option| !of(option).is_empty()).collect();
         let [option] = used[..] else {
-            found.push(format!("{id}: request {} has {} answers on {}", request.name, used.len(), site.name));
+            violations.push(format!(
+                "{id}: request {} has {} answers on {}",
+                request.name,
+                used.len(),
+                site.name
+            ));
             continue;
         };
         if let DeviceCount::Exactly(count) = option.count
             && of(option).len() != usize::try_from(count).unwrap_or(usize::MAX)
         {
-            found.push(format!("{id}: request {} has {} of {count} devices", name(option), of(option).len()));
+            violations.push(format!(
+                "{id}: request {} has {} of {count} devices",
+                name(option),
+                of(option).len()
+            ));
         }
         let class = snapshot.devices.classes.get(&option.class);
         let class = class.map_or(&[][..], |class| &class.selectors);
@@ -176,7 +185,7 @@ fn satisfies(snapshot: &Snapshot, site: &Site<'_>, claim: &PlannedClaim, found: 
                 })
             });
             if !fits {
-                found.push(format!("{id}: {} is not what {} asks for", planned.id, name(option)));
+                violations.push(format!("{id}: {} is not what {} asks for", planned.id, name(option)));
             }
         }
     }
@@ -191,7 +200,7 @@ fn satisfies(snapshot: &Snapshot, site: &Site<'_>, claim: &PlannedClaim, found: 
         });
         let values: BTreeSet<_> = values.collect();
         if values.len() > 1 {
-            found.push(format!("{id}: devices differ in {attribute}"));
+            violations.push(format!("{id}: devices differ in {attribute}"));
         }
     }
 }
@@ -201,7 +210,7 @@ fn given_once(
     snapshot: &Snapshot,
     sites: &[Site<'_>],
     keeps: impl Fn(&ResourceClaim) -> bool,
-    found: &mut Vec<String>,
+    violations: &mut Vec<String>,
 ) {
     let mut held: BTreeMap<&DeviceId, BTreeSet<String>> = BTreeMap::new();
     for claim in snapshot.devices.claims.values().filter(|claim| keeps(claim)) {
@@ -231,14 +240,15 @@ fn given_once(
                         _ => None,
                     });
                     if named.into_iter().any(|node| Some(node) != site.node) {
-                        found.push(format!("{} is not a device of {}", planned.id, site.name));
+                        violations.push(format!("{} is not a device of {}", planned.id, site.name));
                     }
                 }
             }
         }
         let twice = own.into_iter().filter(|(_, count)| *count > 1);
-        found.extend(twice.map(|((id, _), count)| format!("{id} is given {count} times on {}", site.name)));
+        violations
+            .extend(twice.map(|((id, _), count)| format!("{id} is given {count} times on {}", site.name)));
     }
     let twice = held.into_iter().filter(|(_, holders)| holders.len() > 1);
-    found.extend(twice.map(|(id, holders)| format!("{id} is given to {holders:?}")));
+    violations.extend(twice.map(|(id, holders)| format!("{id} is given to {holders:?}")));
 }

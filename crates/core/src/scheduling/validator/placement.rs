@@ -12,46 +12,46 @@ use crate::{
     scheduling::{NewClaim, Rules},
 };
 
-pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, found: &mut Vec<String>) {
+pub(super) fn check(snapshot: &Snapshot, rules: &Rules, host: &Host<'_>, violations: &mut Vec<String>) {
     if host.placed.is_empty() {
         if host.new_claim.is_some() {
-            found.push(format!("{} is for nobody", host.name));
+            violations.push(format!("{} is for nobody", host.name));
         }
         return;
     }
     for pod in &host.placed {
         if !tolerated(&host.taints, pod) {
-            found.push(format!("{} does not tolerate the taints of {}", pod.id, host.name));
+            violations.push(format!("{} does not tolerate the taints of {}", pod.id, host.name));
         }
         if !selects(snapshot, host, pod) {
-            found.push(format!("{} does not select {} ({})", pod.id, host.name, host.requirements));
+            violations.push(format!("{} does not select {} ({})", pod.id, host.name, host.requirements));
         }
-        volumes(snapshot, host, pod, found);
+        volumes(snapshot, host, pod, violations);
         let others = host.pods().filter(|other| other.uid != pod.uid);
         let taken =
             |port: &HostPort| others.clone().any(|o| o.spec.host_ports.iter().any(|p| p.conflicts(port)));
         if pod.spec.host_ports.iter().any(taken) {
-            found.push(format!("{}: a host port is taken on {}", pod.id, host.name));
+            violations.push(format!("{}: a host port is taken on {}", pod.id, host.name));
         }
     }
     match (host.node, host.new_claim) {
         (Some(node), _) => {
             if node.is_deleting() {
-                found.push(format!("{} is going away", host.name));
+                violations.push(format!("{} is going away", host.name));
             }
             let supply = node.allocatable();
             let mut demand = sum(host.pods().map(|pod| pod.requests()));
             demand.add_assign(&missing_daemons(snapshot, host));
-            attachments(snapshot, node, host, found);
+            attachments(snapshot, node, host, violations);
             // What is overcommitted already matters to those alone that ask for more of it.
-            let asked = sum(host.placed.iter().map(|pod| pod.requests()));
-            let over = asked.iter().any(|(name, more)| more > 0 && demand.get(&name) > supply.get(&name));
+            let requests = sum(host.placed.iter().map(|pod| pod.requests()));
+            let over = requests.iter().any(|(name, more)| more > 0 && demand.get(&name) > supply.get(&name));
             // Before launch the size is the provider's to tell.
             if (!supply.is_zero() || node.is_launched()) && over {
-                found.push(format!("{} is overcommitted: {demand} on {supply}", host.name));
+                violations.push(format!("{} is overcommitted: {demand} on {supply}", host.name));
             }
         }
-        (None, Some(new_claim)) => check_new_claim(snapshot, rules, host, new_claim, found),
+        (None, Some(new_claim)) => check_new_claim(snapshot, rules, host, new_claim, violations),
         (None, None) => {}
     }
 }
@@ -132,15 +132,15 @@ fn volume(snapshot: &Snapshot, pod: &Pod, volume: &VolumeRef) -> Result<Reach, &
 }
 
 /// Every volume of a placed pod must be usable and reachable from its host.
-fn volumes(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod, found: &mut Vec<String>) {
+fn volumes(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod, violations: &mut Vec<String>) {
     for wanted in &pod.spec.volumes {
         match volume(snapshot, pod, wanted) {
-            Err(why) => found.push(format!("{} is placed, although a volume {why}", pod.id)),
+            Err(why) => violations.push(format!("{} is placed, although a volume {why}", pod.id)),
             Ok((topology, _)) => {
                 let reaches =
                     |term: &Vec<Requirement>| meets(snapshot, host, &term.iter().cloned().collect());
                 if !topology.is_empty() && !topology.iter().any(reaches) {
-                    found.push(format!("{}: a volume cannot be reached from {}", pod.id, host.name));
+                    violations.push(format!("{}: a volume cannot be reached from {}", pod.id, host.name));
                 }
             }
         }
@@ -148,7 +148,7 @@ fn volumes(snapshot: &Snapshot, host: &Host<'_>, pod: &Pod, found: &mut Vec<Stri
 }
 
 /// No node has more volumes of a driver than it can have, unless nothing is added.
-fn attachments(snapshot: &Snapshot, node: &StateNode, host: &Host<'_>, found: &mut Vec<String>) {
+fn attachments(snapshot: &Snapshot, node: &StateNode, host: &Host<'_>, violations: &mut Vec<String>) {
     let of = |pods: &[Arc<Pod>]| -> BTreeSet<(Str, Str)> {
         let all = pods.iter().flat_map(|pod| pod.spec.volumes.iter().map(move |volume| (pod, volume)));
         all.filter_map(|(pod, wanted)| volume(snapshot, pod, wanted).ok()?.1).collect()
@@ -159,7 +159,7 @@ fn attachments(snapshot: &Snapshot, node: &StateNode, host: &Host<'_>, found: &m
     for (driver, limit) in &node.volume_limits {
         let count = |set: &BTreeSet<(Str, Str)>| set.iter().filter(|(of, _)| of == driver).count();
         if count(&new) > 0 && count(&before) + count(&new) > usize::try_from(*limit).unwrap_or(usize::MAX) {
-            found.push(format!("{} has more volumes of {driver} than {limit}", host.name));
+            violations.push(format!("{} has more volumes of {driver} than {limit}", host.name));
         }
     }
 }
@@ -177,15 +177,15 @@ fn check_new_claim(
     rules: &Rules,
     host: &Host<'_>,
     new_claim: &NewClaim,
-    found: &mut Vec<String>,
+    violations: &mut Vec<String>,
 ) {
     let named = &new_claim.instance_types;
     if named.is_empty() || named.len() > rules.max_instance_types {
-        found.push(format!("{} names {} types", host.name, named.len()));
+        violations.push(format!("{} names {} types", host.name, named.len()));
     }
     let demand = sum(new_claim.pods.iter().map(|pod| pod.requests()));
     if !demand.fits(&new_claim.requests) {
-        found.push(format!("{}: requests {} are less than {demand}", host.name, new_claim.requests));
+        violations.push(format!("{}: requests {} are less than {demand}", host.name, new_claim.requests));
     }
     let mut cheapest = None;
     for instance_type in named.iter() {
@@ -200,19 +200,19 @@ fn check_new_claim(
             .filter(|offering| demand.plus(&daemons).fits(&instance_type.allocatable_of(offering)))
             .peekable();
         if holds.peek().is_none() {
-            found.push(format!("{}: {} cannot hold {demand}", host.name, instance_type.name));
+            violations.push(format!("{}: {} cannot hold {demand}", host.name, instance_type.name));
         }
         cheapest = holds.map(|offering| offering.price).chain(cheapest).min();
     }
     if cheapest != Some(new_claim.chosen.price) {
-        found.push(format!("{}: {:?} is not the cheapest ({cheapest:?})", host.name, new_claim.chosen));
+        violations.push(format!("{}: {:?} is not the cheapest ({cheapest:?})", host.name, new_claim.chosen));
     }
     for requirement in new_claim.requirements.iter().filter(|requirement| requirement.min_values().is_some())
     {
         let of_types = named.iter().filter_map(|t| t.requirements.get(requirement.key()));
         let values: BTreeSet<_> = of_types.flat_map(|r| r.values()).collect();
         if u32::try_from(values.len()).ok() < requirement.min_values() {
-            found.push(format!("{}: minValues of {} is not met", host.name, requirement.key()));
+            violations.push(format!("{}: minValues of {} is not met", host.name, requirement.key()));
         }
     }
 }

@@ -19,24 +19,26 @@ pub(super) fn check(
     rules: &Rules,
     host: &Host<'_>,
     hosts: &[Host<'_>],
-    found: &mut Vec<String>,
+    violations: &mut Vec<String>,
 ) {
     for pod in &host.placed {
         for term in &pod.spec.pod_affinity {
             if !is_near(snapshot, pod, term, host, hosts) {
-                found.push(format!("{} on {} is not near what it wants by {}", pod.id, host.name, term.key));
+                violations
+                    .push(format!("{} on {} is not near what it wants by {}", pod.id, host.name, term.key));
             }
         }
         for spread in spreads(snapshot, rules, pod).iter().filter(|spread| spread.hard) {
             if let Some(skew) = excess(snapshot, pod, spread, host, hosts) {
-                found.push(format!("{} on {}: skew {skew} by {}", pod.id, host.name, spread.key));
+                violations.push(format!("{} on {}: skew {skew} by {}", pod.id, host.name, spread.key));
             }
         }
     }
     for pod in host.pods().filter(|pod| pod.is_active()) {
         for term in &pod.spec.pod_anti_affinity {
             for (other, neighbour) in conflicts(snapshot, pod, term, host, hosts) {
-                found.push(format!("{} on {} is not away from {neighbour} on {other}", pod.id, host.name));
+                violations
+                    .push(format!("{} on {} is not away from {neighbour} on {other}", pod.id, host.name));
             }
         }
     }
@@ -130,8 +132,8 @@ fn conflicts(
     hosts: &[Host<'_>],
 ) -> Vec<(String, String)> {
     let Some(own) = host.domains(&term.key) else { return Vec::new() };
-    let new = |at: &Host<'_>, pod: &Pod| at.placed.iter().any(|placed| placed.uid == pod.uid);
-    let mut found = Vec::new();
+    let new = |other: &Host<'_>, pod: &Pod| other.placed.iter().any(|placed| placed.uid == pod.uid);
+    let mut violations = Vec::new();
     for other in hosts {
         let shared = other.domains(&term.key).is_some_and(|domains| !domains.is_disjoint(&own));
         for neighbour in
@@ -139,11 +141,11 @@ fn conflicts(
         {
             let made_now = new(host, pod) || new(other, neighbour);
             if made_now && is_about(snapshot, pod, term, neighbour) {
-                found.push((other.name.clone(), neighbour.id.to_string()));
+                violations.push((other.name.clone(), neighbour.id.to_string()));
             }
         }
     }
-    found
+    violations
 }
 
 /// By how much a spread is exceeded. Judged only where every pod that counts makes the same demand, and every one of

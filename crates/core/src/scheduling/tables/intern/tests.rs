@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn values_that_nobody_named_stay_elements(a in requirement(), text in "[a-c0-9]{1,2}") {
+    fn unnamed_values_stay_elements(a in requirement(), text in "[a-c0-9]{1,2}") {
         let mut universe = Universe::new(Arc::new(LabelSchema::default()));
         let (key, set) = universe.set(&a);
         let value = universe.value(key, &text.as_str().into());

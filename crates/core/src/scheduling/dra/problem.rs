@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::model::{NamespacedName, Str};
 
-/// What is wrong with a claim, wherever its pod would run.
+/// A problem of a claim on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimProblem {
     /// There is no such ResourceClaim.
@@ -30,17 +30,17 @@ pub enum ClaimProblem {
         request: Str,
         /// The expression.
         expression: Str,
-        /// What is wrong with it.
+        /// The error.
         why: Str,
     },
     /// A constraint of an unknown kind.
     Constraint {
         /// The claim.
         claim: NamespacedName,
-        /// The field that says so.
+        /// The field of the constraint.
         field: Str,
     },
-    /// A request that says nothing that is known.
+    /// A request without a known field.
     Request {
         /// The claim.
         claim: NamespacedName,

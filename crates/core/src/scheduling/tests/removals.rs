@@ -15,22 +15,22 @@ use crate::{
 fn builder(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut snapshot = random_scene(seed);
-    for at in 10..14 + numbers.below(6) {
-        snapshot.nodes.push(random_node(at, &mut numbers));
+    for index in 10..14 + numbers.below(6) {
+        snapshot.nodes.push(random_node(index, &mut numbers));
     }
     snapshot.nodes.sort_by(|a, b| a.name().cmp(b.name()));
     snapshot
 }
 
 fn moved(snapshot: &Snapshot, without: &[usize]) -> Vec<Arc<Pod>> {
-    let pods = without.iter().flat_map(|at| snapshot.nodes[*at].pods.iter());
+    let pods = without.iter().flat_map(|index| snapshot.nodes[*index].pods.iter());
     pods.filter(|pod| pod.is_reschedulable()).cloned().collect()
 }
 
 /// Nodes that could go, a few at a time.
 fn sets(snapshot: &Snapshot, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     let staying: Vec<usize> =
-        (0..snapshot.nodes.len()).filter(|at| !snapshot.nodes[*at].is_deleting()).collect();
+        (0..snapshot.nodes.len()).filter(|index| !snapshot.nodes[*index].is_deleting()).collect();
     let pick = |numbers: &mut Numbers| staying[numbers.below(staying.len())];
     let count = if staying.is_empty() { 0 } else { 8 };
     let set = |numbers: &mut Numbers| {
@@ -58,12 +58,12 @@ fn resolved(snapshot: &Snapshot, plan: &Plan) -> (Snapshot, Vec<Arc<Pod>>) {
         plan.existing.iter().flat_map(|placement| &placement.pods).map(|pod| &**pod).collect();
     let stays = |pod: &Arc<Pod>| !placed.iter().any(|placed| placed.uid == pod.uid);
     after.pending.retain(stays);
-    for (at, node) in snapshot.nodes.iter().enumerate() {
+    for (index, node) in snapshot.nodes.iter().enumerate() {
         let here = plan.existing.iter().filter(|placement| placement.node.name() == node.name());
         let come = here.flat_map(|placement| placement.pods.iter().cloned());
         let mut node = (**node).clone();
         node.set_pods(node.pods.iter().filter(|pod| stays(pod)).cloned().chain(come).collect());
-        after.nodes[at] = Arc::new(node);
+        after.nodes[index] = Arc::new(node);
     }
     (after, plan.unplaced.iter().map(|(pod, _)| Arc::clone(pod)).collect())
 }
@@ -85,13 +85,13 @@ fn lines(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn leaves_no_trace(seed: u64) -> Result<(), TestCaseError> {
+fn is_rewound(seed: u64) -> Result<(), TestCaseError> {
     let snapshot = builder(seed);
     let (rules, mut numbers) = (Rules::default(), Numbers::new(seed));
     let mut removals = Removals::new(PreparedSnapshot::new(&snapshot, &rules));
     let mut kept: Vec<Vec<usize>> = Vec::new();
     for without in sets(&snapshot, &mut numbers) {
-        if kept.iter().flatten().any(|at| without.contains(at)) {
+        if kept.iter().flatten().any(|index| without.contains(index)) {
             continue;
         }
         let pods = moved(&snapshot, &without);
@@ -126,11 +126,12 @@ fn uniform(seed: u64) -> Snapshot {
     let mut numbers = Numbers::new(seed);
     let mut builder = ClusterBuilder::new()
         .pool(pool("default").limit("cpu", [40_000, 44_000, 56_000, 90_000][numbers.below(4)]));
-    for at in 0..10 {
-        let name = format!("n{at}");
+    for number in 0..10 {
+        let name = format!("n{number}");
         let built = node(&name).zone("a").size("medium", 4, 16);
         let built = if numbers.below(4) == 0 { built.marked() } else { built };
-        let pods = (0..numbers.below(4)).map(|index| pod(&format!("r{at}-{index}")).cpu(1_000).bound(&name));
+        let pods =
+            (0..numbers.below(4)).map(|index| pod(&format!("r{number}-{index}")).cpu(1_000).bound(&name));
         builder = builder.node(pods.fold(built, |built, pod| built.pod(pod)).build());
     }
     builder.pending_many(numbers.below(4), &pod("w").cpu(1_000)).build()
@@ -205,25 +206,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_what_if_leaves_a_trace(seed in any::<u64>()) {
-        leaves_no_trace(seed)?;
+    fn simulations_are_rewound(seed in any::<u64>()) {
+        is_rewound(seed)?;
     }
 
     #[test]
-    fn what_is_packed_by_price_is_sound(seed in any::<u64>()) {
+    fn plans_packed_by_price_are_valid(seed in any::<u64>()) {
         packs_soundly(seed)?;
     }
 
     #[test]
-    fn pods_of_one_size_fare_as_in_one_request(seed in any::<u64>()) {
+    fn pods_of_one_size_equal_one_request(seed in any::<u64>()) {
         agrees_with_one_request(seed)?;
     }
 }
 
 /// A what-if that brings constraints which nobody had until then, once two others have settled: these keep their places.
 #[test]
-fn what_settled_stays_where_it_is() {
-    leaves_no_trace(3_524_522_968_822_020_896).unwrap();
+fn kept_removals_keep_their_placements() {
+    is_rewound(3_524_522_968_822_020_896).unwrap();
 }
 
 /// What one node of 16 CPUs holds costs less on one of 8 and one of 2, and that is found where the price is to be beaten.
@@ -254,7 +255,7 @@ fn pods_are_packed_by_price_below_what_was_paid() {
 
 /// A pod that waits has the place that a larger one would take, and what settled is counted.
 #[test]
-fn who_has_no_place_comes_first() {
+fn unschedulable_pods_are_placed_first() {
     let builder = ClusterBuilder::new()
         .pool(pool("default").limit_nodes(4))
         .node(node("a").zone("a").size("medium", 4, 16).pod(pod("big").cpu(3_000).bound("a")).build());
@@ -273,7 +274,7 @@ fn who_has_no_place_comes_first() {
 /// A pod that is not moved runs until the deadline of its node: topology spread counts it, on a base placement, without one, and in one
 /// request.
 #[test]
-fn what_stays_until_the_deadline_counts() {
+fn pods_until_the_deadline_count() {
     let spread = |name: &str| pod(name).cpu(500).app("web").spread(spread_over(ZONE, 1, "web"));
     let removed = |deadline: bool, waits: usize| {
         let period = deadline.then(|| std::time::Duration::from_secs(3600));

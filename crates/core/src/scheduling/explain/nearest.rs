@@ -1,4 +1,4 @@
-//! What is near: label keys that were probably meant, and what types would have had.
+//! Near misses: label keys that were probably meant, and the largest free amounts of instance types.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a Str>) -> Op
 /// How many letters must be put in, taken out or changed (Levenshtein).
 fn edits(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (at, from) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+    for (index, from) in a.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
         for (to, letter) in b.iter().enumerate() {
             let changed = diagonal + usize::from(from != letter);
             diagonal = row[to + 1];
@@ -43,9 +43,9 @@ fn edits(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// What the types of a pool come to, filter by filter.
+/// The number of instance types of a pool after each filter.
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct FilteredTypes {
     /// Types that the requirements allow.
     pub(super) allowed: usize,
     /// Those of them that are large enough.
@@ -58,9 +58,9 @@ pub(super) struct Lost {
     most: Vec<(i64, Option<Str>)>,
 }
 
-impl Lost {
-    /// Takes in what an allowed type leaves for pods.
-    pub(super) fn see(&mut self, free: &Amounts, instance_type: &Arc<InstanceType>) {
+impl FilteredTypes {
+    /// Records the free amounts of an allowed type.
+    pub(super) fn record_free(&mut self, free: &Amounts, instance_type: &Arc<InstanceType>) {
         if self.most.len() < free.len() {
             self.most.resize(free.len(), (0, None));
         }
@@ -71,19 +71,19 @@ impl Lost {
         }
     }
 
-    /// Takes in what daemons take on an allowed type.
-    pub(super) fn see_daemons(&mut self, daemons: &Amounts) {
+    /// Records the daemon overhead of an allowed type.
+    pub(super) fn record_daemons(&mut self, daemons: &Amounts) {
         match &mut self.daemons {
             Some(least) => update(least, daemons, i64::min),
             None => self.daemons = Some(daemons.clone()),
         }
     }
 
-    /// The first resource of which `asked` is more than any allowed type leaves: its index, the most, and the type.
-    pub(super) fn first_short(&self, asked: &Amounts) -> Option<(usize, i64, Str)> {
-        (0..asked.len()).find_map(|slot| {
+    /// The first resource of which `requests` is more than any allowed type leaves: its index, the most, and the type.
+    pub(super) fn first_short(&self, requests: &Amounts) -> Option<(usize, i64, Str)> {
+        (0..requests.len()).find_map(|slot| {
             let (most, instance_type) = self.most.get(slot).cloned().unwrap_or_default();
-            (get(asked, slot) > most).then(|| (slot, most, instance_type.unwrap_or_else(|| "".into())))
+            (get(requests, slot) > most).then(|| (slot, most, instance_type.unwrap_or_else(|| "".into())))
         })
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use super::{MAX_DEVICES, why::ClaimProblem};
+use super::{MAX_DEVICES, problem::ClaimProblem};
 use crate::model::{
     NamespacedName, Quantity, Selector, Str,
     device::DeviceToleration,
@@ -13,22 +13,22 @@ use crate::model::{
 
 /// A claim, ready for the search.
 #[derive(Debug)]
-pub(crate) struct Want {
-    pub(crate) requests: Vec<WantedRequest>,
+pub(crate) struct CompiledClaim {
+    pub(crate) requests: Vec<CompiledRequest>,
     pub(crate) matches: Vec<MatchAttribute>,
 }
 
 /// A request.
 #[derive(Debug)]
-pub(crate) struct WantedRequest {
+pub(crate) struct CompiledRequest {
     pub(crate) name: Str,
     /// The first that can be had.
-    pub(crate) options: Vec<WantedOption>,
+    pub(crate) options: Vec<CompiledOption>,
 }
 
 /// One way to satisfy a request.
 #[derive(Debug)]
-pub(crate) struct WantedOption {
+pub(crate) struct CompiledOption {
     /// `request` or `request/subrequest`.
     pub(crate) name: Str,
     pub(crate) class: Str,
@@ -65,7 +65,7 @@ impl Expressions {
     }
 }
 
-impl Want {
+impl CompiledClaim {
     /// Makes a claim ready, or says what is wrong with it.
     pub(crate) fn new(
         id: &NamespacedName,
@@ -94,7 +94,7 @@ impl Want {
                 let (claim, request) = (id.clone(), request.name.clone());
                 return Err(ClaimProblem::Request { claim, request });
             }
-            requests.push(WantedRequest { name: request.name.clone(), options });
+            requests.push(CompiledRequest { name: request.name.clone(), options });
         }
         let this = Self { requests, matches };
         let devices = this.least();
@@ -106,11 +106,11 @@ impl Want {
 
     /// How many devices it needs at least.
     fn least(&self) -> usize {
-        let count = |option: &WantedOption| match option.count {
+        let count = |option: &CompiledOption| match option.count {
             DeviceCount::Exactly(count) => usize::try_from(count).unwrap_or(usize::MAX),
             DeviceCount::All => 1,
         };
-        let least = |request: &WantedRequest| request.options.iter().map(count).min().unwrap_or(0);
+        let least = |request: &CompiledRequest| request.options.iter().map(count).min().unwrap_or(0);
         self.requests.iter().map(least).fold(0, usize::saturating_add)
     }
 }
@@ -121,7 +121,7 @@ fn wanted(
     option: &RequestOption,
     classes: &BTreeMap<Str, Arc<DeviceClass>>,
     expressions: &mut Expressions,
-) -> Result<WantedOption, ClaimProblem> {
+) -> Result<CompiledOption, ClaimProblem> {
     let name: Str =
         if option.name.is_empty() { request.clone() } else { format!("{request}/{}", option.name).into() };
     let Some(class) = classes.get(&option.class) else {
@@ -140,7 +140,7 @@ fn wanted(
         }
         selectors.push((expressions.number(&selector.expression), selector.clone()));
     }
-    Ok(WantedOption {
+    Ok(CompiledOption {
         name,
         class: option.class.clone(),
         selectors,

@@ -1,13 +1,13 @@
 //! A device that a search gives and a ledger holds.
 
 use super::{Ref, capacity::Consumed};
-use crate::scheduling::ids::WantId;
+use crate::scheduling::ids::CompiledClaimId;
 
 /// A device for a claim.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
+pub(crate) struct AllocatedDevice {
     /// Index of the claim.
-    pub(crate) claim: WantId,
+    pub(crate) claim: CompiledClaimId,
     pub(crate) request: usize,
     pub(crate) option: usize,
     pub(crate) device: Ref,
