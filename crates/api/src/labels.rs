@@ -68,7 +68,7 @@ pub const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 pub const NOMINATED_PODS: &str = "fleetwright.dev/nominated-pods";
 /// Annotation of Fleetwright: the constraints of those pods at the time of the decision, for users.
 pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
-/// Our annotation on NodePools: what their nodes taught, as JSON.
+/// Annotation of Fleetwright on NodePools: the observations on their nodes, as JSON.
 pub const OBSERVED: &str = "fleetwright.dev/observed";
 /// Annotation of Fleetwright on NodePools: workloads whose pods did not run on the nodes that were launched for them, as JSON.
 pub const LAUNCH_LOOPS: &str = "fleetwright.dev/launch-loops";

@@ -147,8 +147,6 @@ pub const TAG_CLASS_HASH: &str = "fleetwright.dev/nodeclass-hash";
 /// Tag of instance profiles: the region.
 pub const TAG_REGION: &str = "topology.kubernetes.io/region";
 
-/// Annotation of Fleetwright on EC2NodeClasses: the capacity that nodes report, one line per instance type and image.
-pub const OBSERVED: &str = "fleetwright.dev/observed-capacity";
 /// Annotation of Fleetwright on the first EC2NodeClass: AWS' last answers about prices.
 pub const PRICES: &str = "fleetwright.dev/prices";
 

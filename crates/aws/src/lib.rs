@@ -17,7 +17,6 @@ pub mod interruption;
 pub mod launch;
 mod lists;
 pub mod nodeclass;
-pub mod observed;
 pub mod offline;
 mod pace;
 pub mod permissions;

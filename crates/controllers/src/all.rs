@@ -49,6 +49,7 @@ pub(crate) fn claim_controllers(ctx: &Ctx, steps: Vec<Arc<dyn ProviderStep>>) ->
         Arc::new(nodepool::Protection::new(ctx)),
         Arc::new(nodepool::RegistrationHealth::new(ctx, &cache)),
         Arc::new(nodepool::ObservedReaper::new(ctx)),
+        Arc::new(nodepool::CapacityObserver::new(ctx)),
         Arc::new(nodepool::FeatureStatus::new(ctx)),
         Arc::new(nodeclaim::InitializationDeadline::new(ctx, &cache)),
     ];

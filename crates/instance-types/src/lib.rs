@@ -184,6 +184,7 @@ impl TypeSpec {
             capacity: self.resources,
             overhead: Overhead { kube_reserved: self.overhead, ..Overhead::default() },
             devices: Arc::default(),
+            prediction: None,
         })
     }
 }

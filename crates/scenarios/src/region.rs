@@ -121,6 +121,7 @@ impl Region {
             capacity: Resources::new(),
             overhead: Overhead::default(),
             devices: Arc::default(),
+            prediction: None,
         };
         Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
     }

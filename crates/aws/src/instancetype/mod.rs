@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use fleetwright_aws_api::ec2nodeclass::{CapacityReservation, Ec2NodeClassSpec, Ec2NodeClassStatus, Subnet};
 use fleetwright_aws_api::{MaxPods, ParsedKubelet, labels};
-use fleetwright_core::model::{Catalog, InstanceType, Requirement, ResourceName, Resources};
+use fleetwright_core::model::{
+    Catalog, InstanceType, Labels, ObservedCapacity, Prediction, Requirement, ResourceName, Resources,
+};
 
 pub use offerings::OfferingInputs;
 pub use pods::eni_limited;
@@ -23,7 +25,6 @@ pub use requirements::architecture;
 use crate::calls::{InstanceTypeDescription, PlacementGroup};
 use crate::families::traits;
 use crate::images::choose;
-use crate::observed::Observed;
 use crate::settings::Settings;
 use expressions::{Expression, Variables};
 use pods::PodLimits;
@@ -56,6 +57,9 @@ impl<'a> ClassView<'a> {
     }
 }
 
+/// Resources that are predicted from built-in tables, which may lack a new type: observed even if the prediction is zero.
+const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
+
 /// An instance type as launched with an EC2NodeClass, without offerings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedInstanceType {
@@ -69,6 +73,18 @@ pub struct ResolvedInstanceType {
     pub kubelet: ResolvedKubelet,
     /// Problems to report to users.
     pub problems: Vec<String>,
+}
+
+impl ResolvedInstanceType {
+    /// The key of the capacity that its nodes report; `None` without an image.
+    fn prediction(&self, annotations: &Labels) -> Option<Prediction> {
+        Some(Prediction {
+            image: self.image.as_deref()?.into(),
+            capacity: self.predicted.clone(),
+            annotations: annotations.clone(),
+            uncertain: &TABLED,
+        })
+    }
 }
 
 /// The parts of the kubelet block that differ by instance type.
@@ -166,7 +182,7 @@ pub fn resolve(
     info: &InstanceTypeDescription,
     sold_in: &BTreeSet<String>,
     view: &ClassView<'_>,
-    observed: &Observed,
+    observed: &ObservedCapacity,
 ) -> Result<ResolvedInstanceType, Unusable> {
     if info.vcpus <= 0 || info.memory_mib <= 0 {
         return Err(Unusable::Empty(info.name.clone()));
@@ -214,8 +230,15 @@ pub fn resolve(
     });
     let name = info.name.as_str().into();
     let devices = Arc::default();
-    let instance_type =
-        InstanceType { name, requirements, offerings: Vec::new(), capacity, overhead, devices };
+    let instance_type = InstanceType {
+        name,
+        requirements,
+        offerings: Vec::new(),
+        capacity,
+        overhead,
+        devices,
+        prediction: None,
+    };
     Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
 }
 
@@ -239,18 +262,26 @@ pub struct ClassCatalog {
     pub problems: Vec<String>,
 }
 
+/// The annotations of NodeClaims that were launched by the EC2NodeClass as it is now.
+fn class_annotations(view: &ClassView<'_>) -> Labels {
+    let hash = view.spec.drift_hash(&view.settings.ca_bundle);
+    let annotations = [(labels::HASH, &*hash), (labels::HASH_VERSION, labels::CURRENT_HASH_VERSION)];
+    annotations.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+}
+
 /// Builds the catalogue of an EC2NodeClass. A type that cannot be described is left out and reported. A type that no zone of the
 /// EC2NodeClass offers is not listed; one without any price is listed without offerings.
 #[must_use]
 pub fn catalog(
     instance_types: &InstanceTypeCatalogue,
     view: &ClassView<'_>,
-    observed: &Observed,
+    observed: &ObservedCapacity,
     market: &OfferingInputs<'_>,
 ) -> ClassCatalog {
     let mut all = ClassCatalog::default();
     let (mut types, mut unpriced) = (Vec::new(), Vec::new());
     let nowhere = BTreeSet::new();
+    let annotations = class_annotations(view);
     for (name, info) in &instance_types.types {
         let sold_in = instance_types.sold_in.get(name).unwrap_or(&nowhere);
         match resolve(info, sold_in, view, observed) {
@@ -260,9 +291,11 @@ pub fn catalog(
                     continue;
                 }
                 all.problems.append(&mut resolved.problems);
+                let prediction = resolved.prediction(&annotations).map(Arc::new);
                 for (offerings, into) in [(sold.priced, &mut types), (sold.unpriced, &mut unpriced)] {
                     if !offerings.is_empty() {
-                        into.push(Arc::new(InstanceType { offerings, ..resolved.instance_type.clone() }));
+                        let (prediction, resolved) = (prediction.clone(), resolved.instance_type.clone());
+                        into.push(Arc::new(InstanceType { offerings, prediction, ..resolved }));
                     }
                 }
                 all.resolved.insert(name.clone(), resolved);

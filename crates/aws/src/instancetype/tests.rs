@@ -2,14 +2,13 @@
 
 use fleetwright_aws_api::{Ec2NodeClassSpec, Ec2NodeClassStatus, KubeletConfig, labels};
 use fleetwright_core::model::labels::{CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE};
-use fleetwright_core::model::{Price, Resources};
+use fleetwright_core::model::{ObservedNode, Price, Resources};
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::calls::{Card, Gpu, Network, NeuronDevice, Storage};
-use crate::observed::ObservedNode;
 use crate::prices::Prices;
 use crate::unavailable::{Shortage, Unavailable};
 
@@ -43,7 +42,7 @@ struct World {
     status: Ec2NodeClassStatus,
     kubelet: ParsedKubelet,
     group: Option<PlacementGroup>,
-    observed: Observed,
+    observed: ObservedCapacity,
     prices: Prices,
     unavailable: Unavailable,
     instance_types: InstanceTypeCatalogue,
@@ -80,7 +79,7 @@ impl World {
             status: serde_json::from_value(status).unwrap(),
             kubelet: kubelet.parse().unwrap(),
             group: None,
-            observed: Observed::default(),
+            observed: ObservedCapacity::default(),
             prices: Prices::of_region("us-east-1"),
             unavailable: Unavailable::default(),
             instance_types: InstanceTypeCatalogue::default(),
@@ -324,8 +323,10 @@ fn storage_and_pods_are_observed_per_prediction() {
     let mut world = World::new(&[("kubelet", hard.clone())]);
     let predicted = world.catalog().resolved["m5.large"].predicted.clone();
     assert_eq!(world.only().capacity, predicted);
+    let prediction = Prediction::clone(world.only().prediction.as_ref().unwrap());
+    assert_eq!(prediction.capacity, predicted);
     let reported = predicted.clone().with("ephemeral-storage", 19 * GI).with("pods", 20);
-    world.observed.observe("m5.large", "ami-plain", born("node-1"), &reported, Some(&predicted));
+    world.observed.observe("m5.large", "ami-plain", born("node-1"), &reported, Some(&prediction));
     let after = world.only();
     assert_eq!(after.capacity, reported);
     assert_eq!(after.overhead.eviction_threshold.get(&ResourceName::EphemeralStorage), (19 * GI + 9) / 10);

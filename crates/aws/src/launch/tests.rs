@@ -67,6 +67,7 @@ fn catalog(lines: &[&str]) -> Catalog {
             capacity: Resources::of(4000, 1 << 34).with("pods", 10).with(labels::RESOURCE_NVIDIA_GPU, gpus),
             overhead: Overhead::default(),
             devices: Arc::default(),
+            prediction: None,
         })
     });
     Catalog::new(made.collect())

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use fleetwright_aws_api::ec2nodeclass::Subnet;
+use fleetwright_core::model::ObservedCapacity;
 
 use super::Table;
 use crate::instancetype::{self, ClassCatalog, ClassView, OfferingInputs};
-use crate::observed::Observed;
 use crate::prices::Prices;
 use crate::provider::KnownClass;
 use crate::settings::Settings;
@@ -52,5 +52,5 @@ pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
         reservation_capacity: &|_| 0,
     };
     let types = table.in_region(&settings.region, &zones, sold);
-    instancetype::catalog(&types, &view, &Observed::default(), &inputs)
+    instancetype::catalog(&types, &view, &ObservedCapacity::default(), &inputs)
 }

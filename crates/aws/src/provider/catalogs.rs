@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleetwright_aws_api::ec2nodeclass::PlacementGroupSelector;
+use fleetwright_core::model::ObservedCapacity;
 use jiff::Timestamp;
 
 use super::classes::KnownClass;
@@ -15,7 +16,6 @@ use crate::launch::{Addresses, Effect, FleetPlan, effects};
 use crate::nodeclass::ConditionResult;
 use crate::nodeclass::placement::{self, Resolved};
 use crate::nodeclass::reservations::ReservationCounts;
-use crate::observed::Observed;
 use crate::prices::Prices;
 use crate::settings::Settings;
 use crate::shift::{Changed, Shifts};
@@ -36,7 +36,8 @@ struct RegionOffers {
     instance_types: Arc<InstanceTypeCatalogue>,
     instance_types_version: u64,
     prices: Prices,
-    observed: Observed,
+    observed: Arc<ObservedCapacity>,
+    observed_version: u64,
     unavailable: Unavailable,
     /// Interruptions by instance whose effect on capacity was recorded already.
     reclaimed: ReclaimedCapacity,
@@ -90,8 +91,11 @@ impl Catalogs {
         change(&mut self.lock().prices)
     }
 
-    pub(super) fn with_observed<T>(&self, change: impl FnOnce(&mut Observed) -> T) -> T {
-        change(&mut self.lock().observed)
+    /// Replaces the capacity observed on nodes.
+    pub(super) fn set_observed(&self, observed: &Arc<ObservedCapacity>) {
+        let mut region = self.lock();
+        region.observed = observed.clone();
+        region.observed_version += 1;
     }
 
     pub(super) fn with_reservations<T>(&self, change: impl FnOnce(&mut ReservationCounts) -> T) -> T {
@@ -255,7 +259,7 @@ impl RegionOffers {
             class: known.version,
             instance_types: self.instance_types_version,
             prices: self.prices.version(),
-            observed: self.observed.version(),
+            observed: self.observed_version,
             unavailable: self.unavailable.version(),
             reservations: self.reservations.version(),
             groups: self.groups_version,

@@ -29,7 +29,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
         ProviderInfo, ProviderStep, RepairPolicy, Termination,
     },
-    model::{Catalog, NodeClaim, NodePool, ProviderId, Str},
+    model::{Catalog, NodeClaim, NodePool, ObservedCapacity, ProviderId, Str},
 };
 use jiff::Timestamp;
 
@@ -43,7 +43,6 @@ use crate::foreign::{ForeignResources, ResourceType, UnstampedInstance, namesake
 use crate::images::Parameters;
 use crate::instancetype::{ClassCatalog, InstanceTypeCatalogue};
 use crate::launch::Addresses;
-use crate::observed::Observed;
 use crate::prices::Prices;
 use crate::schema::schema;
 use crate::settings::Settings;
@@ -244,11 +243,6 @@ impl AwsProvider {
     /// Changes or reads the prices.
     pub fn with_prices<T>(&self, change: impl FnOnce(&mut Prices) -> T) -> T {
         self.catalogs.with_prices(change)
-    }
-
-    /// Changes or reads the observed capacities.
-    pub fn with_observed<T>(&self, change: impl FnOnce(&mut Observed) -> T) -> T {
-        self.catalogs.with_observed(change)
     }
 
     /// The resources of other clusters with our cluster's name, as of the last lists.
@@ -463,6 +457,10 @@ impl CloudProvider for AwsProvider {
 
     fn prices_as_of(&self) -> Option<Timestamp> {
         self.catalogs.with_prices(|prices| prices.as_of())
+    }
+
+    fn use_observed_capacity(&self, observed: &Arc<ObservedCapacity>) {
+        self.catalogs.set_observed(observed);
     }
 
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {

@@ -103,13 +103,13 @@ pub(crate) const PODS_RELEASED: Family = Family::counter(
 pub(crate) const OBSERVATIONS: Family = Family::counter(
     "fleetwright_nodepools_observations_total",
     &["nodepool", "kind"],
-    "Number of nodes that differed from the prediction: less capacity (shape), or a taint that the NodePool does not declare (taint)",
+    "Number of nodes that differed from the prediction: less capacity (capacity), or a taint that the NodePool does not declare (taint)",
 );
 /// Observations of a NodePool that are in effect.
 pub(crate) const OBSERVED: Family = Family::gauge(
     "fleetwright_nodepools_observed_count",
     &["nodepool", "kind"],
-    "Observations in effect, by NodePool: instance types with less capacity than predicted (shape), and taints that the NodePool does not declare (taint)",
+    "Observations in effect, by NodePool: instance types with less capacity than predicted (capacity), and taints that the NodePool does not declare (taint)",
 );
 /// Nodes that were not initialized in time.
 pub(crate) const INITIALIZATION_TIMEOUTS: Family = Family::counter(

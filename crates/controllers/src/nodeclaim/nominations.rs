@@ -16,7 +16,10 @@ use std::{
 use fleetwright_api::labels as names;
 use fleetwright_core::{
     model::{ClaimName, NamespacedName, Pod, PodUid, Resources, Snapshot, StateNode, Str},
-    nodeclaim::answer::{self, Misfit, Verdict},
+    nodeclaim::{
+        answer::{self, Misfit, Verdict},
+        observations,
+    },
     scheduling::Plan,
 };
 use fleetwright_state::{observed, raise};
@@ -173,20 +176,20 @@ impl Nominations {
             index.pool(&name).cloned().zip(index.pool_model(&name).map(|model| model.observed.current(now)))
         };
         let Some((pool, mut known)) = found else { return Ok(false) };
-        if !answer::learn(&mut known, node, misfit, now) {
+        if !observations::record(&mut known, node, misfit, now) {
             return Ok(false);
         }
         self.patches
             .annotate(pool.clone(), names::OBSERVED, |newest| {
                 // The annotation may have changed since.
                 let mut known = observed::read(newest.unwrap_or_default()).current(now);
-                match answer::learn(&mut known, node, misfit, now) {
+                match observations::record(&mut known, node, misfit, now) {
                     true => observed::write(&known),
                     false => newest.map(str::to_owned),
                 }
             })
             .await?;
-        let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "shape" };
+        let kind = if matches!(misfit, Misfit::Taint(_)) { "taint" } else { "capacity" };
         self.metrics.inc(&families::OBSERVATIONS, &[&name, kind]);
         let text = observation(node, misfit);
         tracing::warn!(
@@ -202,7 +205,7 @@ impl Nominations {
 fn observation(node: &StateNode, misfit: &Misfit) -> String {
     let label = |key: &str| node.label(key).unwrap_or("an unknown type").to_owned();
     let claim = node.claim_name().map(ToString::to_string).unwrap_or_default();
-    let hours = answer::OBSERVATION_LIFETIME.as_secs() / 3600;
+    let hours = observations::OBSERVATION_LIFETIME.as_secs() / 3600;
     match misfit {
         Misfit::Taint(taint) => format!(
             "node of nodeclaim {claim} has taint {taint}, which the NodePool does not declare: nodes of this pool are \
@@ -306,7 +309,7 @@ mod tests {
         harness.ctx.cluster.observe(read().await);
         let taint = |key: &str| Taint::new(key, "", TaintEffect::NoSchedule);
         let (since, until) =
-            (harness.ctx.clocks.now(), later(harness.ctx.clocks.now(), answer::OBSERVATION_LIFETIME));
+            (harness.ctx.clocks.now(), later(harness.ctx.clocks.now(), observations::OBSERVATION_LIFETIME));
         let mut others = Observed::default();
         others.add_taint(ObservedTaint { taint: taint("other"), claim: "b".into(), since, until });
         let annotations = json!({ names::OBSERVED: observed::write(&others) });

@@ -13,7 +13,7 @@ mod validation;
 pub use counter::Counter;
 pub use features::FeatureStatus;
 pub use hash::Hash;
-pub use observed::ObservedReaper;
+pub use observed::{CapacityObserver, ObservedReaper};
 pub use protection::Protection;
 pub use readiness::Readiness;
 pub use registration_health::RegistrationHealth;

@@ -1,7 +1,10 @@
-//! `nodepool.observations`: reports the observations of a NodePool in a condition, and removes those that are out of
-//! date: expired, of an earlier spec, or of an instance type whose nodes have another image by now.
+//! `nodepool.observations`: reports the observations of a NodePool in a condition, and removes outdated ones.
+//! `providers.instancetype.capacity`: learns the capacity of instance types from the nodes that report it.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use fleetwright_api::{
@@ -9,7 +12,11 @@ use fleetwright_api::{
     condition::find,
     labels::{OBSERVED, condition::NODES_AS_EXPECTED as CONDITION},
 };
-use fleetwright_core::model::{NodeClaim, Observed, labels};
+use fleetwright_core::{
+    cloud::CloudProvider,
+    model::{Catalog, NodeClaim, NodePool, Observed, ObservedCapacity, PoolName, Str, labels},
+    nodeclaim::observations::{self, CapacityLearner, CapacityView},
+};
 use fleetwright_state::{Change, Index, Key, Kind, observed};
 use jiff::Timestamp;
 
@@ -18,12 +25,12 @@ use crate::{
     metrics::Metrics,
     nodeclaim::families,
     patch::Patches,
-    runtime::{Clocks, Cluster, Controller, Ctx, ReconcileError, Requeue},
+    runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue},
     settings::Settings,
 };
 
-/// Maximum number of entries in a message.
-const MAX_NAMED: usize = 5;
+/// How often the capacity of nodes is read.
+const CAPACITY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Removes outdated observations of NodePools.
 pub struct ObservedReaper {
@@ -65,7 +72,7 @@ impl Controller for ObservedReaper {
         let Some(claim) = change.claim() else { return Vec::new() };
         let pool = claim.metadata.labels.as_ref().and_then(|all| all.get(labels::NODEPOOL));
         let has_observations =
-            |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.observed.is_empty());
+            |pool: &&String| index.pool_model(pool).is_some_and(|model| !model.observed.is_as_expected());
         pool.filter(has_observations).map(|pool| Key::cluster(pool.as_str())).into_iter().collect()
     }
 
@@ -76,23 +83,23 @@ impl Controller for ObservedReaper {
             let index = self.cluster.index();
             let Some(model) = index.pool_model(&key.name) else { return Ok(Requeue::No) };
             let of_pool = |claim: &&Arc<NodeClaim>| claim.pool.as_deref() == Some(&*key.name);
-            let claims: Vec<Arc<NodeClaim>> = if model.observed.is_empty() {
+            let claims: Vec<Arc<NodeClaim>> = if model.observed.is_as_expected() {
                 Vec::new()
             } else {
                 index.claim_models().filter(of_pool).cloned().collect()
             };
             (model.observed.clone(), claims)
         };
-        let current =
-            if is_of_another_spec(&pool) { Observed::default() } else { current(&known, &claims, now) };
-        for (kind, count) in [("shape", current.shapes.len()), ("taint", current.taints.len())] {
+        let current = observations::current(&known, !is_of_another_spec(&pool), &claims, now);
+        for (kind, count) in [("capacity", current.smaller.len()), ("taint", current.taints.len())] {
             let count = u32::try_from(count).map_or(f64::MAX, f64::from);
             self.metrics.set(&families::OBSERVED, &[&key.name, kind], count);
         }
         if current != known {
             self.patches
                 .annotate(pool.clone(), OBSERVED, |newest| {
-                    observed::write(&without(observed::read(newest.unwrap_or_default()), &known, &current))
+                    let newest = observed::read(newest.unwrap_or_default());
+                    observed::write(&observations::without_outdated(newest, &known, &current))
                 })
                 .await?;
         }
@@ -100,8 +107,8 @@ impl Controller for ObservedReaper {
         let is_set = find(pool.conditions(), CONDITION).is_some();
         self.pools
             .change_conditions(&pool, |conditions| {
-                if !current.is_empty() {
-                    let (reason, message) = condition_of(&current);
+                if !current.is_as_expected() {
+                    let (reason, message) = observations::condition(&current);
                     conditions.set_false(CONDITION, reason, &message);
                 } else if is_set {
                     // A NodePool without observations has no such condition.
@@ -109,8 +116,7 @@ impl Controller for ObservedReaper {
                 }
             })
             .await?;
-        let until =
-            |end: Timestamp| std::time::Duration::try_from(end.duration_since(now)).unwrap_or_default();
+        let until = |end: Timestamp| Duration::try_from(end.duration_since(now)).unwrap_or_default();
         Ok(current.next_end().map_or(Requeue::No, |end| Requeue::After(until(end))))
     }
 }
@@ -122,99 +128,90 @@ fn is_of_another_spec(pool: &api::NodePool) -> bool {
     })
 }
 
-/// The observations that are neither expired nor contradicted by a later node of the type with another image.
-fn current(known: &Observed, claims: &[Arc<NodeClaim>], now: Timestamp) -> Observed {
-    let mut current = known.current(now);
-    current.shapes.retain(|shape| {
-        !claims.iter().any(|claim| {
-            claim.labels.get(labels::INSTANCE_TYPE) == Some(&shape.instance_type)
-                && claim.created > shape.since
-                && claim.image_id.is_some()
-                && claim.image_id != shape.image
-        })
-    });
-    current
+/// Learns the capacity of instance types, keeps it on NodePools, and passes it to the provider.
+pub struct CapacityObserver {
+    cluster: Cluster,
+    cloud: Arc<dyn CloudProvider>,
+    patches: Patches,
+    pools: PoolStatus,
+    learner: Mutex<CapacityLearner>,
 }
 
-/// The newest observations without those of `known` that are not `current`. Later ones are kept.
-fn without(mut newest: Observed, known: &Observed, current: &Observed) -> Observed {
-    newest.shapes.retain(|shape| !known.shapes.contains(shape) || current.shapes.contains(shape));
-    newest.taints.retain(|taint| !known.taints.contains(taint) || current.taints.contains(taint));
-    newest
-}
-
-/// Reason and message of the condition.
-fn condition_of(observed: &Observed) -> (&'static str, String) {
-    let shapes = observed.shapes.iter().map(|shape| {
-        let image = shape.image.as_deref().map(|image| format!(" with image {image}")).unwrap_or_default();
-        format!(
-            "{}{image} has {} for pods, {} were predicted (nodeclaim {}, until {})",
-            shape.instance_type, shape.found, shape.promised, shape.claim, shape.until
-        )
-    });
-    let taints = observed.taints.iter().map(|known| {
-        format!(
-            "nodes come up with taint {}, which the NodePool does not declare (nodeclaim {}, until {})",
-            known.taint, known.claim, known.until
-        )
-    });
-    let mut all: Vec<String> = shapes.chain(taints).collect();
-    let more = all.len().saturating_sub(MAX_NAMED);
-    all.truncate(MAX_NAMED);
-    if more > 0 {
-        all.push(format!("{more} more"));
+impl CapacityObserver {
+    /// Takes what it uses from `ctx`.
+    pub(crate) fn new(ctx: &Ctx) -> Self {
+        Self {
+            cluster: ctx.cluster.clone(),
+            cloud: ctx.cloud.clone(),
+            patches: Patches::new(ctx),
+            pools: PoolStatus::new(ctx),
+            learner: Mutex::default(),
+        }
     }
-    let reason = if observed.shapes.is_empty() { "UnexpectedTaint" } else { "SmallerThanExpected" };
-    (reason, all.join("; "))
+
+    /// Reads all nodes. Returns the figures if they changed, and the text that NodePools are to keep.
+    fn look(&self) -> (Option<Arc<ObservedCapacity>>, Vec<(PoolName, Str)>) {
+        let index = self.cluster.index();
+        let names = index.pools().filter_map(|pool| pool.metadata.name.as_deref());
+        let models = names.filter_map(|name| index.pool_model(name).cloned());
+        let pools: Vec<(Arc<NodePool>, Option<Arc<Catalog>>)> = models
+            .map(|pool| {
+                let catalog = index.catalog(&pool.name).cloned();
+                (pool, catalog)
+            })
+            .collect();
+        let node = |name: &str| index.nodes_of_claim(name).next().cloned();
+        let nodes: Vec<_> = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
+        drop(index);
+        let mut learner = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = learner.observed().version();
+        let changed = learner.look(CapacityView { pools: &pools, nodes: &nodes });
+        let is_new = learner.observed().version() != before;
+        (is_new.then(|| Arc::new(learner.observed().clone())), changed)
+    }
+}
+
+#[async_trait]
+impl Controller for CapacityObserver {
+    fn name(&self) -> &'static str {
+        "providers.instancetype.capacity"
+    }
+
+    fn rate_limit(&self) -> RateLimit {
+        RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    async fn reconcile(&self, _: &Key) -> Result<Requeue, ReconcileError> {
+        let (observed, changed) = self.look();
+        if let Some(observed) = observed {
+            self.cloud.use_observed_capacity(&observed);
+        }
+        for (name, capacity) in changed {
+            let Some(pool) = self.pools.managed(&name) else { continue };
+            let keep = |newest: Option<&str>| {
+                let newest = observed::read(newest.unwrap_or_default());
+                observed::write(&Observed { capacity: capacity.clone(), ..newest })
+            };
+            // The next look decides again: a failed write does not delay the others.
+            if let Err(error) = self.patches.annotate(pool, OBSERVED, keep).await {
+                tracing::warn!(NodePool.name = name.as_str(), %error, "failed to keep observed capacity");
+            }
+        }
+        Ok(Requeue::After(CAPACITY_INTERVAL))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Removal and message of observations.
-    use fleetwright_core::{
-        model::{ObservedCapacity, ObservedTaint, Resources, StateNode, Taint, TaintEffect},
-        testing::{node, now},
-    };
+    //! Concurrent changes of the annotation.
+    use fleetwright_core::model::{ObservedTaint, Taint, TaintEffect};
 
     use super::*;
     use crate::testing::Harness;
-
-    fn observed() -> Observed {
-        let until = now() + jiff::SignedDuration::from_hours(6);
-        let mut observed = Observed::default();
-        observed.add_shape(ObservedCapacity {
-            instance_type: "medium".into(),
-            image: Some("image-1".into()),
-            promised: Resources::of(4000, 8 << 30),
-            found: Resources::of(4000, 5 << 30),
-            claim: "c".into(),
-            since: now(),
-            until,
-        });
-        let taint = Taint::new("late", "", TaintEffect::NoSchedule);
-        observed.add_taint(ObservedTaint { taint, claim: "c".into(), since: now(), until });
-        observed
-    }
-
-    fn claim(minutes: i64, image: Option<&str>) -> Arc<NodeClaim> {
-        let created = now() + jiff::SignedDuration::from_mins(minutes);
-        let built = node("a").with_claim(|claim| {
-            claim.created = created;
-            claim.image_id = image.map(Into::into);
-        });
-        let StateNode { claim, .. } = Arc::unwrap_or_clone(built.build());
-        claim.unwrap()
-    }
-
-    #[test]
-    fn a_later_node_with_another_image_invalidates_the_observation() {
-        let shapes = |claim| current(&observed(), &[claim], now()).shapes.len();
-        assert_eq!(shapes(claim(1, Some("image-2"))), 0);
-        assert_eq!(shapes(claim(1, Some("image-1"))), 1);
-        assert_eq!(shapes(claim(1, None)), 1, "not launched yet");
-        assert_eq!(shapes(claim(-1, Some("image-2"))), 1, "the node is older than the observation");
-        assert_eq!(current(&observed(), &[claim(1, Some("image-2"))], now()).taints.len(), 1);
-    }
 
     #[tokio::test(start_paused = true)]
     async fn removing_an_observation_does_not_overwrite_concurrent_ones() {
@@ -246,14 +243,5 @@ mod tests {
         annotate(&[("old", 1), ("lasts", 9), ("fresh", 8)]);
         ObservedReaper::new(&harness.ctx).reconcile(&Key::cluster("default")).await.unwrap();
         assert_eq!(observed().await.1, ["fresh", "lasts"]);
-    }
-
-    #[test]
-    fn the_condition_names_the_observations() {
-        let (reason, text) = condition_of(&observed());
-        assert_eq!(reason, "SmallerThanExpected");
-        for part in ["medium with image image-1 has", "5Gi", "nodeclaim c", "late:NoSchedule"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
     }
 }

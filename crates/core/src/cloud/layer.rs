@@ -9,7 +9,7 @@ use super::{
     CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
     ProviderStep, Termination,
 };
-use crate::model::{Catalog, NodeClaim, NodePool, ProviderId};
+use crate::model::{Catalog, NodeClaim, NodePool, ObservedCapacity, ProviderId};
 
 /// A provider that wraps another one. Calls are forwarded to [`Self::inner`] unless the layer overrides them, so that no default of
 /// [`CloudProvider`] replaces the inner implementation.
@@ -68,6 +68,11 @@ pub trait CloudLayer: Send + Sync + 'static {
         self.inner().prices_as_of()
     }
 
+    /// See [`CloudProvider::use_observed_capacity`].
+    fn use_observed_capacity(&self, observed: &Arc<ObservedCapacity>) {
+        self.inner().use_observed_capacity(observed);
+    }
+
     /// See [`CloudProvider::steps`].
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
         self.inner().steps()
@@ -114,6 +119,10 @@ impl<T: CloudLayer> CloudProvider for T {
 
     fn prices_as_of(&self) -> Option<Timestamp> {
         CloudLayer::prices_as_of(self)
+    }
+
+    fn use_observed_capacity(&self, observed: &Arc<ObservedCapacity>) {
+        CloudLayer::use_observed_capacity(self, observed);
     }
 
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {

@@ -22,8 +22,8 @@ pub use step::{
 };
 
 use crate::model::{
-    BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ProviderId,
-    Resources, Str,
+    BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodeClassRef, NodePool, ObservedCapacity,
+    ProviderId, Resources, Str,
 };
 
 /// A kind of NodeClass that a provider declares, and the controllers follow.
@@ -200,6 +200,11 @@ pub trait CloudProvider: Send + Sync + 'static {
     fn prices_as_of(&self) -> Option<jiff::Timestamp> {
         None
     }
+
+    /// Takes the capacity that nodes report, whenever a figure changes. A provider whose instance types have a
+    /// [`Prediction`](crate::model::Prediction) makes its catalogues and answers of it from now on: the capacity is
+    /// [`ObservedCapacity::corrected`], and the overhead follows from that. Others ignore it.
+    fn use_observed_capacity(&self, _observed: &Arc<ObservedCapacity>) {}
 
     /// Loops of the provider's own, for the controllers to run.
     fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     device::DeviceTemplates,
     ids::Str,
-    labels::{CAPACITY_TYPE, LabelSchema, RESERVED, ZONE},
+    labels::{CAPACITY_TYPE, LabelSchema, Labels, RESERVED, ZONE},
     price::Price,
     requirements::Requirements,
     resources::{ResourceName, Resources},
@@ -26,6 +26,36 @@ pub struct InstanceType {
     pub overhead: Overhead,
     /// Devices for claims (DRA) that its nodes will have.
     pub devices: Arc<DeviceTemplates>,
+    /// The prediction behind its capacity. `None` if the provider does not name what it depends on: then the capacity that nodes report
+    /// corrects nothing, and a node that is too small for its pods counts for the instance type as such, for a limited time.
+    pub prediction: Option<Arc<Prediction>>,
+}
+
+/// A provider's prediction of capacity, with what it depends on beside the instance type: the key of observed capacity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prediction {
+    /// The image of the nodes, as in `status.imageID` of their NodeClaims.
+    pub image: Str,
+    /// The capacity without observations.
+    pub capacity: Resources,
+    /// The annotations of the NodeClaims that were launched by the NodeClass as it is now, which this prediction is for.
+    pub annotations: Labels,
+    /// Resources that are observed although the prediction is zero: the provider's tables may lack a new instance type.
+    pub uncertain: &'static [&'static str],
+}
+
+impl Prediction {
+    /// Whether a NodeClaim with these annotations was launched by the NodeClass as it is now.
+    #[must_use]
+    pub fn is_of(&self, claim: &Labels) -> bool {
+        self.annotations.iter().all(|(key, value)| claim.get(key) == Some(value))
+    }
+
+    /// Whether it describes a resource, so that nodes correct it.
+    #[must_use]
+    pub fn covers(&self, resource: &ResourceName) -> bool {
+        self.capacity.get(resource) > 0 || self.uncertain.contains(&resource.as_str())
+    }
 }
 
 /// What a node keeps for itself.
@@ -155,6 +185,13 @@ impl Catalog {
     pub fn get(&self, name: &str) -> Option<&Arc<InstanceType>> {
         let at = self.instance_types.binary_search_by(|t| (*t.name).cmp(name)).ok()?;
         self.instance_types.get(at)
+    }
+
+    /// The prediction behind the capacity of `instance_type`, with or without a known price.
+    #[must_use]
+    pub fn prediction(&self, instance_type: &str) -> Option<&Prediction> {
+        let unpriced = || self.unpriced.iter().find(|known| *known.name == *instance_type);
+        self.get(instance_type).or_else(unpriced)?.prediction.as_deref()
     }
 
     /// The price of the first offering of `instance_type` in `zone` as `capacity_type`, available or not.

@@ -26,12 +26,15 @@ pub mod workloads;
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
-pub use instance_type::{Catalog, InstanceType, Offering, Overhead};
+pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction};
 pub use labels::{LabelSchema, Labels};
 pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
 pub use nomination::{ClaimStage, LeaseBound, Nomination, NominationEvent, PodNomination};
-pub use observed::{Observed, ObservedCapacity, ObservedTaint};
+pub use observed::{
+    Observed, ObservedTaint, SmallerNode,
+    capacity::{ObservedCapacity, ObservedNode},
+};
 pub use pdb::PodDisruptionBudget;
 pub use pod::{LabelSelector, Pod, PodAffinityTerm, PodPhase, TopologySpread};
 pub use pool::{Budget, ConsolidationPolicy, DisruptionReason, Limits, NodePool};

@@ -1,5 +1,7 @@
-//! Observations on nodes of a NodePool: nodes that are smaller than their instance type, and undeclared taints. Plans use them until they
-//! expire, so that a mistake is made once.
+//! Observations on nodes of a NodePool: the capacity that they report, nodes that are too small for their pods, and undeclared taints.
+//! Plans use them, so that a wrong prediction costs one node.
+
+pub mod capacity;
 
 use std::sync::Arc;
 
@@ -12,31 +14,35 @@ use super::{
     taint::Taint,
 };
 
-/// What was observed from the nodes of one pool.
+/// The observations that a NodePool keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Types whose nodes are smaller than promised.
-    pub shapes: Vec<ObservedCapacity>,
+    /// The capacity that nodes report, as [`ObservedCapacity::text_of`] writes it.
+    ///
+    /// [`ObservedCapacity::text_of`]: capacity::ObservedCapacity::text_of
+    pub capacity: Str,
+    /// Instance types of which a node was too small for its pods.
+    pub smaller: Vec<SmallerNode>,
     /// Undeclared taints of the NodePool's nodes.
     pub taints: Vec<ObservedTaint>,
 }
 
-/// A type, with an image, whose node was smaller than promised.
+/// An instance type, with an image, whose node was smaller than predicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedCapacity {
+pub struct SmallerNode {
     /// The instance type.
     pub instance_type: Str,
     /// The image that the node ran.
     pub image: Option<Str>,
     /// The resources that were predicted for pods. The observation ends once the catalogue predicts others.
-    pub promised: Resources,
-    /// What pods could have.
-    pub found: Resources,
+    pub predicted: Resources,
+    /// The allocatable resources of the node, none above the prediction.
+    pub allocatable: Resources,
     /// The NodeClaim that showed it.
     pub claim: Str,
     /// When it was observed.
     pub since: Timestamp,
-    /// When it is forgotten.
+    /// When it expires.
     pub until: Timestamp,
 }
 
@@ -49,29 +55,29 @@ pub struct ObservedTaint {
     pub claim: Str,
     /// When it was observed.
     pub since: Timestamp,
-    /// When it is forgotten.
+    /// When it expires.
     pub until: Timestamp,
 }
 
 impl Observed {
-    /// Entries that a pool keeps at most; the oldest go.
+    /// Entries of each kind that a NodePool keeps at most; the oldest are dropped.
     pub const MOST: usize = 32;
 
-    /// Whether nothing was observed.
+    /// Whether no node differed from what its pods needed. Observed capacity alone is no difference: the next plan has it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.shapes.is_empty() && self.taints.is_empty()
+    pub fn is_as_expected(&self) -> bool {
+        self.smaller.is_empty() && self.taints.is_empty()
     }
 
-    /// Puts a shape in, in place of an earlier one of the same type and image.
-    pub fn add_shape(&mut self, shape: ObservedCapacity) {
-        self.shapes.retain(|known| known.instance_type != shape.instance_type || known.image != shape.image);
-        self.shapes.push(shape);
-        self.shapes.sort_by(|a, b| (&a.instance_type, &a.image).cmp(&(&b.instance_type, &b.image)));
-        trim(&mut self.shapes, |shape| shape.since);
+    /// Adds a node that is too small, in place of an earlier one of its instance type and image.
+    pub fn add_smaller(&mut self, node: SmallerNode) {
+        self.smaller.retain(|known| known.instance_type != node.instance_type || known.image != node.image);
+        self.smaller.push(node);
+        self.smaller.sort_by(|a, b| (&a.instance_type, &a.image).cmp(&(&b.instance_type, &b.image)));
+        trim(&mut self.smaller, |node| node.since);
     }
 
-    /// Puts a taint in, in place of an earlier one of the same key and effect.
+    /// Adds a taint, in place of an earlier one of the same key and effect.
     pub fn add_taint(&mut self, taint: ObservedTaint) {
         self.taints.retain(|known| !known.taint.matches(&taint.taint));
         self.taints.push(taint);
@@ -83,32 +89,34 @@ impl Observed {
     #[must_use]
     pub fn current(&self, now: Timestamp) -> Self {
         let mut current = self.clone();
-        current.shapes.retain(|shape| shape.until > now);
+        current.smaller.retain(|node| node.until > now);
         current.taints.retain(|taint| taint.until > now);
         current
     }
 
-    /// When the next entry is out of date.
+    /// When the next entry expires.
     #[must_use]
     pub fn next_end(&self) -> Option<Timestamp> {
-        let shapes = self.shapes.iter().map(|shape| shape.until);
-        shapes.chain(self.taints.iter().map(|taint| taint.until)).min()
+        let smaller = self.smaller.iter().map(|node| node.until);
+        smaller.chain(self.taints.iter().map(|taint| taint.until)).min()
     }
 
-    /// The catalogue with observed capacity; the same one without any.
+    /// The catalogue without what the nodes that are too small lack; the same one without such nodes.
     #[must_use]
     pub fn applied(&self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
         let lowered = |known: &Arc<InstanceType>| {
-            let promised = known.allocatable();
-            let shapes =
-                self.shapes.iter().filter(|s| s.instance_type == known.name && s.promised == promised);
-            shapes.map(|shape| &shape.found).cloned().reduce(|a, b| a.component_min(&b))
+            let predicted = known.allocatable();
+            let nodes = self
+                .smaller
+                .iter()
+                .filter(|node| node.instance_type == known.name && node.predicted == predicted);
+            nodes.map(|node| &node.allocatable).cloned().reduce(|a, b| a.component_min(&b))
         };
-        if self.shapes.is_empty() || !catalog.instance_types.iter().any(|known| lowered(known).is_some()) {
+        if self.smaller.is_empty() || !catalog.instance_types.iter().any(|known| lowered(known).is_some()) {
             return Arc::clone(catalog);
         }
         let types = catalog.instance_types.iter().map(|known| match lowered(known) {
-            Some(found) => Arc::new(shrunk(known, &found)),
+            Some(allocatable) => Arc::new(shrunk(known, &allocatable)),
             None => Arc::clone(known),
         });
         Arc::new(Catalog { instance_types: types.collect(), ..(**catalog).clone() })
@@ -125,10 +133,10 @@ fn trim<T>(entries: &mut Vec<T>, since: impl Fn(&T) -> Timestamp) {
     }
 }
 
-/// A type of which pods can have no more than `found`.
-fn shrunk(known: &InstanceType, found: &Resources) -> InstanceType {
-    let allocatable = known.allocatable().component_min(found);
-    // Hugepages are taken off memory by themselves.
+/// An instance type of which pods can have no more than `most`.
+fn shrunk(known: &InstanceType, most: &Resources) -> InstanceType {
+    let allocatable = known.allocatable().component_min(most);
+    // Hugepages reduce the allocatable memory already.
     let pages = known.capacity.extended().iter().filter(|(name, _)| name.starts_with("hugepages-"));
     let held = pages.fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     let mut reserved = known.capacity.minus(&allocatable);
@@ -136,14 +144,14 @@ fn shrunk(known: &InstanceType, found: &Resources) -> InstanceType {
     let mut shrunk = known.clone();
     shrunk.overhead = Overhead { kube_reserved: reserved, ..Overhead::default() };
     for offering in &mut shrunk.offerings {
-        offering.allocatable = offering.allocatable.as_ref().map(|own| own.component_min(found));
+        offering.allocatable = offering.allocatable.as_ref().map(|own| own.component_min(most));
     }
     shrunk
 }
 
 #[cfg(test)]
 mod tests {
-    //! What an observation does to a catalogue, and how long it lasts.
+    //! The effect of an observation on a catalogue, and its lifetime.
     use super::*;
     use crate::{
         model::TaintEffect,
@@ -155,14 +163,14 @@ mod tests {
         Arc::new(Catalog::new(vec![gpu, instance_type("medium", 4, 8).offer("a", "spot", 10).build()]))
     }
 
-    fn shape(name: &str, found: Resources, minutes: i64) -> ObservedCapacity {
-        let promised = catalog().get(name).unwrap().allocatable();
+    fn smaller(name: &str, allocatable: Resources, minutes: i64) -> SmallerNode {
+        let predicted = catalog().get(name).unwrap().allocatable();
         let until = now() + jiff::SignedDuration::from_mins(minutes);
-        ObservedCapacity {
+        SmallerNode {
             instance_type: name.into(),
             image: None,
-            promised,
-            found,
+            predicted,
+            allocatable,
             claim: "c".into(),
             since: now(),
             until,
@@ -170,41 +178,41 @@ mod tests {
     }
 
     #[test]
-    fn a_type_shrinks_to_what_was_found_and_no_other_changes() {
+    fn an_instance_type_shrinks_to_the_node_and_no_other_changes() {
         let mut observed = Observed::default();
         let found = Resources::of(9000, 3 << 30).with("pods", 50);
-        observed.add_shape(shape("gpu", found, 10));
+        observed.add_smaller(smaller("gpu", found, 10));
         let before = catalog();
         let after = observed.applied(&before);
         let allocatable = after.get("gpu").unwrap().allocatable();
         assert_eq!(
             (allocatable.cpu(), allocatable.memory()),
             (4000, 3 << 30),
-            "never more than was promised"
+            "never more than was predicted"
         );
-        assert_eq!(allocatable.get(&"x.com/gpu".into()), 0, "a device that is not there");
+        assert_eq!(allocatable.get(&"x.com/gpu".into()), 0, "a missing device");
         assert!(Arc::ptr_eq(after.get("medium").unwrap(), before.get("medium").unwrap()));
     }
 
     #[test]
-    fn a_catalogue_that_has_observed_by_itself_is_believed() {
+    fn a_newer_prediction_ends_an_observation() {
         let mut observed = Observed::default();
-        let mut shape = shape("medium", Resources::of(1000, 1 << 30), 10);
-        shape.promised = Resources::of(1, 1);
-        observed.add_shape(shape);
+        let mut node = smaller("medium", Resources::of(1000, 1 << 30), 10);
+        node.predicted = Resources::of(1, 1);
+        observed.add_smaller(node);
         let catalog = catalog();
         assert!(Arc::ptr_eq(&observed.applied(&catalog), &catalog));
     }
 
     #[test]
-    fn observations_end_are_replaced_and_are_few() {
+    fn observations_expire_are_replaced_and_are_bounded() {
         let mut observed = Observed::default();
-        observed.add_shape(shape("medium", Resources::of(1, 1), 10));
-        observed.add_shape(shape("medium", Resources::of(2, 2), 20));
-        assert_eq!(observed.shapes.len(), 1);
+        observed.add_smaller(smaller("medium", Resources::of(1, 1), 10));
+        observed.add_smaller(smaller("medium", Resources::of(2, 2), 20));
+        assert_eq!(observed.smaller.len(), 1);
         assert_eq!(observed.next_end(), Some(now() + jiff::SignedDuration::from_mins(20)));
-        assert!(observed.current(now() + jiff::SignedDuration::from_mins(20)).is_empty());
-        assert!(!observed.current(now() + jiff::SignedDuration::from_mins(19)).is_empty());
+        assert!(observed.current(now() + jiff::SignedDuration::from_mins(20)).is_as_expected());
+        assert!(!observed.current(now() + jiff::SignedDuration::from_mins(19)).is_as_expected());
         for n in 0..100_i64 {
             let at = now() + jiff::SignedDuration::from_mins(n);
             observed.add_taint(ObservedTaint {
@@ -215,6 +223,6 @@ mod tests {
             });
         }
         assert_eq!(observed.taints.len(), Observed::MOST);
-        assert!(observed.taints.iter().any(|known| &*known.taint.key == "t99"), "the oldest go");
+        assert!(observed.taints.iter().any(|known| &*known.taint.key == "t99"), "the oldest are dropped");
     }
 }

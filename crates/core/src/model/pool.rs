@@ -53,7 +53,7 @@ pub struct NodePool {
     pub initialization_timeout: InitializationTimeout,
     /// Whether its nodes are initialized by that deadline.
     pub initialization: InitializationStanding,
-    /// What its nodes taught.
+    /// The observations on its nodes.
     pub observed: Observed,
 }
 

@@ -10,18 +10,15 @@ use jiff::Timestamp;
 
 use super::remaining;
 use crate::model::{
-    NamespacedName, NodeClaim, Observed, ObservedCapacity, ObservedTaint, Pod, Requirement, Requirements,
-    ResourceName, Resources, StateNode, Str, Taint, TaintEffect, VolumeClaim, VolumeState, labels,
-    nodeclaim::ConditionType, taint::first_untolerated, volume::VolumeRef,
+    NamespacedName, Pod, Requirement, Requirements, ResourceName, Resources, StateNode, Str, Taint,
+    TaintEffect, VolumeClaim, VolumeState, nodeclaim::ConditionType, taint::first_untolerated,
+    volume::VolumeRef,
 };
 
 /// How long an initialized node may have an undeclared taint before its pods are released.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// How long after initialization a misfit is not reported: most of them are temporary.
 pub const BRIEF: Duration = Duration::from_secs(30);
-/// How long is believed what a node showed. Long enough that it costs little to be wrong about it once more, short enough
-/// that a type is not lost for a day; an image, a class or a pool that changes ends it earlier.
-pub const OBSERVATION_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// How many pods a message names.
 const NAMED: usize = 5;
 
@@ -37,20 +34,20 @@ pub enum Misfit {
     },
     /// The node has kept an undeclared taint.
     Taint(Taint),
-    /// The node is smaller than it was promised to be.
+    /// The node is smaller than predicted.
     TooSmall {
-        /// Of what there is too little.
+        /// The resource.
         resource: Str,
-        /// The amount that was predicted for pods.
-        promised: Str,
-        /// How much they can have.
-        found: Str,
+        /// The predicted allocatable amount.
+        predicted: Str,
+        /// The allocatable amount of the node.
+        allocatable: Str,
     },
     /// The node has kept a taint about its state: NotReady or unreachable.
-    Unwell(Taint),
-    /// Somebody cordoned the node.
+    Unhealthy(Taint),
+    /// The node was cordoned.
     Cordoned,
-    /// Others took the room, or the pod may not be there for another reason of its own.
+    /// Other pods use the capacity, or a constraint of the pod excludes the node.
     CapacityTaken,
     /// The node did not become ready for pods in time.
     NotInitialized,
@@ -64,7 +61,7 @@ impl Misfit {
             Self::VolumeElsewhere { .. } => "VolumeBoundElsewhere",
             Self::Taint(_) => "UnexpectedTaint",
             Self::TooSmall { .. } => "SmallerThanPredicted",
-            Self::Unwell(_) => "NodeUnhealthy",
+            Self::Unhealthy(_) => "NodeUnhealthy",
             Self::Cordoned => "Cordoned",
             Self::CapacityTaken => "CapacityTaken",
             Self::NotInitialized => "InitializationTimeout",
@@ -84,10 +81,10 @@ impl fmt::Display for Misfit {
                     "the node has taint {taint}, which the NodePool does not declare and the pods do not tolerate"
                 )
             }
-            Self::TooSmall { resource, promised, found } => {
-                write!(f, "the node has {found} of {resource} for pods, {promised} were predicted")
+            Self::TooSmall { resource, predicted, allocatable } => {
+                write!(f, "the node has {allocatable} of {resource} for pods, {predicted} were predicted")
             }
-            Self::Unwell(taint) => write!(f, "the node has taint {taint}"),
+            Self::Unhealthy(taint) => write!(f, "the node has taint {taint}"),
             Self::Cordoned => f.write_str("the node was cordoned"),
             Self::CapacityTaken => f.write_str("there is no room left that the pods may use"),
             Self::NotInitialized => f.write_str("the node was not initialized in time"),
@@ -100,14 +97,14 @@ impl fmt::Display for Misfit {
 pub enum Verdict {
     /// The NodeClaim keeps the pod; its conditions have the reason for the delay.
     Keep,
-    /// It stays with an initialized node although it does not fit there now; it is free after so long.
+    /// The pod stays nominated to an initialized node that it does not fit now, until this time has passed.
     Wait(Misfit, Duration),
-    /// The pod is free.
+    /// The pod is released, so that another NodeClaim may be created for it.
     Release(Misfit),
 }
 
-/// Judges the answer of `node`'s claim to `pod`, for which a plan would open another one. `planned` is what the plan
-/// puts on the node beside the pod.
+/// Judges whether `node` can run `pod`, for which a plan would create another NodeClaim. `planned` is the sum of the requests that the
+/// plan places on the node beside the pod.
 #[must_use]
 pub fn judge(
     node: &StateNode,
@@ -137,7 +134,7 @@ pub fn judge(
         return Verdict::Release(Misfit::Cordoned);
     }
     if let Some(taint) = first_untolerated(&passing, &pod.spec.tolerations) {
-        return patiently(Misfit::Unwell(taint.clone()));
+        return patiently(Misfit::Unhealthy(taint.clone()));
     }
     Verdict::Release(Misfit::CapacityTaken)
 }
@@ -145,8 +142,8 @@ pub fn judge(
 /// Whether a taint is about the state of this node, so that it does not predict other nodes: it belongs to Kubernetes or to node
 /// lifecycle, or it was declared and has been added again.
 fn is_of_state(node: &StateNode, taint: &Taint) -> bool {
-    let announced = node.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
-    taint.is_of_node_state() || announced.iter().any(|known| known.matches(taint))
+    let declared = node.claim.as_ref().map_or(&[][..], |claim| &claim.startup_taints);
+    taint.is_of_node_state() || declared.iter().any(|known| known.matches(taint))
 }
 
 fn volume_elsewhere(
@@ -181,14 +178,14 @@ fn too_small(node: &StateNode, pod: &Pod, planned: &Resources) -> Option<Misfit>
     if !node.is_registered() || !object.ready || object.allocatable.is_zero() {
         return None;
     }
-    let (promised, found) = (&claim.allocatable, node.allocatable());
+    let (predicted, allocatable) = (&claim.allocatable, node.allocatable());
     let needed = node.requested.plus(planned).plus(pod.requests());
     let (resource, _) = pod.requests().iter().find(|(name, asked)| {
-        *asked > 0 && needed.get(name) > found.get(name) && found.get(name) < promised.get(name)
+        *asked > 0 && needed.get(name) > allocatable.get(name) && allocatable.get(name) < predicted.get(name)
     })?;
     Some(Misfit::TooSmall {
-        promised: shown(&resource, promised),
-        found: shown(&resource, &found),
+        predicted: shown(&resource, predicted),
+        allocatable: shown(&resource, &allocatable),
         resource: resource.as_str().into(),
     })
 }
@@ -197,62 +194,13 @@ fn shown(resource: &ResourceName, amounts: &Resources) -> Str {
     resource.quantity(amounts.get(resource)).to_string().as_str().into()
 }
 
-/// What a misfit teaches about the pool of the node's claim; false where that is nothing, or known.
-pub fn learn(observed: &mut Observed, node: &StateNode, misfit: &Misfit, now: Timestamp) -> bool {
-    let Some(claim) = node.claim.as_deref() else { return false };
-    let until = now.checked_add(OBSERVATION_LIFETIME).unwrap_or(Timestamp::MAX);
-    let claim_name: Str = claim.name.as_str().into();
-    match misfit {
-        Misfit::TooSmall { .. } => {
-            let Some(shape) = shape_of(node, claim, until, now) else { return false };
-            let known = observed.shapes.iter().any(|known| {
-                known.instance_type == shape.instance_type
-                    && known.image == shape.image
-                    && known.found == shape.found
-                    && known.promised == shape.promised
-            });
-            if !known {
-                observed.add_shape(shape);
-            }
-            !known
-        }
-        Misfit::Taint(taint) => {
-            let known = observed.taints.iter().any(|known| known.taint == *taint);
-            if !known {
-                let taint = taint.clone();
-                observed.add_taint(ObservedTaint { taint, claim: claim_name, since: now, until });
-            }
-            !known
-        }
-        _ => false,
-    }
-}
-
-fn shape_of(
-    node: &StateNode,
-    claim: &NodeClaim,
-    until: Timestamp,
-    since: Timestamp,
-) -> Option<ObservedCapacity> {
-    let promised = claim.allocatable.clone();
-    Some(ObservedCapacity {
-        instance_type: claim.labels.get(labels::INSTANCE_TYPE)?.clone(),
-        image: claim.image_id.clone(),
-        found: node.allocatable().component_min(&promised),
-        promised,
-        claim: claim.name.as_str().into(),
-        since,
-        until,
-    })
-}
-
 /// Why a pod waits for its NodeClaim, as a sentence; `None` in the first [`BRIEF`].
 #[must_use]
 pub fn why_it_waits(claim: &str, misfit: &Misfit, left: Duration) -> Option<String> {
     let seconds = left.as_secs();
     (left.saturating_add(BRIEF) <= PATIENCE).then(|| {
         format!(
-            "nodeclaim/{claim} was made for it, but {misfit}; another one may be made in {seconds}s if that stays so"
+            "nodeclaim/{claim} was created for it, but {misfit}; another one may be created in {seconds}s if that does not change"
         )
     })
 }

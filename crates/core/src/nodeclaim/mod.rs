@@ -18,6 +18,7 @@ pub mod initialization;
 pub mod launch;
 pub mod liveness;
 mod notice;
+pub mod observations;
 pub mod orphans;
 pub mod pod_events;
 pub mod pool_hash;

@@ -124,6 +124,7 @@ impl TypeBuilder {
             capacity: self.capacity,
             overhead: self.overhead,
             devices: self.devices.into(),
+            prediction: None,
         })
     }
 }

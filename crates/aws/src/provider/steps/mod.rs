@@ -4,7 +4,6 @@ mod claims;
 mod figures;
 mod health;
 mod interruptions;
-mod learning;
 mod nodeclass;
 mod pricing;
 mod reserved;
@@ -33,7 +32,6 @@ pub(super) fn all(provider: &AwsProvider) -> Vec<Arc<dyn ProviderStep>> {
         Arc::new(NodeClasses::new(p())),
         Arc::new(InstanceTypesStep(p())),
         Arc::new(pricing::Pricing::new(p())),
-        Arc::new(learning::Capacity::new(p())),
         Arc::new(tagging::Tagging(p())),
         Arc::new(tagging::Partitions(p())),
         Arc::new(health::Statuses::new(p())),

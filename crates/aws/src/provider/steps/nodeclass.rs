@@ -422,7 +422,7 @@ fn tried_by(class: &Ec2NodeClass) -> String {
     let mut status = class.status.clone().unwrap_or_default();
     status.conditions.clear();
     let mut annotations = class.metadata.annotations.clone().unwrap_or_default();
-    for own in [labels::HASH, labels::HASH_VERSION, labels::OBSERVED, labels::PRICES] {
+    for own in [labels::HASH, labels::HASH_VERSION, labels::PRICES] {
         annotations.remove(own);
     }
     digest(&format!("{status:?}/{:?}/{annotations:?}", class.spec))

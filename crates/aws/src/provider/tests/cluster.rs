@@ -3,6 +3,7 @@
 use fleetwright_aws_api::{Ec2NodeClass, HasConditions};
 use fleetwright_core::cloud::{Object, Round, Write};
 use fleetwright_core::model::{Labels, Node};
+use fleetwright_core::nodeclaim::observations::{CapacityLearner, CapacityView};
 use serde_json::Value;
 
 use super::*;
@@ -11,6 +12,8 @@ pub(super) struct TestCluster {
     pub(super) aws: Aws,
     pub(super) outlook: Outlook,
     pub(super) steps: Vec<Arc<dyn ProviderStep>>,
+    /// Core's learner of capacity, which runs beside the provider's steps.
+    pub(super) learner: CapacityLearner,
     /// Writes are rejected while this is set, as by a conflict.
     pub(super) deaf: bool,
 }
@@ -31,13 +34,31 @@ impl TestCluster {
         aws.classes.set(class);
         let steps = aws.provider().steps();
         let outlook = Outlook { pools: vec![Arc::new(pool())], ..Outlook::at(aws.now()) };
-        Self { aws, outlook, steps, deaf: false }
+        Self { aws, outlook, steps, learner: CapacityLearner::default(), deaf: false }
     }
 
     /// Starts a new process.
     pub(super) async fn restart(&mut self) {
         self.aws.restart().await;
         self.steps = self.aws.provider().steps();
+        self.learner = CapacityLearner::default();
+    }
+
+    /// Lets core learn the capacity of nodes, and the NodePools keep it. Returns how many NodePools changed.
+    pub(super) async fn observe_capacity(&mut self) -> usize {
+        let provider = self.aws.provider();
+        let mut pools = Vec::new();
+        for pool in &self.outlook.pools {
+            pools.push((pool.clone(), provider.catalog(pool).await.ok()));
+        }
+        let changed = self.learner.look(CapacityView { pools: &pools, nodes: &self.outlook.nodes });
+        provider.use_observed_capacity(&Arc::new(self.learner.observed().clone()));
+        for (name, text) in &changed {
+            for pool in self.outlook.pools.iter_mut().filter(|pool| pool.name == *name) {
+                Arc::make_mut(pool).observed.capacity = text.clone();
+            }
+        }
+        changed.len()
     }
 
     pub(super) async fn pass(&mut self, seconds: u64) {

@@ -13,7 +13,6 @@ const GI: i64 = 1 << 30;
 /// The reports of nodes are used for their type and image, survive the process and the nodes, and are dropped with the image.
 #[tokio::test]
 async fn capacity_is_observed_and_kept() {
-    const STEP: &str = "providers.instancetype.capacity";
     let mut cluster = ready(settings()).await;
     launched(&mut cluster, 1).await;
     let instance_type = cluster.claim("claim-000").labels[INSTANCE_TYPE].clone();
@@ -23,35 +22,32 @@ async fn capacity_is_observed_and_kept() {
         catalog.get(&instance_type).unwrap().capacity.memory()
     };
     assert_ne!(memory(&cluster).await, 7 * GI);
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     assert_eq!(memory(&cluster).await, 7 * GI);
-    assert!(cluster.round(STEP).await.writes.is_empty(), "no change");
+    assert_eq!(cluster.observe_capacity().await, 0, "no change");
     cluster.outlook.nodes.clear();
     cluster.restart().await;
-    cluster.round(STEP).await;
-    assert_eq!(memory(&cluster).await, 7 * GI, "the class remembers");
+    cluster.observe_capacity().await;
+    assert_eq!(memory(&cluster).await, 7 * GI, "the NodePool keeps it");
     // A live node corrects the stored figure, upwards too.
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, &*instance_type)];
     let claim = NodeClaim { image_id: Some(image.clone()), ..claim("b", "b") };
     cluster.add(claim, Some(node("node-b", &own, Resources::of(2000, 9 * GI))));
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     assert_eq!(memory(&cluster).await, 9 * GI);
-    let text = |cluster: &TestCluster| {
-        cluster.class("default").metadata.annotations.unwrap().get(labels::OBSERVED).cloned()
-    };
-    assert!(text(&cluster).unwrap().contains(&*image));
+    let text = |cluster: &TestCluster| cluster.outlook.pools[0].observed.capacity.clone();
+    assert!(text(&cluster).contains(&*image));
     let mut class = cluster.class("default");
     class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
     cluster.aws.classes.set(class);
-    cluster.round(STEP).await;
-    assert_eq!(text(&cluster), None, "dropped with its image");
+    cluster.observe_capacity().await;
+    assert_eq!(&*text(&cluster), "", "dropped with its image");
 }
 
 /// More nodes of a pair than are stored, with slightly different memory: the youngest are used whatever their names, and a round without
 /// news changes nothing, so that no catalogue is rebuilt.
 #[tokio::test]
 async fn many_nodes_of_a_pair_reach_a_fixed_point() {
-    const STEP: &str = "providers.instancetype.capacity";
     let mut cluster = ready(settings()).await;
     let whole = [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "m5.large")];
     for at in 0..20_i64 {
@@ -64,29 +60,28 @@ async fn many_nodes_of_a_pair_reach_a_fixed_point() {
     }
     cluster.outlook.nodes.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     let observed = |cluster: &TestCluster| {
-        let provider = cluster.aws.provider.lock().unwrap();
-        provider.with_observed(|observed| (observed.version(), observed.known("m5.large", "ami-1").unwrap()))
+        let observed = cluster.learner.observed();
+        (observed.version(), observed.known("m5.large", "ami-1").unwrap())
     };
     // Of the nodes created in minutes 12 to 19, the one of minute 14 has the least: 3 * 14 = 2 * 20 + 2.
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     let first = observed(&cluster);
     assert_eq!(first.1, (2000, 7 * GI + 2));
     for _ in 0..3 {
-        cluster.round(STEP).await;
+        cluster.observe_capacity().await;
         assert_eq!(observed(&cluster), first);
     }
     // A younger node replaces the oldest of the eight.
     let created = Timestamp::UNIX_EPOCH + SignedDuration::from_mins(30);
     let own = NodeClaim { image_id: Some("ami-1".into()), created, ..claim("a", "a") };
     cluster.add(own, Some(node("a", &whole, Resources::of(2000, 6 * GI))));
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     assert_eq!(observed(&cluster).1, (2000, 6 * GI));
 }
 
 /// Storage is observed on initialized nodes of the current class; unused images are dropped.
 #[tokio::test]
 async fn storage_is_observed_of_nodes_of_the_same_class() {
-    const STEP: &str = "providers.instancetype.capacity";
     let mut cluster = ready(settings()).await;
     let storage = async |cluster: &TestCluster| {
         let catalog = cluster.aws.provider().catalog(&pool()).await.unwrap();
@@ -113,27 +108,25 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
     ] {
         let claim = NodeClaim { image_id: Some(amd.as_str().into()), ..claim_of(name, hash) };
         cluster.add(claim, Some(node(name, labels, reported(less))));
-        cluster.round(STEP).await;
+        cluster.observe_capacity().await;
         assert_eq!(storage(&cluster).await, promised - expected, "{name}");
     }
     cluster.restart().await;
     let nodes = std::mem::take(&mut cluster.outlook.nodes);
-    cluster.round(STEP).await;
-    assert_eq!(storage(&cluster).await, promised - 1, "stored on the class");
+    cluster.observe_capacity().await;
+    assert_eq!(storage(&cluster).await, promised - 1, "kept on the NodePool");
     cluster.outlook.nodes = nodes;
     cluster.add(claim_of("last", &hash), Some(node("last", &whole, reported(9))));
-    let knows = |cluster: &TestCluster| {
-        cluster.aws.provider.lock().unwrap().with_observed(|all| all.known("m5.large", "ami-gone"))
-    };
-    cluster.round(STEP).await;
+    let knows = |cluster: &TestCluster| cluster.learner.observed().known("m5.large", "ami-gone");
+    cluster.observe_capacity().await;
     assert_eq!(knows(&cluster), Some((2000, 7 * GI)));
     cluster.outlook.nodes.pop();
     let class = cluster.class("default");
     cluster.edit("default", |class| class.status.as_mut().unwrap().amis.clear());
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     assert!(knows(&cluster).is_some(), "the images in use are unknown");
     cluster.aws.classes.set(class);
-    cluster.round(STEP).await;
+    cluster.observe_capacity().await;
     assert_eq!(knows(&cluster), None);
     assert_eq!(storage(&cluster).await, promised - 1, "all others remain");
 }

@@ -50,7 +50,7 @@ async fn one_alias_four_images() {
     let registered = NodeClaim { image_id: Some("ami-br-amd64".into()), ..claim("plain", "plain") };
     let own = [(REGISTERED, "true"), (INSTANCE_TYPE, "m5.large")];
     cluster.add(registered, Some(node("node", &own, Resources::of(2000, real))));
-    cluster.round("providers.instancetype.capacity").await;
+    cluster.observe_capacity().await;
     let after = [memory("m5.large").await, memory("m6g.large").await, memory("p3.2xlarge").await];
     assert_eq!(after, [real, before[1], before[2]], "after one node, and for its pair only");
     // A new image of one variant drops that variant's observations only.
@@ -67,7 +67,7 @@ async fn one_alias_four_images() {
     cluster.pass(24 * 3600).await;
     for _ in 0..3 {
         cluster.round("nodeclass").await;
-        cluster.round("providers.instancetype.capacity").await;
+        cluster.observe_capacity().await;
         cluster.pass(6).await;
     }
     assert_eq!([memory("m5.large").await, memory("m6g.large").await], [before[0], real]);
@@ -94,6 +94,7 @@ async fn second_cluster(ours: &TestCluster) -> TestCluster {
         },
         outlook: ours.outlook.clone(),
         steps,
+        learner: Default::default(),
         deaf: false,
     }
 }

@@ -1,4 +1,4 @@
-//! When a NodeClaim keeps its pods, and what a release records.
+//! When a NodeClaim keeps its pods.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::{
-    model::{Operator, Snapshot},
+    model::{Observed, ObservedTaint, Operator, Snapshot, labels},
     testing::{ClusterBuilder, NodeBuilder, node, now, pod},
 };
 
@@ -27,7 +27,7 @@ fn says(node: NodeBuilder, pod: &Arc<Pod>, builder: ClusterBuilder, minutes: i64
     short(&judge(&node.build(), pod, &Resources::new(), &snapshot.volumes, at(minutes)))
 }
 
-/// A node that shows `gib` of the 8 GiB that its claim was promised.
+/// A node with `gib` of the 8 GiB that were predicted.
 fn small(gib: i64) -> NodeBuilder {
     node("n").size("medium", 4, 8).with_node(move |node| {
         node.allocatable = node.allocatable.clone().with("memory", gib << 30);
@@ -35,8 +35,8 @@ fn small(gib: i64) -> NodeBuilder {
 }
 
 #[rstest]
-#[case::fits_the_promise_not_the_node(6 << 10, "SmallerThanPredicted")]
-#[case::would_not_have_fitted_either_but_it_is_small(9 << 10, "SmallerThanPredicted")]
+#[case::fits_the_prediction_not_the_node(6 << 10, "SmallerThanPredicted")]
+#[case::fits_neither_and_the_node_is_small(9 << 10, "SmallerThanPredicted")]
 #[case::fits(4 << 10, "CapacityTaken")]
 fn a_small_node(#[case] mib: i64, #[case] expected: &str) {
     let asks = pod("p").cpu(100).memory(mib).build();
@@ -48,7 +48,7 @@ fn a_small_node(#[case] mib: i64, #[case] expected: &str) {
 }
 
 #[test]
-fn a_node_that_starts_is_believed_only_where_it_is_final() {
+fn a_starting_node_counts_once_its_capacity_is_final() {
     let asks = pod("p").cpu(100).memory(6 << 10).build();
     let early = || small(5).uninitialized();
     assert_eq!(says(early(), &asks, ClusterBuilder::new(), 0), "SmallerThanPredicted");
@@ -64,7 +64,7 @@ fn a_node_that_starts_is_believed_only_where_it_is_final() {
 }
 
 #[test]
-fn a_taint_is_waited_for() {
+fn a_taint_delays_the_release() {
     let tainted = || node("n").taint("late", TaintEffect::NoExecute).condition(ConditionType::Initialized);
     assert_eq!(says(tainted(), &pod("p").build(), ClusterBuilder::new(), 1), "wait 240 UnexpectedTaint");
     assert_eq!(says(tainted(), &pod("p").build(), ClusterBuilder::new(), 5), "UnexpectedTaint");
@@ -79,21 +79,21 @@ fn a_taint_is_waited_for() {
 }
 
 #[rstest]
-#[case::it_has_just_come_up(271, None)]
+#[case::just_initialized(271, None)]
 #[case::it_stays(
     270,
     Some(
-        "nodeclaim/x was made for it, but the node has taint late:NoSchedule; another one may be made in 270s if that \
-         stays so"
+        "nodeclaim/x was created for it, but the node has taint late:NoSchedule; another one may be created in 270s if \
+         that does not change"
     )
 )]
-fn a_pod_hears_why_it_waits(#[case] left: u64, #[case] expected: Option<&str>) {
-    let misfit = Misfit::Unwell(Taint::new("late", "", TaintEffect::NoSchedule));
+fn the_event_of_a_waiting_pod_names_the_reason(#[case] left: u64, #[case] expected: Option<&str>) {
+    let misfit = Misfit::Unhealthy(Taint::new("late", "", TaintEffect::NoSchedule));
     assert_eq!(why_it_waits("x", &misfit, Duration::from_secs(left)).as_deref(), expected);
 }
 
 #[test]
-fn how_a_node_is_teaches_nothing_about_others() {
+fn the_state_of_a_node_is_no_observation() {
     let node =
         |key: &str| node("n").taint(key, TaintEffect::NoSchedule).condition(ConditionType::Initialized);
     let lost = || node("node.kubernetes.io/unreachable");
@@ -109,9 +109,6 @@ fn how_a_node_is_teaches_nothing_about_others() {
     // Where both are there, the one that others may have is what counts.
     let both = lost().taint("late", TaintEffect::NoSchedule);
     assert_eq!(says(both, &pod("p").build(), ClusterBuilder::new(), 5), "UnexpectedTaint");
-    let mut observed = Observed::default();
-    let misfit = Misfit::Unwell(Taint::new("agent", "", TaintEffect::NoSchedule));
-    assert!(!learn(&mut observed, &node("n").build(), &misfit, now()));
 }
 
 #[test]
@@ -127,7 +124,7 @@ fn a_volume_that_went_elsewhere_frees_its_pod_at_once() {
 }
 
 #[test]
-fn what_the_plan_puts_there_counts() {
+fn planned_pods_count() {
     let (node, asks) = (small(7).build(), pod("p").memory(4 << 10).build());
     let verdict = |planned: Resources| short(&judge(&node, &asks, &planned, &BTreeMap::new(), now()));
     assert_eq!(verdict(Resources::new()), "CapacityTaken");
@@ -135,23 +132,7 @@ fn what_the_plan_puts_there_counts() {
 }
 
 #[test]
-fn an_observation_is_observed_once() {
-    let node = small(5).with_claim(|claim| claim.image_id = Some("image-1".into())).build();
-    let mut observed = Observed::default();
-    let verdict = judge(&node, &pod("p").memory(6 << 10).build(), &Resources::new(), &BTreeMap::new(), now());
-    let Verdict::Release(misfit) = verdict else { unreachable!("{verdict:?}") };
-    assert!(learn(&mut observed, &node, &misfit, now()));
-    assert!(!learn(&mut observed, &node, &misfit, at(1)));
-    let shape = &observed.shapes[0];
-    assert_eq!((&*shape.instance_type, shape.image.as_deref()), ("medium", Some("image-1")));
-    assert_eq!((shape.found.memory(), shape.promised.memory()), (5 << 30, 8 << 30));
-    let taint = Misfit::Taint(Taint::new("late", "", TaintEffect::NoSchedule));
-    assert!(learn(&mut observed, &node, &taint, now()) && !learn(&mut observed, &node, &taint, now()));
-    assert!(!learn(&mut observed, &node, &Misfit::CapacityTaken, now()));
-}
-
-#[test]
-fn a_pool_with_an_observed_taint_opens_nothing_for_those_who_do_not_tolerate_it() {
+fn a_pool_with_an_observed_taint_launches_only_for_pods_that_tolerate_it() {
     use crate::scheduling::{self, Effort, Purpose, Request, Rules};
     let taint = Taint::new("late", "", TaintEffect::NoSchedule);
     let mut observed = Observed::default();
@@ -167,5 +148,5 @@ fn a_pool_with_an_observed_taint_opens_nothing_for_those_who_do_not_tolerate_it(
         plan.new_claims.iter().flat_map(|o| &o.pods).map(|pod| pod.id.name.to_string()).collect();
     assert_eq!(names, ["q"]);
     assert!(plan.unplaced[0].1.to_string().contains("late"), "{}", plan.unplaced[0].1);
-    assert!(plan.new_claims[0].taints.is_empty(), "nobody writes the taint");
+    assert!(plan.new_claims[0].taints.is_empty(), "the taint is not written to NodeClaims");
 }

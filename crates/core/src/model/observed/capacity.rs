@@ -1,12 +1,12 @@
 //! Observed capacity: the figures that nodes report, by instance type and image.
 //!
-//! EC2 reports the memory of the instance; how much of it the kubelet reports depends on the instance and on the image's kernel. The
+//! A cloud reports the memory of the instance; how much of it the kubelet reports depends on the instance and on the image's kernel. The
 //! first launch of a pair uses an estimate, later ones the figures of its nodes. The minimum over the [`WITNESSES`] youngest nodes is
 //! used, so that one node with more memory promises nothing; it may be above or below the estimate. The youngest are those with the
 //! latest creation of their NodeClaims, not the last observed: repeated observations change nothing.
 //!
-//! CPU and memory depend on the instance and the image only. Storage, pods and devices depend on the EC2NodeClass as well, and
-//! EC2NodeClasses share images: such a figure is stored with its prediction. Two EC2NodeClasses with volumes of different sizes have
+//! CPU and memory depend on the instance and the image only. Storage, pods and devices depend on the NodeClass as well, and
+//! NodeClasses share images: such a figure is stored with its prediction. Two NodeClasses with volumes of different sizes have
 //! different predictions and never mix; two with equal predictions share their observations. A resource that a node does not report is
 //! not observed: the device plugin may not have started yet, and an observed zero could never be corrected, because nothing would be
 //! launched for it any more. Resources that the catalogue does not describe belong to their device plugins and are described by
@@ -14,9 +14,12 @@
 
 use std::collections::BTreeMap;
 
-use fleetwright_aws_api::labels;
-use fleetwright_core::model::{ResourceName, Resources};
 use jiff::Timestamp;
+
+use crate::model::{
+    instance_type::Prediction,
+    resources::{ResourceName, Resources},
+};
 
 /// Most nodes that are stored per figure.
 const WITNESSES: usize = 8;
@@ -24,23 +27,12 @@ const WITNESSES: usize = 8;
 const PAIRS_MAX: usize = 20_000;
 /// Most stored figures of a pair, over all predictions; the least recently confirmed are dropped.
 const FIGURES_MAX: usize = 64;
-/// Resources that are predicted from built-in tables, which may lack a new type: observed even if the prediction is zero.
-const TABLED: [&str; 2] = [labels::RESOURCE_POD_ENI, labels::RESOURCE_PRIVATE_IPV4];
-
-/// A resource and its prediction; zero for CPU and memory, on which the EC2NodeClass has no influence.
+/// A resource and its prediction; zero for CPU and memory, on which the NodeClass has no influence.
 type PredictedFigure = (ResourceName, i64);
 
 fn figure(name: ResourceName, predicted: i64) -> PredictedFigure {
     let of_instance_type = matches!(name, ResourceName::Cpu | ResourceName::Memory);
     (name, if of_instance_type { 0 } else { predicted })
-}
-
-/// Whether a figure of this prediction is observed.
-fn is_observed((name, predicted): &PredictedFigure) -> bool {
-    match name {
-        ResourceName::Cpu | ResourceName::Memory => true,
-        other => *predicted > 0 || TABLED.contains(&other.as_str()),
-    }
 }
 
 /// A node that reports its capacity.
@@ -124,32 +116,35 @@ impl ImageFigures {
 
 /// Observed capacity by instance type and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedCapacity {
     pairs: BTreeMap<(String, String), ImageFigures>,
     observations: u64,
     version: u64,
 }
 
-impl Observed {
-    /// Records the capacity that a registered node reports. `predicted` is the EC2NodeClass's prediction without observations, if known
-    /// for the node: without it only CPU and memory are recorded. Returns whether any figure has changed.
+impl ObservedCapacity {
+    /// Records the capacity that a registered node reports. `prediction` is the one that its NodeClaim was launched by, if known: without
+    /// it only CPU and memory are recorded. Returns whether any figure has changed.
     pub fn observe(
         &mut self,
         instance_type: &str,
         image: &str,
         node: ObservedNode<'_>,
         reported: &Resources,
-        predicted: Option<&Resources>,
+        prediction: Option<&Prediction>,
     ) -> bool {
         if reported.memory() <= 0 || reported.cpu() <= 0 {
             return false;
         }
         let mut figures: Vec<(PredictedFigure, i64)> = Vec::new();
         for (name, amount) in reported.iter() {
-            let figure = match (&name, predicted) {
+            let figure = match (&name, prediction) {
                 (ResourceName::Cpu | ResourceName::Memory, _) => figure(name, 0),
-                (_, Some(predicted)) => (name.clone(), predicted.get(&name)),
-                (_, None) => continue,
+                (_, Some(prediction)) if prediction.covers(&name) => {
+                    let predicted = prediction.capacity.get(&name);
+                    figure(name, predicted)
+                }
+                _ => continue,
             };
             figures.push((figure, amount));
         }
@@ -169,9 +164,7 @@ impl Observed {
         self.observations += 1;
         let pair = self.pairs.entry((instance_type.to_owned(), image.to_owned())).or_default();
         let mut changed = false;
-        for (figure, amount) in
-            reported.into_iter().filter(|(figure, amount)| is_observed(figure) && *amount > 0)
-        {
+        for (figure, amount) in reported.into_iter().filter(|(_, amount)| *amount > 0) {
             changed |= pair.take(figure, node, amount, self.observations);
         }
         if self.pairs.len() > PAIRS_MAX {
@@ -195,7 +188,7 @@ impl Observed {
         Some((pair.least(&ResourceName::Cpu, 0)?, pair.least(&ResourceName::Memory, 0)?))
     }
 
-    /// The EC2NodeClass's prediction for a type, corrected by the pair's reports.
+    /// The prediction for an instance type, corrected by the pair's reports.
     #[must_use]
     pub fn corrected(&self, instance_type: &str, image: &str, predicted: &Resources) -> Resources {
         let mut all = predicted.clone();
@@ -218,24 +211,29 @@ impl Observed {
         self.version += u64::from(self.pairs.len() != before);
     }
 
+    /// Drops the figures of some images.
+    pub fn forget(&mut self, images: impl Fn(&str) -> bool) {
+        self.retain_images(|image| !images(image));
+    }
+
     /// A version that changes with every figure.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// All observations as text, one line per pair: for an annotation that outlives the process.
+    /// All observations as text, one line per pair.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.text_of(|_| true, usize::MAX)
     }
 
-    /// The observations of some images, as in [`Observed::to_text`], whole lines up to a length. A line has type, image, millicores and
+    /// The observations of some images, as in [`ObservedCapacity::to_text`], whole lines up to a length. A line has type, image, millicores and
     /// bytes of memory, then `name:predicted=reported` of each figure that differs from its prediction.
     #[must_use]
-    pub fn text_of(&self, of: impl Fn(&str) -> bool, bytes_max: usize) -> String {
+    pub fn text_of(&self, images: impl Fn(&str) -> bool, bytes_max: usize) -> String {
         let mut text = String::new();
-        for ((instance_type, image), pair) in self.pairs.iter().filter(|((_, image), _)| of(image)) {
+        for ((instance_type, image), pair) in self.pairs.iter().filter(|((_, image), _)| images(image)) {
             let Some((cpu, memory)) = self.known(instance_type, image) else { continue };
             let mut line = format!("{instance_type} {image} {cpu} {memory}");
             for ((name, predicted), reports) in &pair.figures {
@@ -287,6 +285,7 @@ mod tests {
     use super::*;
 
     const GI: i64 = 1 << 30;
+    const UNCERTAIN: &str = "vpc.amazonaws.com/pod-eni";
 
     fn at(second: i64, name: &str) -> ObservedNode<'_> {
         ObservedNode { name, born: Timestamp::from_second(second).unwrap() }
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_least_of_the_last_nodes_counts_up_and_down() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         assert_eq!(observed.known("m5.large", "ami-1"), None);
         assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None));
         assert!(
@@ -321,8 +320,8 @@ mod tests {
     #[test]
     fn looking_again_changes_nothing() {
         let names: Vec<String> = (0..20).map(|node| format!("node-{:02}", (node * 7) % 20)).collect();
-        let mut observed = Observed::default();
-        let look = |observed: &mut Observed, node: usize| {
+        let mut observed = ObservedCapacity::default();
+        let look = |observed: &mut ObservedCapacity, node: usize| {
             // Each has more memory than all older ones.
             let second = i64::try_from(node).unwrap();
             let memory = (10 + second) * GI;
@@ -340,7 +339,7 @@ mod tests {
         let version = observed.version();
         assert!((0..20).chain((0..20).rev()).all(|node| !look(&mut observed, node)));
         assert_eq!(observed.version(), version);
-        let mut backwards = Observed::default();
+        let mut backwards = ObservedCapacity::default();
         for node in (0..20).rev() {
             look(&mut backwards, node);
         }
@@ -359,7 +358,7 @@ mod tests {
 
     #[test]
     fn images_are_apart() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
         observed.observe("m5.large", "ami-2", at(2, "b"), &Resources::of(2000, 6 * GI), None);
         observed.retain_images(|image| image != "ami-1");
@@ -369,10 +368,10 @@ mod tests {
 
     #[test]
     fn survives_a_restart_and_invalid_text() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         observed.observe("m5.large", "ami-1", at(1, "a"), &Resources::of(2000, 8 * GI), None);
         observed.observe("c5.large", "ami-1", at(2, "b"), &Resources::of(2000, 4 * GI), None);
-        let mut again = Observed::default();
+        let mut again = ObservedCapacity::default();
         again.restore(&format!("nonsense\nx y z\nm5 ami -1 w\n{}", observed.to_text()));
         assert_eq!(again.to_text(), observed.to_text());
         assert!(
@@ -385,42 +384,47 @@ mod tests {
         );
     }
 
+    /// A prediction of this capacity, with one resource that is observed although the prediction is zero.
+    fn by(capacity: &Resources) -> Prediction {
+        Prediction { capacity: capacity.clone(), uncertain: &[UNCERTAIN], ..Prediction::default() }
+    }
+
     fn large(storage: i64, pods: i64) -> Resources {
         Resources::of(2000, 8 * GI).with("ephemeral-storage", storage).with("pods", pods)
     }
 
-    /// Two EC2NodeClasses share an image: one has volumes of 20 GiB, the other of 100, and each has its own observations.
+    /// Two NodeClasses share an image: one has volumes of 20 GiB, the other of 100, and each has its own observations.
     #[test]
     fn class_dependent_figures_are_stored_by_prediction() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         let (small, big) = (large(20 * GI, 29), large(100 * GI, 29));
-        assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&small)));
+        assert!(observed.observe("m5.large", "ami-1", at(1, "a"), &large(19 * GI, 58), Some(&by(&small))));
         assert_eq!(observed.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(
             observed.corrected("m5.large", "ami-1", &big),
             large(100 * GI, 58),
             "its own prediction has no observation"
         );
-        observed.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&big));
+        observed.observe("m5.large", "ami-1", at(2, "b"), &large(98 * GI, 58), Some(&by(&big)));
         assert_eq!(observed.corrected("m5.large", "ami-1", &small), large(19 * GI, 58));
         assert_eq!(observed.corrected("m5.large", "ami-1", &big), large(98 * GI, 58));
         assert_eq!(observed.corrected("m5.large", "ami-2", &big), big, "another image");
         assert_eq!(observed.corrected("c5.large", "ami-1", &big), big, "another type");
-        // An EC2NodeClass with its own limit is not limited by the other's reports.
+        // A NodeClass with its own limit is not limited by the other's reports.
         assert_eq!(observed.corrected("m5.large", "ami-1", &large(20 * GI, 10)).pods(), 10);
-        // Nodes of an unknown EC2NodeClass are observed for CPU and memory only.
+        // Nodes of an unknown NodeClass are observed for CPU and memory only.
         let gone = Resources::of(1930, 7 * GI).with("pods", 5);
         assert!(observed.observe("m5.large", "ami-1", at(3, "c"), &gone, None));
         let now = observed.corrected("m5.large", "ami-1", &small);
         assert_eq!((now.cpu(), now.memory(), now.pods()), (1930, 7 * GI, 58));
-        // Observations may rise, and many nodes of one EC2NodeClass evict none of the other's.
+        // Observations may rise, and many nodes of one NodeClass evict none of the other's.
         for node in 0..24 {
             observed.observe(
                 "m5.large",
                 "ami-1",
                 at(10 + node, &format!("new-{node}")),
                 &large(21 * GI, 58),
-                Some(&small),
+                Some(&by(&small)),
             );
         }
         assert_eq!(
@@ -435,23 +439,23 @@ mod tests {
 
     #[test]
     fn unreported_devices_are_not_observed() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8).with("vpc.amazonaws.com/efa", 4);
         let plain = large(20 * GI, 29);
-        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &plain, Some(&predicted));
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &plain, Some(&by(&predicted)));
         assert_eq!(
             observed.corrected("p5.48xlarge", "ami-1", &predicted),
             predicted,
             "no plugin, no observation"
         );
         let reported =
-            plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(TABLED[0], 9);
-        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&predicted));
-        let expected = predicted.clone().with("nvidia.com/gpu", 7).with(TABLED[0], 9);
+            plain.clone().with("nvidia.com/gpu", 7).with("example.com/fuse", 10).with(UNCERTAIN, 9);
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&by(&predicted)));
+        let expected = predicted.clone().with("nvidia.com/gpu", 7).with(UNCERTAIN, 9);
         assert_eq!(observed.corrected("p5.48xlarge", "ami-1", &predicted), expected);
-        // Nodes of an EC2NodeClass with EFA do not add EFA to one without.
+        // Nodes of an NodeClass with EFA do not add EFA to one without.
         let efa = predicted.clone().with("vpc.amazonaws.com/efa", 3);
-        observed.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&predicted));
+        observed.observe("p5.48xlarge", "ami-1", at(2, "b"), &efa, Some(&by(&predicted)));
         assert_eq!(
             observed.corrected("p5.48xlarge", "ami-1", &plain).get(&"vpc.amazonaws.com/efa".into()),
             0
@@ -460,10 +464,10 @@ mod tests {
 
     #[test]
     fn figures_survive_a_restart() {
-        let mut observed = Observed::default();
+        let mut observed = ObservedCapacity::default();
         let predicted = large(20 * GI, 29).with("nvidia.com/gpu", 8);
         let reported = large(19 * GI, 29).with("nvidia.com/gpu", 16);
-        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&predicted));
+        observed.observe("p5.48xlarge", "ami-1", at(1, "a"), &reported, Some(&by(&predicted)));
         let text = observed.to_text();
         assert_eq!(
             text,
@@ -474,17 +478,17 @@ mod tests {
                 19 * GI
             )
         );
-        let mut again = Observed::default();
-        again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 foo:0=5 pods:29=-2 =\n"));
+        let mut again = ObservedCapacity::default();
+        again.restore(&text.replace('\n', " pods:x=3 cpu:1=1 pods:29=-2 =\n"));
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), reported);
         assert_eq!(again.to_text(), text, "invalid text is ignored");
         assert!(
-            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&predicted)),
+            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&by(&predicted))),
             "a live node corrects it"
         );
         assert_eq!(again.corrected("p5.48xlarge", "ami-1", &predicted), predicted);
         for size in 1..1000 {
-            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&large(size * GI, 29)));
+            again.observe("p5.48xlarge", "ami-1", at(2, "b"), &predicted, Some(&by(&large(size * GI, 29))));
         }
         let pair = again.pair("p5.48xlarge", "ami-1").unwrap();
         assert_eq!(pair.figures.len(), FIGURES_MAX, "bounded");
