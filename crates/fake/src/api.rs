@@ -32,13 +32,14 @@ pub struct Launch {
 #[serde(rename_all = "camelCase")]
 pub struct LaunchItem {
     /// The NodeClaim.
+    #[serde(rename = "nodeClaim")]
     pub claim: String,
-    /// The index of the instance among those of the fleet, sorted by id.
-    pub rank: usize,
+    /// The position of the instance among those of the fleet, sorted by id.
+    pub position: usize,
     /// Its NodePool, if it has one.
     pub node_pool: Option<String>,
     /// Allowed offerings, in order of preference.
-    pub choices: Vec<OfferingKey>,
+    pub offerings: Vec<OfferingKey>,
     /// Requirements on the instance; they determine labels for which the instance type has several values.
     pub requirements: Vec<WireRequirement>,
     /// The initial labels, annotations and taints of its node.
@@ -78,7 +79,7 @@ pub struct LaunchReply {
     /// One outcome per item, in order.
     pub outcomes: Vec<LaunchOutcome>,
     /// Offerings that were tried and had no capacity.
-    pub exhausted: Vec<OfferingKey>,
+    pub unavailable: Vec<OfferingKey>,
     /// Whether the instances carry no NodeClaim, as those of an EC2 fleet: `outcomes` then has the instances of the call by id, and a
     /// failure for each missing one.
     #[serde(default)]
@@ -92,11 +93,11 @@ pub enum LaunchOutcome {
     /// The instance exists.
     Launched(Box<CloudInstance>),
     /// The instance of a fleet could not be tagged with its NodeClaim.
-    Unnamed(String),
-    /// None of the choices had capacity.
+    Untagged(String),
+    /// None of the offerings had capacity.
     InsufficientCapacity(String),
     /// The cloud rejects the request: reason and message.
-    Refused(String, String),
+    Rejected(String, String),
 }
 
 /// The lifecycle state of an instance.
@@ -109,8 +110,8 @@ pub enum Lifecycle {
     Running,
     /// Being terminated.
     Terminating,
-    /// Terminated; still remembered for a while.
-    Gone,
+    /// Terminated; still stored for a while.
+    Terminated,
 }
 
 /// An instance in the cloud.
@@ -148,7 +149,7 @@ pub struct CloudInstance {
     /// When its spot capacity is reclaimed, once announced.
     pub interrupted_at: Option<Timestamp>,
     /// When its termination began.
-    pub ending_since: Option<Timestamp>,
+    pub terminating_since: Option<Timestamp>,
     /// Its defects.
     pub defects: Defects,
 }
@@ -162,6 +163,7 @@ pub struct Tags {
     /// The NodePool.
     pub node_pool: Option<String>,
     /// The NodeClaim.
+    #[serde(rename = "nodeClaim")]
     pub claim: Option<String>,
     /// The batch that launched it.
     pub batch: Option<String>,
@@ -186,7 +188,7 @@ pub struct SpotPrices {
     /// Prices per hour in nano-dollars; other offerings have the price of the catalogue.
     pub prices: Vec<(OfferingKey, i64)>,
     /// How long they are valid, in milliseconds; absent means forever.
-    pub stand_for_ms: Option<u64>,
+    pub valid_for_ms: Option<u64>,
 }
 
 /// An interruption notice of a spot instance.
@@ -209,8 +211,8 @@ pub struct Terminate {
     pub cluster_uid: String,
     /// The instance.
     pub id: String,
-    /// Whether a NodeClaim of the calling cluster names the instance: an instance without a cluster UID then counts as owned.
-    pub named_by_claim: bool,
+    /// Whether a NodeClaim of the calling cluster has the instance's provider id: an instance without a cluster UID then counts as owned.
+    pub has_node_claim: bool,
 }
 
 /// A call that tags an instance with its NodeClaim.
@@ -222,6 +224,7 @@ pub struct TagClaim {
     /// The instance.
     pub id: String,
     /// The NodeClaim.
+    #[serde(rename = "nodeClaim")]
     pub claim: String,
 }
 
@@ -291,11 +294,11 @@ pub trait CloudApi: Send + Sync + 'static {
     async fn launch(&self, call: &Launch) -> Result<LaunchReply, ApiError>;
     /// Tags an instance with its NodeClaim.
     async fn tag(&self, call: &TagClaim) -> Result<(), ApiError>;
-    /// Terminates an instance and returns its state, `Gone` once terminated.
+    /// Terminates an instance and returns its state.
     async fn terminate(&self, call: &Terminate) -> Result<Lifecycle, ApiError>;
-    /// Returns an instance that is not gone; a new one may be invisible for a moment.
+    /// Returns an instance that is not terminated; a new one may be invisible for a moment.
     async fn get(&self, id: &str) -> Result<CloudInstance, ApiError>;
-    /// Returns a page of the instances with `cluster_uid` that are not gone, by id: the first one, or that after an id. New instances may
+    /// Returns a page of the instances with `cluster_uid` that are not terminated, by id: the first one, or that after an id. New instances may
     /// be invisible for a moment.
     async fn list(&self, cluster_uid: &str, after: Option<&str>) -> Result<InstancePage, ApiError>;
     /// Returns the current spot prices.

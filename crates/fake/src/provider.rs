@@ -121,7 +121,7 @@ impl FakeProvider {
         }
     }
 
-    /// The item of a claim in a launch call, and the error if it launches nothing. A claim that may not launch is sent without choices:
+    /// The item of a claim in a launch call, and the error if it launches nothing. A claim that may not launch is sent without offerings:
     /// an earlier call with this token may have launched an instance although its answer was lost.
     fn item(
         &self,
@@ -139,9 +139,9 @@ impl FakeProvider {
         };
         let item = LaunchItem {
             claim: claim.name.to_string(),
-            rank: request.rank,
+            position: request.rank,
             node_pool: claim.pool.as_ref().map(ToString::to_string),
-            choices,
+            offerings: choices,
             requirements: to_wire(&claim.requirements),
             bootstrap: wire_bootstrap(claim),
             registration_delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
@@ -149,32 +149,32 @@ impl FakeProvider {
         Ok((item, otherwise))
     }
 
-    async fn end(&self, id: &ProviderId, named_by_claim: bool) -> Result<Termination, CloudError> {
+    async fn end(&self, id: &ProviderId, has_node_claim: bool) -> Result<Termination, CloudError> {
         let call =
-            Terminate { cluster_uid: self.shared.uid()?.to_string(), id: id.to_string(), named_by_claim };
+            Terminate { cluster_uid: self.shared.uid()?.to_string(), id: id.to_string(), has_node_claim };
         match self.shared.api.terminate(&call).await {
-            Ok(Lifecycle::Gone) => Ok(Termination::Gone),
+            Ok(Lifecycle::Terminated) => Ok(Termination::Gone),
             Ok(_) => Ok(Termination::Accepted),
             Err(error) => Err(cloud_error(error)),
         }
     }
 
-    /// Assigns the instances of a fleet, sorted by id, to the items of its call by rank, and tags those without a NodeClaim. An item
+    /// Assigns the instances of a fleet, sorted by id, to the items of its call by position, and tags those without a NodeClaim. An item
     /// whose instance cannot be tagged has an unknown outcome.
     async fn assign(&self, call: &Launch, fleet: Vec<LaunchOutcome>) -> Vec<LaunchOutcome> {
         let mut outcomes = Vec::with_capacity(call.items.len());
         for item in &call.items {
-            outcomes.push(match fleet.get(item.rank) {
+            outcomes.push(match fleet.get(item.position) {
                 Some(LaunchOutcome::Launched(instance)) => match &instance.tags.claim {
                     None => self.name(call, instance.clone(), &item.claim).await,
                     Some(claim) if *claim == item.claim => LaunchOutcome::Launched(instance.clone()),
                     Some(claim) => {
                         let message = format!("instance {} belongs to {claim}", instance.id);
-                        LaunchOutcome::Refused("LaunchFailed".to_owned(), message)
+                        LaunchOutcome::Rejected("LaunchFailed".to_owned(), message)
                     }
                 },
                 Some(failure) => failure.clone(),
-                None => LaunchOutcome::Refused("LaunchFailed".to_owned(), "the fleet is smaller".to_owned()),
+                None => LaunchOutcome::Rejected("LaunchFailed".to_owned(), "the fleet is smaller".to_owned()),
             });
         }
         outcomes
@@ -187,7 +187,7 @@ impl FakeProvider {
                 instance.tags.claim = Some(claim.to_owned());
                 LaunchOutcome::Launched(instance)
             }
-            Err(error) => LaunchOutcome::Unnamed(error.to_string()),
+            Err(error) => LaunchOutcome::Untagged(error.to_string()),
         }
     }
 
@@ -200,12 +200,12 @@ impl FakeProvider {
     ) {
         match self.shared.api.launch(&call).await {
             Ok(reply) => {
-                self.shared.mark_unavailable(reply.exhausted);
+                self.shared.mark_unavailable(reply.unavailable);
                 let outcomes =
                     if reply.fleet { self.assign(&call, reply.outcomes).await } else { reply.outcomes };
                 for (((at, otherwise), outcome), item) in asked.into_iter().zip(outcomes).zip(&call.items) {
                     results[at] = Some(match outcome_of(outcome) {
-                        Err(LaunchError::InsufficientCapacity(_)) if item.choices.is_empty() => {
+                        Err(LaunchError::InsufficientCapacity(_)) if item.offerings.is_empty() => {
                             Err(otherwise)
                         }
                         result => result,
@@ -439,11 +439,11 @@ fn outcome_of(outcome: LaunchOutcome) -> Result<Instance, LaunchError> {
         LaunchOutcome::Launched(instance) => {
             lower_instance(&instance).map_err(|message| LaunchError::Unknown(message.into()))
         }
-        LaunchOutcome::Unnamed(message) => Err(LaunchError::Unknown(message.into())),
+        LaunchOutcome::Untagged(message) => Err(LaunchError::Unknown(message.into())),
         LaunchOutcome::InsufficientCapacity(message) => {
             Err(LaunchError::InsufficientCapacity(message.into()))
         }
-        LaunchOutcome::Refused(reason, message) => {
+        LaunchOutcome::Rejected(reason, message) => {
             Err(LaunchError::Failed { reason: reason.into(), message: message.into() })
         }
     }

@@ -66,10 +66,10 @@ impl Shared {
     }
 
     /// Makes offerings unavailable for a while.
-    pub(crate) fn mark_unavailable(&self, exhausted: Vec<OfferingKey>) {
+    pub(crate) fn mark_unavailable(&self, offerings: Vec<OfferingKey>) {
         let span = SignedDuration::try_from(UNAVAILABLE_FOR).unwrap_or(SignedDuration::ZERO);
         let until = self.clock.now().checked_add(span).unwrap_or(Timestamp::MAX);
-        self.published().unavailable.extend(exhausted.into_iter().map(|key| (key, until)));
+        self.published().unavailable.extend(offerings.into_iter().map(|key| (key, until)));
     }
 }
 

@@ -23,7 +23,7 @@ impl ProviderStep for Pricing {
 
     async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
         let market = self.0.api.spot_prices().await.map_err(cloud_error)?;
-        let again = market.stand_for_ms.map_or(STILL, Duration::from_millis);
+        let again = market.valid_for_ms.map_or(STILL, Duration::from_millis);
         self.0.set_prices(market.prices);
         Ok(Round::quiet(again))
     }

@@ -82,9 +82,9 @@ impl TestCluster {
         };
         let item = LaunchItem {
             claim: claim.to_owned(),
-            rank: 0,
+            position: 0,
             node_pool: None,
-            choices: vec![OfferingKey {
+            offerings: vec![OfferingKey {
                 instance_type: "c-2x-amd64-linux".into(),
                 zone: "test-zone-c".into(),
                 capacity_type: "spot".into(),
@@ -172,7 +172,7 @@ async fn an_instance_becomes_a_node_until_it_is_terminated() {
     let renewed = leases.get(&instance.node_name).await.unwrap().spec.unwrap().renew_time.unwrap().0;
     assert!(cluster.clock.now().duration_since(renewed).as_secs() <= 16, "{renewed}");
 
-    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), named_by_claim: true };
+    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), has_node_claim: true };
     assert_eq!(cluster.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
     seconds(60).await;
     let node = cluster.node(&instance.node_name).await.unwrap();

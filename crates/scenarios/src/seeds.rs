@@ -254,7 +254,7 @@ fn config(
     config.audit = Some(log.audit());
     config.faults = Some(chaos.clone());
     config.replicas = plan.replicas;
-    config.cloud.names_claims = !plan.fleets;
+    config.cloud.tags_node_claims = !plan.fleets;
     config.wrap = bug.and_then(bugs::wrap);
     config.distort = bug.and_then(bugs::distort);
     // Without managed fields, which no check reads, a run takes half of the time.

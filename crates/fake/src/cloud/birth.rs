@@ -77,7 +77,7 @@ pub(super) fn instance(
     let (id, node_name, address) = names(catalogue.vocabulary, &mut rng, &item.claim, &choice.zone, taken);
     let mut bootstrap = item.bootstrap.clone();
     let hostname = match catalogue.vocabulary {
-        Vocabulary::Kwok if config.names_claims => item.claim.clone(),
+        Vocabulary::Kwok if config.tags_node_claims => item.claim.clone(),
         Vocabulary::Kwok | Vocabulary::Cloud => node_name.clone(),
     };
     let partition = usize::try_from(below(&mut rng, 10)).unwrap_or(0);
@@ -95,7 +95,7 @@ pub(super) fn instance(
         (labels::BATCH_ID, &call.batch),
         (labels::ATTEMPT, &attempt),
     ];
-    let named = config.names_claims.then_some((labels::CLAIM, item.claim.as_str()));
+    let named = config.tags_node_claims.then_some((labels::CLAIM, item.claim.as_str()));
     let annotations = owned.into_iter().chain(named).map(|(key, value)| (key.to_owned(), value.to_owned()));
     bootstrap.annotations.extend(annotations);
     let runs_at = later(now, config.launch_latency.draw(&mut rng));
@@ -113,7 +113,7 @@ pub(super) fn instance(
         tags: Tags {
             cluster_uid: Some(call.cluster_uid.clone()),
             node_pool: item.node_pool.clone(),
-            claim: config.names_claims.then(|| item.claim.clone()),
+            claim: config.tags_node_claims.then(|| item.claim.clone()),
             batch: Some(call.batch.clone()),
             attempt: call.attempt,
         },
@@ -128,7 +128,7 @@ pub(super) fn instance(
         joins_at,
         joined: false,
         interrupted_at: None,
-        ending_since: None,
+        terminating_since: None,
         defects,
     };
     Ok(NewInstance { instance, runs_at, visible_at, interrupted_at })
@@ -245,7 +245,7 @@ pub(super) fn adopted(catalogue: &Catalogue, adopted: Adopted, now: Timestamp) -
         joins_at: Some(now),
         joined: adopted.joined,
         interrupted_at: None,
-        ending_since: None,
+        terminating_since: None,
         defects: Defects::default(),
     }
 }

@@ -16,7 +16,7 @@ pub struct CloudConfig {
     pub launch_latency: Latency,
     /// Time from then until its node joins.
     pub boot_latency: Latency,
-    /// Time from the terminate call until the instance is gone.
+    /// Time from the terminate call until the instance is terminated.
     pub terminate_latency: Latency,
     /// How long a new instance may stay invisible to get and list.
     pub consistency: Latency,
@@ -28,19 +28,19 @@ pub struct CloudConfig {
     pub interruptions_per_1000_hours: u32,
     /// Time between the notice and the interruption, in milliseconds.
     pub interruption_notice_ms: u64,
-    /// How long a spot price is valid, in milliseconds; zero if prices never change.
-    pub spot_step_ms: u64,
+    /// The interval of changes of spot prices, in milliseconds; zero if prices never change.
+    pub spot_price_interval_ms: u64,
     /// Rate limit of mutating calls; absent means unlimited.
-    pub mutating_calls: Option<Rate>,
+    pub mutating_rate_limit: Option<Rate>,
     /// Rate limit of reading calls; absent means unlimited.
-    pub reading_calls: Option<Rate>,
+    pub read_rate_limit: Option<Rate>,
     /// The maximum number of instances on a page of a list.
     pub page_size: usize,
     /// The maximum number of instances.
     pub max_instances: usize,
     /// Whether an instance carries its NodeClaim from launch. Otherwise it carries batch and attempt, as an instance of an EC2 fleet, and
     /// a second call tags it.
-    pub names_claims: bool,
+    pub tags_node_claims: bool,
 }
 
 /// A token bucket.
@@ -67,12 +67,12 @@ impl Default for CloudConfig {
             spot_pool: None,
             interruptions_per_1000_hours: 0,
             interruption_notice_ms: 120_000,
-            spot_step_ms: 300_000,
-            mutating_calls: None,
-            reading_calls: None,
+            spot_price_interval_ms: 300_000,
+            mutating_rate_limit: None,
+            read_rate_limit: None,
             page_size: 1_000,
             max_instances: 20_000,
-            names_claims: true,
+            tags_node_claims: true,
         }
     }
 }
@@ -89,7 +89,7 @@ impl CloudConfig {
             boot_latency: at_once,
             terminate_latency: at_once,
             consistency: at_once,
-            spot_step_ms: 0,
+            spot_price_interval_ms: 0,
             ..Self::default()
         }
     }
@@ -102,8 +102,8 @@ impl CloudConfig {
             on_demand_pool: Some((20, 400)),
             spot_pool: Some((0, 40)),
             interruptions_per_1000_hours: 50,
-            mutating_calls: Some(Rate { burst: 20, per_second: 2 }),
-            reading_calls: Some(Rate { burst: 50, per_second: 10 }),
+            mutating_rate_limit: Some(Rate { burst: 20, per_second: 2 }),
+            read_rate_limit: Some(Rate { burst: 50, per_second: 10 }),
             ..Self::default()
         }
     }

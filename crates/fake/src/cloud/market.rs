@@ -67,7 +67,7 @@ impl Market {
         };
         let prices = catalogue.types.instance_types.iter().flat_map(|kind| of_type(kind)).collect();
         let left = self.step(now).map(|(_, left)| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        SpotPrices { prices, stand_for_ms: left }
+        SpotPrices { prices, valid_for_ms: left }
     }
 
     /// The price of a spot offering with an on-demand offering beside it. Prices of the kwok provider never change.
@@ -154,11 +154,11 @@ mod tests {
         let now = at(3);
         let prices = MARKET.prices(&catalogue, now);
         assert_eq!(prices, MARKET.prices(&catalogue, now));
-        assert_eq!(prices.stand_for_ms, Some(300_000));
+        assert_eq!(prices.valid_for_ms, Some(300_000));
         let late = now + Duration::from_secs(299);
         assert_eq!(
             MARKET.prices(&catalogue, late),
-            SpotPrices { stand_for_ms: Some(1000), ..prices.clone() }
+            SpotPrices { valid_for_ms: Some(1000), ..prices.clone() }
         );
         assert_ne!(MARKET.prices(&catalogue, at(4)).prices, prices.prices);
         assert_ne!(Market { seed: 8, ..MARKET }.prices(&catalogue, now).prices, prices.prices);

@@ -118,7 +118,7 @@ impl Cloud {
     }
 
     fn market(&self) -> Market {
-        Market { seed: self.config.seed, step_ms: self.config.spot_step_ms }
+        Market { seed: self.config.seed, step_ms: self.config.spot_price_interval_ms }
     }
 
     /// The catalogue.

@@ -94,8 +94,8 @@ impl CloudState {
             used: BTreeMap::new(),
             node_names: BTreeSet::new(),
             faults: Faults::default(),
-            mutating: config.mutating_calls.map(|rate| Bucket::new(rate, now)),
-            reading: config.reading_calls.map(|rate| Bucket::new(rate, now)),
+            mutating: config.mutating_rate_limit.map(|rate| Bucket::new(rate, now)),
+            reading: config.read_rate_limit.map(|rate| Bucket::new(rate, now)),
             version: 0,
             calls: 0,
         }
@@ -124,7 +124,7 @@ impl CloudState {
     pub(super) fn get(&self, id: &str, now: Timestamp) -> Result<CloudInstance, ApiError> {
         let entry = self.instances.get(id).filter(|entry| entry.visible_at <= now);
         let instance =
-            entry.map(|entry| &entry.instance).filter(|instance| instance.state != Lifecycle::Gone);
+            entry.map(|entry| &entry.instance).filter(|instance| instance.state != Lifecycle::Terminated);
         instance.map(|instance| (**instance).clone()).ok_or_else(|| ApiError::NotFound { id: id.to_owned() })
     }
 
@@ -139,7 +139,8 @@ impl CloudState {
         let entries = self.instances.range::<str, _>((start, Bound::Unbounded)).map(|(_, entry)| entry);
         let visible = entries.filter(|entry| entry.visible_at <= now);
         let mut ours = visible.map(|entry| &entry.instance).filter(|instance| {
-            instance.state != Lifecycle::Gone && instance.tags.cluster_uid.as_deref() == Some(cluster_uid)
+            instance.state != Lifecycle::Terminated
+                && instance.tags.cluster_uid.as_deref() == Some(cluster_uid)
         });
         let page = ours.by_ref().take(page_size.max(1));
         let instances: Vec<CloudInstance> = page.map(|instance| (**instance).clone()).collect();
@@ -189,20 +190,20 @@ impl CloudState {
                 return Err(ApiError::Invalid { field: field.to_owned(), message });
             }
         }
-        if !config.names_claims {
+        if !config.tags_node_claims {
             return self.launch_fleet(catalogue, config, call, now);
         }
         // Instances are assigned to claims by name, in any order of the call.
         let mut order: Vec<usize> = (0..call.items.len()).collect();
         order.sort_by(|a, b| call.items[*a].claim.cmp(&call.items[*b].claim));
-        let mut exhausted = BTreeSet::new();
+        let mut unavailable = BTreeSet::new();
         let mut outcomes: Vec<Option<LaunchOutcome>> = vec![None; call.items.len()];
         for at in order {
-            let outcome = self.launch_one(catalogue, config, call, &call.items[at], &mut exhausted, now);
+            let outcome = self.launch_one(catalogue, config, call, &call.items[at], &mut unavailable, now);
             outcomes[at] = Some(outcome);
         }
         let outcomes = outcomes.into_iter().flatten().collect();
-        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: false })
+        Ok(LaunchReply { outcomes, unavailable: unavailable.into_iter().collect(), fleet: false })
     }
 
     /// Launches a fleet by the first item of the call. A fleet without instances is not remembered.
@@ -214,14 +215,14 @@ impl CloudState {
         now: Timestamp,
     ) -> Result<LaunchReply, ApiError> {
         let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt);
-        let mut exhausted = BTreeSet::new();
+        let mut unavailable = BTreeSet::new();
         if !self.fleets.contains_key(&token)
             && let Some(first) = call.items.first()
         {
             let mut fleet = Fleet::default();
             for number in 0..call.size {
                 let item = LaunchItem { claim: number.to_string(), ..first.clone() };
-                match self.launch_new(catalogue, config, call, &item, &mut exhausted, now) {
+                match self.launch_new(catalogue, config, call, &item, &mut unavailable, now) {
                     LaunchOutcome::Launched(instance) => {
                         fleet.0.insert(instance.id);
                     }
@@ -241,7 +242,7 @@ impl CloudState {
         let instances = ids.iter().filter_map(|id| self.instances.get(id));
         let launched = instances.map(|entry| LaunchOutcome::Launched(Box::new((*entry.instance).clone())));
         let outcomes = launched.chain(failures).collect();
-        Ok(LaunchReply { outcomes, exhausted: exhausted.into_iter().collect(), fleet: true })
+        Ok(LaunchReply { outcomes, unavailable: unavailable.into_iter().collect(), fleet: true })
     }
 
     /// Tags an instance that carries no claim.
@@ -260,14 +261,14 @@ impl CloudState {
         config: &CloudConfig,
         call: &Launch,
         item: &LaunchItem,
-        exhausted: &mut BTreeSet<OfferingKey>,
+        unavailable: &mut BTreeSet<OfferingKey>,
         now: Timestamp,
     ) -> LaunchOutcome {
         let token = (call.cluster_uid.clone(), call.batch.clone(), call.attempt, item.claim.clone());
         if let Some(entry) = self.tokens.get(&token).and_then(|id| self.instances.get(id)) {
             return LaunchOutcome::Launched(Box::new((*entry.instance).clone()));
         }
-        let outcome = self.launch_new(catalogue, config, call, item, exhausted, now);
+        let outcome = self.launch_new(catalogue, config, call, item, unavailable, now);
         if let LaunchOutcome::Launched(instance) = &outcome {
             self.tokens.insert(token, instance.id.clone());
         }
@@ -280,7 +281,7 @@ impl CloudState {
         config: &CloudConfig,
         call: &Launch,
         item: &LaunchItem,
-        exhausted: &mut BTreeSet<OfferingKey>,
+        unavailable: &mut BTreeSet<OfferingKey>,
         now: Timestamp,
     ) -> LaunchOutcome {
         if self.instances.len() >= config.max_instances {
@@ -288,13 +289,13 @@ impl CloudState {
                 "{} instances exist: raise the cloud's limit, or terminate some",
                 config.max_instances
             );
-            return LaunchOutcome::Refused("InstanceLimitExceeded".to_owned(), message);
+            return LaunchOutcome::Rejected("InstanceLimitExceeded".to_owned(), message);
         }
         let mut found = None;
-        for choice in &item.choices {
+        for choice in &item.offerings {
             let Some((instance_type, offering)) = catalogue.find(choice) else {
                 let message = format!("{choice} is not offered: choose from the catalogue");
-                return LaunchOutcome::Refused("InvalidOffering".to_owned(), message);
+                return LaunchOutcome::Rejected("InvalidOffering".to_owned(), message);
             };
             if offering.available
                 && !self.faults.is_exhausted(choice, now)
@@ -303,21 +304,21 @@ impl CloudState {
                 found = Some((choice, instance_type, offering));
                 break;
             }
-            exhausted.insert(choice.clone());
+            unavailable.insert(choice.clone());
         }
         let Some((choice, instance_type, offering)) = found else {
-            let tried = item.choices.len();
+            let tried = item.offerings.len();
             return LaunchOutcome::InsufficientCapacity(format!("none of {tried} offerings has capacity"));
         };
         let (defects, joins) = self.faults.on_instance();
-        let market = Market { seed: config.seed, step_ms: config.spot_step_ms };
+        let market = Market { seed: config.seed, step_ms: config.spot_price_interval_ms };
         let price = market.price(catalogue, instance_type, offering, now);
         let offering = &Offering { price, ..offering.clone() };
         let order = birth::InstanceOrder { call, item, choice, instance_type, offering, defects, joins };
         let new_instance =
             match birth::instance(catalogue, config, order, now, |name| self.node_names.contains(name)) {
                 Ok(new_instance) => new_instance,
-                Err((reason, message)) => return LaunchOutcome::Refused(reason, message),
+                Err((reason, message)) => return LaunchOutcome::Rejected(reason, message),
             };
         *self.used.entry(choice.clone()).or_insert(0) += 1;
         let instance = Arc::new(new_instance.instance);
@@ -352,12 +353,12 @@ impl CloudState {
         now: Timestamp,
     ) -> Result<Lifecycle, ApiError> {
         let Some(entry) = self.instances.get(&call.id) else {
-            return Ok(Lifecycle::Gone);
+            return Ok(Lifecycle::Terminated);
         };
         let owned = match &entry.instance.tags.cluster_uid {
             Some(owner) if !call.cluster_uid.is_empty() => *owner == call.cluster_uid,
             Some(_) => false,
-            None => call.named_by_claim,
+            None => call.has_node_claim,
         };
         if !owned {
             let owner = entry.instance.tags.cluster_uid.as_deref();
@@ -368,7 +369,7 @@ impl CloudState {
             return Err(ApiError::NotOwned { id: call.id.clone(), why });
         }
         self.terminate_now(config, &call.id, now);
-        Ok(self.instances.get(&call.id).map_or(Lifecycle::Gone, |entry| entry.instance.state))
+        Ok(self.instances.get(&call.id).map_or(Lifecycle::Terminated, |entry| entry.instance.state))
     }
 
     // === what happens to instances ===
@@ -385,7 +386,7 @@ impl CloudState {
     }
 
     pub(super) fn lose(&mut self, id: &str, now: Timestamp) -> bool {
-        let alive = self.instances.get(id).is_some_and(|entry| entry.instance.state != Lifecycle::Gone);
+        let alive = self.instances.get(id).is_some_and(|entry| entry.instance.state != Lifecycle::Terminated);
         if alive {
             self.vanish(id, now);
         }
@@ -437,22 +438,22 @@ impl CloudState {
         let takes = config.terminate_latency.draw(&mut dice(config.seed, &["end", id]));
         self.change(id, |instance| {
             instance.state = Lifecycle::Terminating;
-            instance.ending_since = Some(now);
+            instance.terminating_since = Some(now);
         });
         self.timers.insert((later(now, takes), id.to_owned(), InstanceEvent::Vanish));
     }
 
     fn vanish(&mut self, id: &str, now: Timestamp) {
         let Some(entry) = self.instances.get(id) else { return };
-        if entry.instance.state == Lifecycle::Gone {
+        if entry.instance.state == Lifecycle::Terminated {
             return;
         }
         if let Some(used) = entry.instance.offering.as_ref().and_then(|key| self.used.get_mut(key)) {
             *used = used.saturating_sub(1);
         }
         self.change(id, |instance| {
-            instance.state = Lifecycle::Gone;
-            instance.ending_since.get_or_insert(now);
+            instance.state = Lifecycle::Terminated;
+            instance.terminating_since.get_or_insert(now);
         });
         self.timers.insert((later(now, MEMORY), id.to_owned(), InstanceEvent::Forget));
     }

@@ -63,9 +63,9 @@ fn call(claim: &str, kind: &str) -> Launch {
     };
     let item = LaunchItem {
         claim: claim.to_owned(),
-        rank: 0,
+        position: 0,
         node_pool: Some("default".to_owned()),
-        choices: vec![choice],
+        offerings: vec![choice],
         requirements: Vec::new(),
         bootstrap: Bootstrap::default(),
         registration_delay_ms: 0,
@@ -105,12 +105,12 @@ async fn the_lifecycle_follows_the_clock() {
     assert_eq!(test.state(&instance.id), Some(Lifecycle::Pending));
     test.pass(1);
     assert_eq!(test.state(&instance.id), Some(Lifecycle::Running));
-    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), named_by_claim: true };
+    let end = Terminate { cluster_uid: "us".to_owned(), id: instance.id.clone(), has_node_claim: true };
     assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
     test.pass(29);
     assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Terminating));
     test.pass(1);
-    assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Gone));
+    assert_eq!(test.cloud.terminate(&end).await, Ok(Lifecycle::Terminated));
     test.pass(3600);
     assert_eq!((test.state(&instance.id), test.cloud.next_due()), (None, None));
 }
@@ -136,7 +136,7 @@ async fn pools_are_exhausted_and_refilled() {
     test.launched("b", "spot").await;
     let reply = test.cloud.launch(&call("c", "spot")).await.unwrap();
     assert!(matches!(reply.outcomes[0], LaunchOutcome::InsufficientCapacity(_)));
-    assert_eq!(reply.exhausted, call("c", "spot").items[0].choices);
+    assert_eq!(reply.unavailable, call("c", "spot").items[0].offerings);
     assert!(matches!(test.launch("d", "on-demand").await, LaunchOutcome::Launched(_)));
     assert!(test.cloud.lose(&first.id));
     test.launched("c", "spot").await;
@@ -151,7 +151,7 @@ async fn spot_instances_are_interrupted_after_a_notice() {
     let seen = test.cloud.instances().into_iter().find(|instance| instance.id == spot.id).unwrap();
     assert!(seen.interrupted_at.is_some(), "{seen:?}");
     test.pass(120);
-    assert_eq!(test.state(&spot.id), Some(Lifecycle::Gone));
+    assert_eq!(test.state(&spot.id), Some(Lifecycle::Terminated));
     assert_eq!(test.state(&own.id), Some(Lifecycle::Running));
 }
 
@@ -196,7 +196,7 @@ async fn scripted_faults_occur_as_often_as_configured() {
 #[tokio::test]
 async fn too_many_calls_are_throttled() {
     let rate = Some(Rate { burst: 1, per_second: 1 });
-    let test = TestCloud::new(CloudConfig { mutating_calls: rate, ..CloudConfig::instant(1) });
+    let test = TestCloud::new(CloudConfig { mutating_rate_limit: rate, ..CloudConfig::instant(1) });
     test.launched("a", "spot").await;
     assert_eq!(test.cloud.launch(&call("b", "spot")).await, Err(ApiError::Throttled { after_ms: 1000 }));
     assert!(test.cloud.list("us", None).await.is_ok());
@@ -235,7 +235,7 @@ async fn adopted_instances_keep_their_token_and_owner() {
     let again = test.launched("a", "spot").await;
     assert_eq!((again.id.as_str(), again.node_name.as_str()), ("kwok://node-1", "node-1"));
     assert!(again.price_nanos > 0);
-    let theirs = Terminate { cluster_uid: "them".to_owned(), id: again.id.clone(), named_by_claim: true };
+    let theirs = Terminate { cluster_uid: "them".to_owned(), id: again.id.clone(), has_node_claim: true };
     assert!(matches!(test.cloud.terminate(&theirs).await, Err(ApiError::NotOwned { .. })));
 }
 
@@ -243,10 +243,10 @@ async fn adopted_instances_keep_their_token_and_owner() {
 async fn an_instance_without_owner_is_terminated_only_for_its_claim() {
     let test = TestCloud::new(CloudConfig::instant(1));
     test.cloud.adopt(Adopted { provider_id: "kwok://stray".to_owned(), ..Adopted::default() });
-    let end = |named_by_claim| Terminate {
+    let end = |has_node_claim| Terminate {
         cluster_uid: "us".to_owned(),
         id: "kwok://stray".to_owned(),
-        named_by_claim,
+        has_node_claim,
     };
     assert!(matches!(test.cloud.terminate(&end(false)).await, Err(ApiError::NotOwned { .. })));
     assert!(test.cloud.terminate(&end(true)).await.is_ok());
@@ -261,11 +261,11 @@ async fn invalid_calls_are_rejected_with_field_and_fix() {
     );
     assert!(matches!(test.cloud.list("", None).await, Err(ApiError::Invalid { .. })));
     assert!(
-        matches!(test.launch("a", "cheap").await, LaunchOutcome::Refused(reason, _) if reason == "InvalidOffering")
+        matches!(test.launch("a", "cheap").await, LaunchOutcome::Rejected(reason, _) if reason == "InvalidOffering")
     );
     test.launched("a", "spot").await;
     let full = test.launch("b", "spot").await;
-    assert!(matches!(full, LaunchOutcome::Refused(reason, _) if reason == "InstanceLimitExceeded"));
+    assert!(matches!(full, LaunchOutcome::Rejected(reason, _) if reason == "InstanceLimitExceeded"));
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ fn silent(
     now: Timestamp,
 ) -> NextAction<NodeAct> {
     let since = memory.silent_since.unwrap_or(now);
-    if state == Lifecycle::Gone && !node.has_finalizers && !node.deleting {
+    if state == Lifecycle::Terminated && !node.has_finalizers && !node.deleting {
         let due = later(since, config.remove_after);
         if due <= now {
             return NextAction::Act(NodeAct::Remove);
@@ -144,7 +144,7 @@ fn silent(
     if !node.is_unknown() || !node.has_taint(UNREACHABLE_TAINT) {
         return when(later(since, config.lost_after), now, NodeAct::LoseContact);
     }
-    if state == Lifecycle::Gone && !node.has_finalizers && !node.deleting {
+    if state == Lifecycle::Terminated && !node.has_finalizers && !node.deleting {
         return NextAction::At(later(since, config.remove_after));
     }
     NextAction::Rest

@@ -88,7 +88,7 @@ impl KubeletQueue {
         let newer = self
             .instances
             .get(&name)
-            .is_none_or(|known| known.id == instance.id || known.state == Lifecycle::Gone);
+            .is_none_or(|known| known.id == instance.id || known.state == Lifecycle::Terminated);
         if newer {
             self.instances.insert(name.clone(), instance);
         }
@@ -233,7 +233,7 @@ impl KubeletQueue {
 
     /// Forgets an instance without a Node and Pods.
     fn forget(&mut self, name: &str) {
-        let gone = self.instances.get(name).is_some_and(|instance| instance.state == Lifecycle::Gone);
+        let gone = self.instances.get(name).is_some_and(|instance| instance.state == Lifecycle::Terminated);
         if gone && self.nodes_listed && !self.nodes.contains_key(name) && !self.pods_of.contains_key(name) {
             self.instances.remove(name);
         }
@@ -276,9 +276,9 @@ impl KubeletQueue {
         };
         let node = self.nodes.get(&pod.node);
         let host = match node {
-            _ if instance.state == Lifecycle::Gone => PodNode::Gone,
+            _ if instance.state == Lifecycle::Terminated => PodNode::Gone,
             None if instance.joined => PodNode::Gone,
-            Some(node) if node.is_ready() && instance.state < Lifecycle::Gone => PodNode::Ready,
+            Some(node) if node.is_ready() && instance.state < Lifecycle::Terminated => PodNode::Ready,
             _ => PodNode::NotReady,
         };
         if host == PodNode::Gone {

@@ -54,7 +54,7 @@ fn instance() -> CloudInstance {
         joins_at: Some(at(10)),
         joined: false,
         interrupted_at: None,
-        ending_since: None,
+        terminating_since: None,
         defects: Defects::default(),
     }
 }
@@ -94,10 +94,10 @@ fn memory() -> NodeMemory {
 #[case::untaints(Lifecycle::Running, Some(node("True", &[NOT_READY_TAINT])), 23, NextAction::Act(NodeAct::Untaint))]
 #[case::content(Lifecycle::Running, Some(node("True", &["other"])), 50, NextAction::Rest)]
 #[case::silent(Lifecycle::Terminating, Some(node("True", &[])), 149, NextAction::At(at(150)))]
-#[case::lost(Lifecycle::Gone, Some(node("True", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
-#[case::half_lost(Lifecycle::Gone, Some(node("Unknown", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
-#[case::waits_for_removal(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 160, NextAction::At(at(220)))]
-#[case::removed(Lifecycle::Gone, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, NextAction::Act(NodeAct::Remove))]
+#[case::lost(Lifecycle::Terminated, Some(node("True", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
+#[case::half_lost(Lifecycle::Terminated, Some(node("Unknown", &[])), 150, NextAction::Act(NodeAct::LoseContact))]
+#[case::waits_for_removal(Lifecycle::Terminated, Some(node("Unknown", &[UNREACHABLE_TAINT])), 160, NextAction::At(at(220)))]
+#[case::removed(Lifecycle::Terminated, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, NextAction::Act(NodeAct::Remove))]
 #[case::not_removed_while_ending(Lifecycle::Terminating, Some(node("Unknown", &[UNREACHABLE_TAINT])), 220, NextAction::Rest)]
 fn nodes(
     #[case] state: Lifecycle,
@@ -126,7 +126,7 @@ fn special_nodes() {
     assert_eq!(decide(&instance(), Some(&dead), &memory(), &config(), 99), NextAction::Rest);
     // A finalizer holds a Node.
     let held = NodeView { has_finalizers: true, ..node("Unknown", &[UNREACHABLE_TAINT]) };
-    let gone = CloudInstance { state: Lifecycle::Gone, ..instance() };
+    let gone = CloudInstance { state: Lifecycle::Terminated, ..instance() };
     assert_eq!(decide(&gone, Some(&held), &memory(), &config(), 999), NextAction::Rest);
     // Leases are renewed at their interval.
     let leases = KubeletConfig { lease_interval: Some(std::time::Duration::from_secs(15)), ..config() };
@@ -299,8 +299,10 @@ fn an_instance_from_launch_to_removal() {
     queue.on_pod(key_of_pod, Some(pod(running)), at(17));
     assert!(next(&mut queue, 90).is_none());
     // The instance is gone: the node is lost, its pod is deleted, the Node is deleted.
-    queue
-        .on_instance(Arc::new(CloudInstance { joined: true, state: Lifecycle::Gone, ..instance() }), at(100));
+    queue.on_instance(
+        Arc::new(CloudInstance { joined: true, state: Lifecycle::Terminated, ..instance() }),
+        at(100),
+    );
     assert!(next(&mut queue, 100).is_none());
     let mut done = Vec::new();
     for now in [140, 150, 220] {

@@ -325,7 +325,7 @@ impl CloudLayer for BuggyProvider {
             listed.retain(|instance| !instance.terminating);
         }
         if self.bug == Bug::ListsForeign {
-            for instance in self.cloud.instances().iter().filter(|one| one.state != Lifecycle::Gone) {
+            for instance in self.cloud.instances().iter().filter(|one| one.state != Lifecycle::Terminated) {
                 if !listed.iter().any(|known| *known.provider_id == *instance.id) {
                     listed.push(self.inner.get(&instance.id.as_str().into()).await?);
                 }

@@ -41,7 +41,7 @@ const ABANDON_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Options {
     pub(crate) catalogue: Catalogue,
     pub(crate) over_http: bool,
-    pub(crate) names_claims: bool,
+    pub(crate) tags_node_claims: bool,
     /// Whether classes restrict zones and drift.
     pub(crate) class_rules: bool,
     pub(crate) bug: Option<Bug>,
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn of(catalogue: Catalogue) -> Self {
-        Self { catalogue, over_http: false, names_claims: true, class_rules: false, bug: None }
+        Self { catalogue, over_http: false, tags_node_claims: true, class_rules: false, bug: None }
     }
 }
 
@@ -63,12 +63,12 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) async fn new(options: Options) -> Self {
-        let Options { catalogue, over_http, names_claims, class_rules, bug } = options;
+        let Options { catalogue, over_http, tags_node_claims, class_rules, bug } = options;
         let clock = Arc::new(ManualClock::new());
         let shared: SharedClock = clock.clone();
         let call_latency = Latency::between(0, 0);
         let config =
-            CloudConfig { call_latency, names_claims, page_size: PAGE_SIZE, ..CloudConfig::default() };
+            CloudConfig { call_latency, tags_node_claims, page_size: PAGE_SIZE, ..CloudConfig::default() };
         let zones = restricted_zones(&catalogue.types);
         let cloud = Arc::new(Cloud::new(catalogue, config, shared.clone()));
         let (api, server): (Arc<dyn CloudApi>, _) = if over_http {
@@ -258,6 +258,6 @@ impl Harness for Fake {
     }
     async fn ground_truth(&self) -> Vec<GroundTruth> {
         let instances = self.cloud.instances();
-        instances.iter().filter(|one| one.state != Lifecycle::Gone).map(|one| truth(one)).collect()
+        instances.iter().filter(|one| one.state != Lifecycle::Terminated).map(|one| truth(one)).collect()
     }
 }

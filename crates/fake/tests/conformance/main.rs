@@ -31,8 +31,8 @@ const NOT_APPLICABLE: [&str; 3] = [
     "a changed class drifts its own instances",
 ];
 
-async fn conforms(catalogue: Catalogue, over_http: bool, names_claims: bool) {
-    let options = Options { over_http, names_claims, ..Options::of(catalogue) };
+async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool) {
+    let options = Options { over_http, tags_node_claims, ..Options::of(catalogue) };
     let report = conformance::run_all(async || Fake::new(options.clone()).await).await;
     assert_eq!(report, Report { failures: Vec::new(), not_applicable: NOT_APPLICABLE.to_vec() });
 }

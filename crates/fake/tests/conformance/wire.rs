@@ -66,16 +66,16 @@ impl Wire {
                 Some(Bug::NoTaintsOfTheClaim) => born.taints.retain(|t| t.key.contains("unregistered")),
                 Some(Bug::NoLabelsOfTheClaim) => born.labels.clear(),
                 Some(Bug::AnotherType) => {
-                    let Some(told) = item.choices.first().cloned() else { continue };
-                    item.choices.retain(|choice| {
-                        (&choice.zone, &choice.capacity_type) == (&told.zone, &told.capacity_type)
+                    let Some(planned) = item.offerings.first().cloned() else { continue };
+                    item.offerings.retain(|choice| {
+                        (&choice.zone, &choice.capacity_type) == (&planned.zone, &planned.capacity_type)
                     });
                     if let Some(other) =
-                        item.choices.iter().position(|c| c.instance_type != told.instance_type)
+                        item.offerings.iter().position(|c| c.instance_type != planned.instance_type)
                     {
-                        item.choices = vec![item.choices.swap_remove(other)];
+                        item.offerings = vec![item.offerings.swap_remove(other)];
                         let claim = format!("{}/{}/{}", call.batch, call.attempt, item.claim);
-                        self.pretended.lock().unwrap().insert(claim, told.instance_type.to_string());
+                        self.pretended.lock().unwrap().insert(claim, planned.instance_type.to_string());
                     }
                 }
                 _ => {}
@@ -89,8 +89,8 @@ impl Wire {
         let tags = &instance.tags;
         let batch = tags.batch.as_deref().unwrap_or_default();
         let claim = format!("{batch}/{}/{}", tags.attempt, tags.claim.as_deref().unwrap_or_default());
-        if let Some(told) = self.pretended.lock().unwrap().get(&claim) {
-            instance.labels.insert(TYPE.to_owned(), told.clone());
+        if let Some(planned) = self.pretended.lock().unwrap().get(&claim) {
+            instance.labels.insert(TYPE.to_owned(), planned.clone());
         }
         instance
     }

@@ -106,7 +106,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Reg
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
         CloudMood::Stormy => CloudConfig::stormy(seed),
-        CloudMood::Fleets => CloudConfig { seed, names_claims: false, ..CloudConfig::default() },
+        CloudMood::Fleets => CloudConfig { seed, tags_node_claims: false, ..CloudConfig::default() },
     };
     if scenario.catalogue == CatalogueName::Kwok {
         config.catalogue = catalogue::kwok();

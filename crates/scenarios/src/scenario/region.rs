@@ -126,7 +126,7 @@ pub(super) fn missing(simulator: &Simulator, region: Option<&Region>, expect: &E
     };
     let in_fake = || {
         let instances = simulator.cloud().instances();
-        instances.iter().filter(|instance| instance.state != Lifecycle::Gone).count()
+        instances.iter().filter(|instance| instance.state != Lifecycle::Terminated).count()
     };
     let own = region.map_or_else(in_fake, |region| region.booted().len());
     let all = region.map_or(0, |region| region.aws.booted().len());

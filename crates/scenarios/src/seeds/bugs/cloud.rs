@@ -79,7 +79,7 @@ impl CloudLayer for FaultyProvider {
         }
         let instance = self.cloud.instances().into_iter().find(|instance| *instance.id == **id);
         let cluster_uid = instance.and_then(|instance| instance.tags.cluster_uid.clone()).unwrap_or_default();
-        let call = Terminate { cluster_uid, id: id.to_string(), named_by_claim: true };
+        let call = Terminate { cluster_uid, id: id.to_string(), has_node_claim: true };
         match self.cloud.terminate(&call).await {
             Ok(_) => Ok(Termination::Accepted),
             Err(error) => Err(CloudError::Unavailable(error.to_string().into())),

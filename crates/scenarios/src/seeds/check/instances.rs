@@ -106,7 +106,7 @@ impl Check for InstanceChecks {
                     found.add("S4", what, object.map(|object| &**object));
                 }
             }
-            if instance.state == Lifecycle::Gone || known {
+            if instance.state == Lifecycle::Terminated || known {
                 continue;
             }
             if lives(instance) {
