@@ -18,7 +18,7 @@ pub const ACTIVE_CAPACITY: &str = "buffer.x-k8s.io/active-capacity";
     version = "v1beta1",
     kind = "CapacityBuffer",
     plural = "capacitybuffers",
-    doc = "A CapacityBuffer keeps room ready for pods to come: so many chunks, each the size of one pod.",
+    doc = "A CapacityBuffer keeps capacity for future pods: a number of chunks, each of the size of one pod.",
     namespaced,
     category = "autoscaling",
     shortname = "cb",

@@ -83,7 +83,7 @@ pub struct ConditionSet<'a> {
 }
 
 impl<'a> ConditionSet<'a> {
-    /// Opens the conditions of an object. Missing dependents and a missing root are added as Unknown; a dependent counts
+    /// The conditions of an object, for changes. Missing dependents and a missing root are added as Unknown; a dependent counts
     /// as Unknown since the object was created.
     pub fn new(
         types: ConditionTypes,
@@ -137,17 +137,17 @@ impl<'a> ConditionSet<'a> {
         self.set(type_, ConditionStatus::False, reason, message)
     }
 
-    /// Nobody has looked yet.
+    /// The condition was not evaluated yet.
     pub fn set_unknown(&mut self, type_: &str) -> bool {
         self.set(type_, ConditionStatus::Unknown, AWAITING_RECONCILIATION, AWAITING_MESSAGE)
     }
 
-    /// Nobody can tell, for a reason.
+    /// The condition cannot be evaluated, for a reason.
     pub fn set_unknown_with_reason(&mut self, type_: &str, reason: &str, message: &str) -> bool {
         self.set(type_, ConditionStatus::Unknown, reason, message)
     }
 
-    /// Takes an independent condition away. Returns whether it was there.
+    /// Removes an independent condition. Returns whether it was there.
     ///
     /// # Errors
     /// For the root and its dependents, which are always there.

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The document of the group: path below an API server.
 pub const DOCUMENT: &str = "/openapi/v3/apis/karpenter.sh/v1";
 
-/// The fields that the controller requires, by kind. `[]` stands for the items of a list.
+/// The fields that the controller requires, by kind. `[]` means the items of a list.
 const NEEDED: [(&str, &[&str]); 2] = [
     (
         "NodePool",
@@ -152,8 +152,8 @@ mod tests {
         };
         let none: &[&str] = &[];
         assert_eq!(of(&["v1"], &["v1"], "None"), none);
-        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "Webhook"), none, "somebody converts");
-        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "None"), ["v1beta1"], "nobody converts");
+        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "Webhook"), none, "a webhook converts");
+        assert_eq!(of(&["v1beta1", "v1"], &["v1beta1", "v1"], "None"), ["v1beta1"], "nothing converts");
         assert_eq!(of(&["v1beta1", "v1"], &["v1"], "Webhook"), ["v1beta1"], "it is not known any more");
         assert_eq!(unreadable_storage(&json!({}), "v1"), none, "nothing was ever stored");
     }

@@ -17,7 +17,7 @@ use crate::shared::{NodeClassRef, Quantities, REQUIREMENTS_RULES, Requirement, T
     version = "v1",
     kind = "NodeClaim",
     plural = "nodeclaims",
-    doc = "A NodeClaim asks for one node and tells how far it is on its way.",
+    doc = "A NodeClaim requests one node and reports the progress of its launch.",
     category = "karpenter",
     status = "NodeClaimStatus",
     schema = "disabled",

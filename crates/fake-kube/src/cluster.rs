@@ -121,7 +121,7 @@ pub(crate) enum Chore {
     },
     /// The deletion of an object has begun.
     Deleting(Place),
-    /// The owners of an object must be looked for.
+    /// The owners of an object must be looked up.
     Owners(Place),
 }
 

@@ -1,4 +1,4 @@
-//! Finalizers: what holds a terminating object.
+//! Finalizers of terminating objects.
 
 use serde_json::{Value, json};
 

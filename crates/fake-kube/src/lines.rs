@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// What stands before and after the object of a line.
+/// The text before and after the object of a line.
 fn around(kind: &str) -> (String, &'static str) {
     (format!("{{\"type\":\"{kind}\",\"object\":"), "}\n")
 }

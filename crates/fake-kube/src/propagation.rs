@@ -1,4 +1,4 @@
-//! What a deletion does to dependents.
+//! The propagation of deletions to dependents.
 
 use crate::registry::Resource;
 
@@ -7,7 +7,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of orphaning deletion.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What becomes of dependents.
+/// The treatment of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// Deleted after the owner.
@@ -18,7 +18,7 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What becomes of dependents when a deletion does not say.
+/// The treatment of dependents by a deletion without a policy.
 pub(crate) fn default_of(resource: &Resource) -> Option<Propagation> {
     (resource.is("batch", "Job") || resource.is("", "ReplicationController")).then_some(Propagation::Orphan)
 }

@@ -1,4 +1,4 @@
-//! What a node will be that is not launched yet: reckoned from the instance types that its NodeClaim allows.
+//! The expected capacity of a node that is not launched yet, from the instance types that its NodeClaim allows.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ fn candidates<'a>(
 }
 
 /// The claim with capacity and allocatable where its status has none: the smallest amount of each resource among its
-/// candidates. It is room that may be planned with, whichever type the cloud chooses. What a NodeOverlay promises, the
-/// cloud does not know of, and its answer is completed too.
+/// candidates, so that pods fit whichever type the cloud chooses. The cloud does not know the resources of NodeOverlays: they are added to
+/// its answer.
 pub(crate) fn filled(claim: Arc<NodeClaim>, catalog: Option<&Catalog>) -> Arc<NodeClaim> {
     if !claim.capacity.is_zero() && !claim.allocatable.is_zero() {
         return catalog.and_then(|catalog| overlaid(&claim, catalog)).map_or(claim, Arc::new);

@@ -63,7 +63,7 @@ pub fn claim(
         name: Some(identity.name),
         labels: Some(node_labels),
         annotations: Some(annotations),
-        // The finalizer is there before any instance can be.
+        // The finalizer precedes the launch.
         finalizers: Some(vec![names::TERMINATION_FINALIZER.to_owned()]),
         owner_references: Some(vec![OwnerReference {
             api_version: "karpenter.sh/v1".to_owned(),

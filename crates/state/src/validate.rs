@@ -1,7 +1,6 @@
-//! What of NodePools and requirements can only be checked at run time: names, label values, restricted labels, taints.
+//! Validation of NodePools and requirements at run time: names, label values, restricted labels, taints.
 //!
-//! The rules and words are Karpenter's; what the API server has checked already is checked again, since an older CRD may
-//! have admitted it.
+//! The rules and messages are Karpenter's. Rules of the CRD are checked again, because an older CRD may have admitted the object.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,7 +9,7 @@ use fleetwright_core::model::{LabelSchema, Operator, labels};
 
 use crate::lower;
 
-/// Everything that is wrong with an object, each with its field or key and the fix.
+/// The problems of an object, each with its field or key and the fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<String>);
 
@@ -193,7 +192,7 @@ fn requirement(wanted: &api::Requirement, schema: &LabelSchema, problems: &mut P
     }
 }
 
-/// Values that mean nothing are harmless while enough others are left.
+/// Invalid values are harmless while enough others are left.
 fn capacity_types(values: &[String], min_values: usize, problems: &mut Problems) {
     let known = [labels::SPOT, labels::ON_DEMAND, labels::RESERVED];
     let valid = values.iter().filter(|value| known.contains(&value.as_str())).count();

@@ -311,7 +311,7 @@ impl<'a> Executor<'a> {
         let all = self.claim.metadata.annotations.clone().unwrap_or_default();
         let Some(written) = all.get(names::REPAIR_DEADLINE) else { return Ok(()) };
         let deadline =
-            all.get_key_value(names::TERMINATION_TIMESTAMP).filter(|(_, stands)| *stands == written);
+            all.get_key_value(names::TERMINATION_TIMESTAMP).filter(|(_, present)| *present == written);
         let keys = deadline.map(|(key, _)| key.as_str()).into_iter().chain([names::REPAIR_DEADLINE]);
         let none: BTreeMap<&str, Option<&str>> = keys.map(|key| (key, None)).collect();
         self.annotate("remove termination deadline", json!(none)).await

@@ -207,7 +207,7 @@ impl Launches {
         }
         // A NodeClaim with the position of another one has to leave the batch first.
         let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(launch::BACKOFF)) };
-        // Nobody can have called the cloud for an attempt that was not written before.
+        // No process called the cloud for an attempt that was not written before.
         let is_first = written.as_ref() == Some(&attempt);
         self.call(ctx, &attempt, &members, is_first).await;
         for member in members.iter().filter(|member| member.uid != claim.uid) {

@@ -190,7 +190,7 @@ pub struct Notice {
 pub struct Interruption {
     /// The instance.
     pub id: ProviderId,
-    /// What is announced.
+    /// The kind of the announcement.
     pub kind: InterruptionKind,
 }
 
@@ -201,9 +201,9 @@ pub enum InterruptionKind {
     Spot,
     /// Maintenance is due.
     ScheduledChange,
-    /// Somebody stops it.
+    /// It is being stopped.
     Stopped,
-    /// Somebody ends it.
+    /// It is being terminated.
     Terminated,
     /// The capacity reservation that it runs in is taken back.
     CapacityReservation,

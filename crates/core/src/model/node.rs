@@ -227,8 +227,8 @@ impl StateNode {
         annotations.get(key).map(|value| &**value)
     }
 
-    /// Taints that count for scheduling: the claim's until the Node is registered; before initialization those that go
-    /// away by themselves (ephemeral and startup taints) are left out.
+    /// Taints that count for scheduling: the claim's until the Node is registered; before initialization without
+    /// ephemeral and startup taints, which their owners remove.
     #[must_use]
     pub fn taints(&self) -> Vec<Taint> {
         let (own, claim): (&[Taint], _) = match (self.registered_node(), &self.claim) {

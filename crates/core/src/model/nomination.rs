@@ -5,7 +5,7 @@
 //! - A NodeClaim that is created for the pod goes through [`ClaimStage`]: 1. the create request is under way,
 //!   2. the NodeClaim is in flight, 3. its node is initialized. A crash between 1 and 2 loses nothing: the NodeClaim
 //!   carries the UIDs of its pods, and the watch brings it back.
-//! - A lease keeps one node from disruption until the pod is bound. It ends by itself; on an initialized node it is
+//! - A lease keeps one node from disruption until the pod is bound. It expires; on an initialized node it is
 //!   renewed at most [`RENEWALS`] times, and never after kube-scheduler rejected the pod there.
 
 use std::collections::BTreeMap;
@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn a_message_of_the_scheduler_ends_a_lease_that_was_renewed() {
-        let said = |message: &str| Event::Unschedulable(Some(message.into()));
-        let renewed = || after([bounded("n", "0/1"), said("0/2"), bounded("n", "0/2")]);
+        let rejects = |message: &str| Event::Unschedulable(Some(message.into()));
+        let renewed = || after([bounded("n", "0/1"), rejects("0/2"), bounded("n", "0/2")]);
         assert!(renewed().lease().is_some(), "the message may be from before the node was ready");
-        assert!(renewed().after(said("0/2")).lease().is_some(), "the same message");
+        assert!(renewed().after(rejects("0/2")).lease().is_some(), "the same message");
         assert!(renewed().after(Event::Unschedulable(None)).lease().is_some());
-        let rejected = renewed().after(said("Insufficient cpu"));
+        let rejected = renewed().after(rejects("Insufficient cpu"));
         assert!(rejected.lease().is_none());
         assert!(rejected.clone().after(bounded("n", "0/2")).lease().is_none(), "not again");
         assert!(rejected.after(bounded("m", "0/2")).lease().is_some(), "another node");

@@ -45,9 +45,9 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// When it was bound to its node (`PodScheduled` became True).
     pub bound_since: Option<Timestamp>,
-    /// Whether kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
+    /// Whether kube-scheduler found no node that fits (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
-    /// What it said: another text means that it has looked again.
+    /// The message of that condition: another text means that kube-scheduler tried again.
     pub refusal: Option<Str>,
     /// `status.nominatedNodeName`: kube-scheduler is making room for it there.
     pub nominated_node: Option<NodeName>,

@@ -112,7 +112,7 @@ pub struct RequestOption {
 /// How many devices are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCount {
-    /// So many.
+    /// This many.
     Exactly(u32),
     /// All that match, at least one.
     All,

@@ -122,7 +122,7 @@ fn owner(reason: &str, claim: &NodeClaim, node: &Node) -> String {
     named.unwrap_or_else(|| "the kubelet and the network plugin".to_owned())
 }
 
-/// Who takes a taint off a node that starts.
+/// The component that removes a taint from a starting node.
 fn owner_of_taint(key: &str) -> String {
     let known = match key {
         labels::UNINITIALIZED_TAINT => "the cloud-controller-manager",
@@ -134,7 +134,7 @@ fn owner_of_taint(key: &str) -> String {
         "efs.csi.aws.com/agent-not-ready" => "the node plugin of the EFS CSI driver",
         "fsx.csi.aws.com/agent-not-ready" => "the node plugin of the FSx CSI driver",
         _ if key.starts_with(labels::READINESS_TAINT_PREFIX) => "the node readiness controller",
-        _ => return format!("whoever looks after taint {key}"),
+        _ => return format!("the owner of taint {key}"),
     };
     known.to_owned()
 }
@@ -193,7 +193,7 @@ mod tests {
         #[case] seconds: i64,
         #[case] expected: &str,
     ) {
-        let said = match decide(&pooled(starting(), standing).view(), timeout, after(seconds)) {
+        let decided = match decide(&pooled(starting(), standing).view(), timeout, after(seconds)) {
             Decision::Nothing => "nothing".to_owned(),
             Decision::Wait(left) => format!("wait {}", left.as_secs()),
             Decision::Recovered => "recovered".to_owned(),
@@ -203,7 +203,7 @@ mod tests {
                 format!("{response:?}")
             }
         };
-        assert_eq!(said, expected);
+        assert_eq!(decided, expected);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
 
     #[rstest]
     #[case("StartupTaintsExist", "node.cilium.io/agent-not-ready", "the agent of Cilium")]
-    #[case("StartupTaintsExist", "example.com/agent", "whoever looks after taint example.com/agent")]
+    #[case("StartupTaintsExist", "example.com/agent", "the owner of taint example.com/agent")]
     fn owners_of_startup_taints(#[case] reason: &str, #[case] key: &str, #[case] expected: &str) {
         let taint = Taint::new(key, "", TaintEffect::NoExecute);
         let fixture = Fixture::of(node("a").uninitialized())

@@ -59,12 +59,12 @@ impl Drain {
             return done(view, now);
         }
         let mut next = Next::nothing().again(INTERVAL);
-        let stands = claim.conditions.get(&condition).is_some_and(|known| {
+        let is_current = claim.conditions.get(&condition).is_some_and(|known| {
             &*known.reason == "Draining"
                 && still_says(&known.message, &awaited, claim.termination_deadline)
                 && names_one(&known.message, &stalled_by(view, &awaited, now))
         });
-        if !stands {
+        if !is_current {
             let message = waiting(view, &awaited, now);
             next.steps.extend(ConditionChange::unknown(condition, "Draining", message).step(claim));
         }

@@ -155,7 +155,7 @@ fn is_alike(a: &NodeClaim, b: &NodeClaim) -> bool {
 }
 
 /// Whether a NodeClaim is named by an attempt that is being written and that it does not carry. While it exists, the others
-/// can tell that the cloud was not called.
+/// know that the cloud was not called.
 #[must_use]
 pub fn is_named(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
     batch.iter().any(|other| {

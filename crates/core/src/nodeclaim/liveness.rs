@@ -20,7 +20,7 @@ const _: () = assert!(
 /// How long a node may take to join.
 pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Gives up what takes too long.
+/// Deletes NodeClaims whose launch or registration takes too long.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
     /// When this process first saw the claim, if no launch had been requested by then: by the clock that judges the claim, its launch did

@@ -70,7 +70,7 @@ impl Claimed {
     }
 }
 
-/// Whether an instance is an orphan of the cluster of this UID, as far as one look can tell.
+/// Whether an instance is an orphan of the cluster of this UID, by one list of instances.
 #[must_use]
 pub fn is_orphan(instance: &Instance, claimed: &Claimed, cluster_uid: &str) -> bool {
     let ours = instance.cluster_uid.as_deref() == Some(cluster_uid) && !cluster_uid.is_empty();

@@ -163,15 +163,15 @@ impl ConditionChange {
         Self { condition, status, reason: reason.into(), message }
     }
 
-    /// The step to it, unless `claim` has it already.
+    /// The step that sets it, unless `claim` has it already.
     #[must_use]
     pub fn step(self, claim: &NodeClaim) -> Option<Step> {
-        let stands = claim.conditions.get(&self.condition).is_some_and(|condition| {
+        let is_set = claim.conditions.get(&self.condition).is_some_and(|condition| {
             condition.status == self.status
                 && condition.reason == self.reason
                 && *condition.message == *self.message
         });
-        (!stands).then_some(Step::Condition(self))
+        (!is_set).then_some(Step::Condition(self))
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn default(value: &mut Value) {
     }
 }
 
-/// Adds the defaults of the namespace's LimitRanges to the containers of a pod. What is given stays; of several LimitRanges the first
+/// Adds the defaults of the namespace's LimitRanges to the containers of a pod. Given values are kept; of several LimitRanges the first
 /// by name counts.
 pub(super) fn admit(cluster: &ClusterState, value: &mut Value) {
     let namespace = object::text(value, &["metadata", "namespace"]).to_owned();

@@ -74,7 +74,7 @@ fn stateful_set(value: &mut Value) {
     pod::default_template(value, &["spec", "template"]);
 }
 
-/// Jobs select their pods by the job's UID and label them with it, unless the spec says otherwise.
+/// Jobs select their pods by the job's UID and label them with it, unless the spec sets a selector.
 fn job(value: &mut Value) {
     let both_absent = ["completions", "parallelism"]
         .iter()

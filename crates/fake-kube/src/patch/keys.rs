@@ -9,7 +9,7 @@ pub(crate) enum ListRule {
     Atomic,
     /// Scalars without repetition.
     Set,
-    /// Maps that are told apart by these keys.
+    /// Maps that these keys distinguish.
     Map(Vec<String>),
 }
 

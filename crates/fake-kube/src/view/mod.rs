@@ -1,4 +1,4 @@
-//! What clients are shown about resources and objects: tables, discovery and OpenAPI documents.
+//! The views of resources and objects that clients request: tables, discovery and OpenAPI documents.
 
 pub mod discovery;
 pub mod openapi;

@@ -1,8 +1,8 @@
 //! OpenAPI documents, as far as kubectl reads them.
 //!
-//! kubectl looks for three things: that `PATCH` takes `fieldValidation` (else it validates by itself), how an
+//! kubectl looks for three things: that `PATCH` takes `fieldValidation` (else it validates on the client), how an
 //! object may be patched, and the schemas that `kubectl explain` prints. Built-in resources are open objects here,
-//! and do not announce strategic merge patches, so that kubectl takes the merge rules of its own Go types; custom
+//! and do not list strategic merge patches, so that kubectl takes the merge rules of its own Go types; custom
 //! resources have their real schema. Only JSON is served: releases of kubectl before 1.27 read `/openapi/v2` as
 //! protobuf alone and need `--validate=false`.
 
@@ -18,7 +18,7 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const GVK: &str = "x-kubernetes-group-version-kind";
 
 /// `/openapi/v3`: where the document of each group and version is. The hash covers the resources, not their schemas,
-/// so a document may not be announced as immutable.
+/// so that a document must not be served as immutable.
 #[must_use]
 pub fn v3_index(resources: &[ResourceInfo]) -> Value {
     let mut paths = Map::new();
@@ -55,7 +55,7 @@ pub fn v3_group(
     })
 }
 
-/// `/openapi/v2`, with the schemas of custom resources reduced to what that version can say.
+/// `/openapi/v2`, with the schemas of custom resources reduced to what that version can express.
 #[must_use]
 pub fn v2(resources: &[ResourceInfo], crd_schemas: &[(ResourceInfo, Value)]) -> Value {
     let refs = Refs { prefix: "#/definitions/", v3: false };
@@ -284,7 +284,7 @@ fn typed(mut parameter: Value, schema: Value, refs: &Refs) -> Value {
     parameter
 }
 
-/// A schema in the terms of OpenAPI v2: no alternatives, no nullable fields, and nothing said about open parts.
+/// A schema in the terms of OpenAPI v2: no alternatives, no nullable fields, and no description of open parts.
 fn reduced(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

@@ -220,7 +220,7 @@ fn a_refusal_ends_a_lease() {
     let (mut index, pass) = leased(true);
     assert!(pass(&mut index, 0));
     index.apply(refused("p", 4, "0/2 nodes are available"));
-    assert!(pass(&mut index, 10), "said while the node became ready");
+    assert!(pass(&mut index, 10), "kube-scheduler rejected the pod while the node became ready");
     index.apply(refused("p", 5, "0/2 nodes are available"));
     assert!(!index.snapshot(at(11)).nodes[0].nominations.is_empty(), "the same words");
     index.apply(refused("p", 6, "0/2 nodes are available: 1 Insufficient cpu"));
@@ -441,7 +441,7 @@ fn room_that_is_kept_for_a_claim_counts_until_it_is_written_and_replaces_as_the_
     index.begin_command("one", CommandIntent { candidates: names(&["a"]), replacements: names(&["d"]) });
     assert_eq!((count(&index), index.members("default")), (1, 2), "one goes for one that has its room");
     index.apply(claim("d", 1, "", ""));
-    assert_eq!((count(&index), index.members("default")), (1, 2), "it stands, and counts once");
+    assert_eq!((count(&index), index.members("default")), (1, 2), "the NodeClaim exists, and counts once");
     index.end_command("one");
     index.reserve("e", "default", of(4000));
     assert_eq!(count(&index), 3);

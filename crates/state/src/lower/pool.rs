@@ -105,7 +105,7 @@ fn initialization(pool: &api::NodePool) -> InitializationStanding {
     replaced.unwrap_or_default()
 }
 
-/// Whether a switch is on. Whoever writes one that protects and cannot be read wanted it: all but `false` is on.
+/// Whether a protecting switch is on. An invalid value counts as on: only `false` is off.
 fn is_on(text: &str) -> bool {
     text.trim() != "false"
 }
@@ -116,8 +116,7 @@ fn positive(text: &str) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
 }
 
-/// `nodes/window`, as in `5/1h`. Whoever writes a brake that cannot be read wanted one: nothing is replaced for drift
-/// until it can.
+/// `nodes/window`, as in `5/1h`. An invalid value allows no replacement for drift.
 fn drift_cap(text: &str) -> DriftCap {
     let read = text.split_once('/').and_then(|(nodes, window)| {
         Some(DriftCap { nodes: nodes.trim().parse().ok()?, window: positive(window.trim())? })
@@ -183,7 +182,7 @@ fn budget_nodes(written: &str) -> BudgetNodes {
 
 #[cfg(test)]
 mod tests {
-    //! What stands on a NodePool about the initialization of its nodes.
+    //! The annotations and the condition of a NodePool about the initialization of its nodes.
     use fleetwright_api::labels::{
         INITIALIZATION_FAILURES, INITIALIZATION_TIMEOUT, condition::INITIALIZATION_HEALTHY,
     };

@@ -148,7 +148,7 @@ mod tests {
         assert!(summary.contains(affinity), "{summary}");
         assert_eq!(constraints(&[]), "");
         let buffer = pod("v").with(|pod| pod.is_virtual = true).build();
-        assert_eq!(constraints(&[buffer]), "", "what stands for a buffer is no pod of anybody's");
+        assert_eq!(constraints(&[buffer]), "", "virtual pods of a buffer are left out");
     }
 
     proptest! {

@@ -41,7 +41,7 @@ fn node_says(fixture: &Fixture, volumes: &[&str], instance: &InstanceState, at: 
 fn a_node_ends_in_order() {
     let (unknown, gone) = (InstanceState::Unknown, InstanceState::Gone);
     let says = |fixture: &Fixture| node_says(fixture, &[], &unknown, 100);
-    assert_eq!(says(&Fixture::of(node("a"))), "", "nobody deleted it");
+    assert_eq!(says(&Fixture::of(node("a"))), "", "it was not deleted");
     let unowned = drained().with_node(|node| node.has_finalizer = false);
     assert_eq!(says(&unowned), "");
     assert_eq!(says(&drained().with(|claim| claim.deleting = None)), "delete -; ~1");
@@ -126,7 +126,7 @@ fn a_claim_ends_in_order() {
     let expiring = "deadline +60; publish TerminationGracePeriodExpiring; delete nodes 1; ~10";
     assert_eq!(says(&period(), unknown()), expiring);
     let set = period().with(|claim| claim.termination_deadline = Some(after(10)));
-    assert_eq!(says(&set, unknown()), "delete nodes 1; ~10", "a deadline that stands is kept");
+    assert_eq!(says(&set, unknown()), "delete nodes 1; ~10", "an existing deadline is kept");
     let going = deleted().with_node(|node| node.deleting = Some(now()));
     assert_eq!(says(&going, unknown()), "~10");
     let mut alone = deleted();

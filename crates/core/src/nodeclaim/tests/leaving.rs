@@ -139,10 +139,10 @@ fn the_condition_says_what_is_waited_for() {
     let text = format!(
         "6 pods are waiting to be evicted: {protected}, default/c, default/d, default/e, default/f, and 1 more"
     );
-    for stands in ["the node is being drained", "1 pods are waiting to be evicted: default/gone, default/bb"]
+    for current in ["the node is being drained", "1 pods are waiting to be evicted: default/gone, default/bb"]
     {
-        says_of(&mut fixture, stands);
-        assert_eq!(written(&fixture).as_deref(), Some(&*text), "{stands}");
+        says_of(&mut fixture, current);
+        assert_eq!(written(&fixture).as_deref(), Some(&*text), "{current}");
     }
     says_of(&mut fixture, &text);
     assert_eq!(written(&fixture), None);
@@ -294,5 +294,5 @@ fn a_drain_names_the_budget_that_holds_it() {
     Arc::make_mut(&mut fixture.pods[0]).deleting = None;
     assert_eq!(written(&fixture).as_deref(), Some(held));
     says_of(&mut fixture, held);
-    assert_eq!(written(&fixture), None, "said once");
+    assert_eq!(written(&fixture), None, "written once");
 }

@@ -229,13 +229,13 @@ fn initialization_in_order() {
     assert_eq!(startup.says(&Initialization, now()), "Initialized=Unknown/StartupTaintsExist");
     let not_ready = startup.with_node(|node| node.ready = false);
     assert_eq!(not_ready.says(&Initialization, now()), "Initialized=Unknown/NodeNotReady");
-    let said = not_ready.with(|claim| {
+    let reported = not_ready.with(|claim| {
         let message = "Node status is NotReady".into();
         let (status, reason) = (ConditionStatus::Unknown, "NodeNotReady".into());
-        let stands = Condition { status, reason, message, since: now() };
-        claim.conditions.insert(ConditionType::Initialized, stands);
+        let current = Condition { status, reason, message, since: now() };
+        claim.conditions.insert(ConditionType::Initialized, current);
     });
-    assert_eq!(said.says(&Initialization, now()), "", "what is said is not said again");
+    assert_eq!(reported.says(&Initialization, now()), "", "an equal condition is not written again");
     assert_eq!(joined().says(&Initialization, now()), "");
 }
 

@@ -69,7 +69,7 @@ fn hashes_migrate_and_known_drift_stays() {
         (Some(("8", "v2")), Some(("8", "v2")), true, Some(None), true),
         // Not marked yet, but known.
         (Some(("8", "v2")), Some(("7", "v2")), false, Some(None), true),
-        // Versions that nobody can compare.
+        // Versions that cannot be compared.
         (Some(("8", "v2")), Some(("7", "v1")), false, Some(Some("9")), true),
         (Some(("9", "v3")), Some(("7", "v2")), false, Some(Some("9")), false),
         (Some(("9", "v3")), None, false, None, false),

@@ -7,7 +7,7 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text at a JSON pointer, or what stands for its absence.
+/// The text at a JSON pointer, or `otherwise` if it is absent or empty.
 pub(super) fn text_or<'a>(object: &'a Value, pointer: &str, otherwise: &'a str) -> &'a str {
     Some(text(object, pointer)).filter(|text| !text.is_empty()).unwrap_or(otherwise)
 }

@@ -25,7 +25,7 @@ use crate::registry::ResourceInfo;
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// The object's metadata; what kubectl asks for unless told otherwise.
+    /// The object's metadata; kubectl's default.
     #[default]
     Metadata,
     /// The whole object.

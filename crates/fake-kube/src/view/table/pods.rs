@@ -96,7 +96,7 @@ fn summarise(pod: &Value, init_specs: &[Value]) -> Summary {
     summary
 }
 
-/// Goes through init containers up to the first that is not done; tells whether there is one.
+/// Goes through init containers up to the first that is not done. Returns whether there is one.
 fn init_containers(pod: &Value, specs: &[Value], summary: &mut Summary, sidecars: &mut Summary) -> bool {
     for (index, status) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
         let spec = specs.iter().find(|spec| text(spec, "/name") == text(status, "/name"));

@@ -64,7 +64,7 @@ fn access_modes(object: &Value, pointer: &str) -> String {
     SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-/// The class that an annotation of old, else the field, names.
+/// The storage class of the deprecated annotation, else of the field.
 fn storage_class(object: &Value) -> &str {
     let annotation = text(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     if annotation.is_empty() { text(object, "/spec/storageClassName") } else { annotation }

@@ -56,7 +56,7 @@ pub(super) fn printer(key: (&str, &str)) -> Option<Printer> {
     })
 }
 
-/// Replicas that were asked for; one unless said otherwise.
+/// The desired replicas; one by default.
 fn desired(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
