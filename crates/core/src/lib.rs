@@ -12,18 +12,29 @@
 //! 8. [`rate`] — token buckets and delays.
 //! 9. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
 //!
+//! Authors of providers need [`cloud`], [`clock`] and parts of [`model`]: [`cloud`] says which, and what versions promise. The rest is
+//! public for the crates of this workspace only and changes in any version.
+//!
 //! Architecture invariant: nothing here reads a clock, the environment, a random number or the network, and nothing
 //! logs. Time is an argument, chance is a seed, and what there is to tell is in the returned value.
 
 pub mod clock;
 pub mod cloud;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod disruption;
 pub mod model;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod nodeclaim;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod overlay;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod rate;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod safety;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod scheduling;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod shadow;
 #[cfg(any(test, feature = "testing"))]
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod testing;

@@ -7,20 +7,27 @@ pub mod instance_type;
 pub mod labels;
 pub mod node;
 pub mod nodeclaim;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod nomination;
 pub mod observed;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod pdb;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod pod;
 pub mod pool;
 pub mod positions;
 pub mod price;
 pub mod requirement;
 pub mod requirements;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod resource_claim;
 pub mod resources;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod snapshot;
 pub mod taint;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod volume;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod workloads;
 
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
@@ -30,21 +37,28 @@ pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction};
 pub use labels::{LabelSchema, Labels};
 pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use nomination::{ClaimStage, LeaseBound, Nomination, NominationEvent, PodNomination};
 pub use observed::{
     Observed, ObservedTaint, SmallerNode,
     capacity::{ObservedCapacity, ObservedNode},
 };
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use pdb::PodDisruptionBudget;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use pod::{LabelSelector, Pod, PodAffinityTerm, PodPhase, TopologySpread};
 pub use pool::{Budget, ConsolidationPolicy, DisruptionReason, Limits, NodePool};
 pub use positions::Positions;
 pub use price::Price;
 pub use requirement::{Operator, Requirement};
 pub use requirements::{Incompatible, Requirements};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use resource_claim::{ClaimSource, Devices, PodClaim, ResourceClaim, Selector};
 pub use resources::{ResourceName, Resources};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use snapshot::Snapshot;
 pub use taint::{Taint, TaintEffect, Toleration};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use volume::{StorageClass, StorageClasses, VolumeClaim, VolumeState};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use workloads::Workloads;

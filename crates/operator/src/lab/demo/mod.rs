@@ -30,12 +30,12 @@ const EPOCH: i64 = 1_767_225_600;
 
 /// The shipped examples, in the order in which they are applied.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("nodepool.yaml", include_str!("../../../../../examples/nodepool.yaml")),
-    ("daemonset.yaml", include_str!("../../../../../examples/daemonset.yaml")),
-    ("web.yaml", include_str!("../../../../../examples/web.yaml")),
-    ("api.yaml", include_str!("../../../../../examples/api.yaml")),
-    ("cache.yaml", include_str!("../../../../../examples/cache.yaml")),
-    ("batch.yaml", include_str!("../../../../../examples/batch.yaml")),
+    ("nodepool.yaml", include_str!("../../../demo/nodepool.yaml")),
+    ("daemonset.yaml", include_str!("../../../demo/daemonset.yaml")),
+    ("web.yaml", include_str!("../../../demo/web.yaml")),
+    ("api.yaml", include_str!("../../../demo/api.yaml")),
+    ("cache.yaml", include_str!("../../../demo/cache.yaml")),
+    ("batch.yaml", include_str!("../../../demo/batch.yaml")),
 ];
 
 /// Runs the demo.
