@@ -72,3 +72,72 @@ pub async fn run(ctx: Ctx, stop: Shutdown) -> Result<(), RunError> {
     let controllers = controllers(&ctx);
     crate::runtime::run(ctx, controllers, stop).await
 }
+
+#[cfg(test)]
+mod tests {
+    //! Beside the operator of another cloud.
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::Harness;
+
+    /// Objects of another cloud's operator: they get no status, hash, event, taint or finalizer, and are not deleted.
+    #[tokio::test(start_paused = true)]
+    async fn objects_of_another_cloud_are_left_alone() {
+        let harness = Harness::new();
+        let class = json!({"group": "acme.example", "kind": "AcmeNodeClass", "name": "default"});
+        let label = json!({"karpenter.sh/nodepool": "theirs", "acme.example/acmenodeclass": "default"});
+        let pod = |name: &str, selector: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"nodeSelector": {"karpenter.sh/nodepool": selector}, "containers":
+                    [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+                "status": {"phase": "Pending", "conditions":
+                    [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+        };
+        let nodes = |name: &str, deleted: bool| {
+            let id = format!("acme:///{name}");
+            let mut claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": name, "labels": label, "finalizers": ["karpenter.sh/termination"]},
+                "spec": {"requirements": [], "nodeClassRef": class, "expireAfter": "1s"},
+                "status": {"providerID": id}});
+            if deleted {
+                claim["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            }
+            let node = json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": label, "finalizers": ["karpenter.sh/termination"]},
+                "spec": {"providerID": id,
+                    "taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]}});
+            [claim, node]
+        };
+        let template = json!({"spec": {"nodeClassRef": class, "requirements": []}});
+        let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "theirs"}, "spec": {"template": template}});
+        let mut theirs = vec![pool];
+        theirs.extend(nodes("launched", false).into_iter().chain(nodes("deleted", true)));
+        for object in theirs.iter().cloned().chain([pod("for-theirs", "theirs"), pod("for-ours", "ours")]) {
+            harness.server.apply(object).unwrap();
+        }
+        harness.pool("ours", json!({}));
+        let stored = |object: &Value| {
+            let (kind, name) =
+                (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+            harness.server.get(object["apiVersion"].as_str().unwrap(), kind, "", name)
+        };
+        let before: Vec<_> = theirs.iter().map(stored).collect();
+        assert!(before.iter().all(Option::is_some));
+        let (_trigger, _task) = harness.run(controllers(&harness.ctx));
+        harness.pass(1800).await;
+        let after: Vec<_> = theirs.iter().map(stored).collect();
+        assert_eq!(after, before);
+        let events = harness.events();
+        let about_theirs = |event: &&String| {
+            let object = event.split(' ').next().unwrap_or_default();
+            matches!(object.rsplit('/').next(), Some("theirs" | "launched" | "deleted"))
+        };
+        let found: Vec<_> = events.iter().filter(about_theirs).collect();
+        assert!(found.is_empty(), "{found:?}");
+        // The controllers were at work all the while.
+        let ours = harness.server.get("karpenter.sh/v1", "NodePool", "", "ours").unwrap();
+        assert!(ours["metadata"]["annotations"]["karpenter.sh/nodepool-hash"].is_string(), "{ours}");
+    }
+}
