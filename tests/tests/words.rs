@@ -36,6 +36,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "FeaturesAvailable",
         "the API server of a scenario refuses no kind: tests of controllers::runtime::features",
     ),
+    ("QuotaExceeded", "the fake cloud has no quota: tests of core::nodeclaim"),
+    ("LaunchPending", "the fake cloud answers at once: tests of core::nodeclaim"),
     ("PricesTooOld", "prices of the fake cloud are never old: tests of core::disruption"),
     ("WouldUndo", "its text is in disrupt/would-undo"),
     ("UnreadablePod", "its text is in disrupt/unreadable-pod"),

@@ -200,7 +200,7 @@ async fn try_classes(
     provider.identify(&format!("{UID_PREFIX}{}", expires.as_second())).await?;
     provider.set_kubernetes_version(version);
     let pools = tried.iter().map(|one| Arc::new(pool(one, clock.now()))).collect();
-    let mut outlook = Outlook { pools, ..Outlook::at(clock.now()) };
+    let mut outlook = Outlook::at(clock.now()).with_pools(pools);
     let Some(step) = provider.steps().into_iter().find(|step| step.name() == "nodeclass") else {
         return Ok(Vec::new());
     };

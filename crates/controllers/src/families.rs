@@ -1,6 +1,6 @@
 //! All metric families: `docs/metrics.md` documents exactly those that the process exposes.
 
-use std::{fmt::Write as _, fs, path::Path, sync::Arc};
+use std::{fmt::Write as _, fs, path::Path};
 
 use fleetwright_core::cloud::{NodeClassKind, ProviderInfo};
 
@@ -146,18 +146,8 @@ fn all() -> Vec<Family> {
 
 /// The provider whose kinds and labels the table shows.
 fn provider() -> ProviderInfo {
-    ProviderInfo {
-        name: "kwok".into(),
-        node_classes: vec![NodeClassKind::new(
-            "karpenter.kwok.sh",
-            "v1alpha1",
-            "KWOKNodeClass",
-            "kwoknodeclasses",
-        )],
-        schema: Arc::default(),
-        repair_policies: Vec::new(),
-        bootstraps_startup_taints: true,
-    }
+    let kind = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
+    ProviderInfo::new("kwok", [kind])
 }
 
 fn row(family: &Family) -> String {

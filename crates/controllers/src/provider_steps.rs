@@ -1,16 +1,22 @@
 //! Runs the loops of the provider, and acts on their reports.
 
+mod merge;
 mod objects;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{Figure, FigureFamily, FigureShape, Interruption, Outlook, ProviderStep},
+    cloud::{
+        Figure, FigureFamily, FigureShape, Interruption, NodeCondition, NodeStatus, Outlook, ProviderStep,
+        Write,
+    },
+    model::{NodeName, Str},
     nodeclaim::{Next, Step},
     safety::Cause,
 };
 use fleetwright_state::Key;
+use k8s_openapi::api::core::v1 as k8s;
 
 use crate::{
     events::{Event, regarding},
@@ -83,7 +89,7 @@ impl Controller for ProviderLoop {
         round.figures.iter().for_each(|figure| expose(&self.metrics, figure));
         for write in round.writes.iter().filter(|write| !write.is_empty()) {
             // The next run decides again: a failed write does not delay the others.
-            if let Err(error) = objects::change(&self.client, &self.cluster, write).await {
+            if let Err(error) = self.write(write).await {
                 tracing::warn!(object = ?write.object, %error, "failed to write for a loop of the provider");
             }
         }
@@ -114,6 +120,25 @@ fn expose(metrics: &Metrics, figure: &Figure) {
     }
 }
 
+/// What a Node reports, with its name.
+fn node_status(node: &k8s::Node) -> (NodeName, NodeStatus) {
+    let status = node.status.as_ref();
+    let text = |text: &Option<String>| Str::from(text.as_deref().unwrap_or_default());
+    let condition = |known: &k8s::NodeCondition| {
+        let since = known.last_transition_time.as_ref().map(|time| time.0);
+        let mut condition = NodeCondition::new(known.type_.as_str(), known.status.as_str(), since);
+        (condition.reason, condition.message) = (text(&known.reason), text(&known.message));
+        condition
+    };
+    let mut reported = NodeStatus::default();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    reported.conditions = conditions.unwrap_or_default().iter().map(condition).collect();
+    let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default().iter();
+    reported.addresses =
+        addresses.map(|address| (address.type_.as_str().into(), address.address.as_str().into())).collect();
+    (node.metadata.name.as_deref().unwrap_or_default().into(), reported)
+}
+
 /// The cluster as input of the provider's loops.
 fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
     let index = cluster.index();
@@ -121,10 +146,20 @@ fn outlook(cluster: &Cluster, clocks: &Clocks) -> Outlook {
     let nodes = index.claim_models().map(|claim| (claim.clone(), node(&claim.name))).collect();
     let pools =
         index.pools().filter_map(|pool| index.pool_model(pool.metadata.name.as_deref()?).cloned()).collect();
-    Outlook { now: clocks.now(), nodes, pools }
+    let statuses = index.nodes().map(|node| node_status(node)).collect();
+    Outlook::at(clocks.now()).with_nodes(nodes).with_pools(pools).with_statuses(statuses)
 }
 
 impl ProviderLoop {
+    /// Changes an object: finalizers and conditions of the provider's own last, on what the rest of the change left.
+    async fn write(&self, write: &Write) -> Result<(), ReconcileError> {
+        objects::change(&self.client, &self.cluster, write).await?;
+        if write.reads_first() {
+            merge::merge(&self.client, write, self.clocks.now()).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes the NodeClaim of an instance that is about to be interrupted. Termination follows as after any deletion.
     async fn delete_interrupted(&self, interruption: &Interruption) -> Result<(), ReconcileError> {
         let name = {
@@ -171,7 +206,10 @@ fn publish(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &
 mod tests {
     //! An interruption deletes the NodeClaim once, with Karpenter's events.
     use crate::nodeclaim::families;
-    use fleetwright_core::cloud::{CloudError, InterruptionKind, Notice, Object, Round, Write};
+    use fleetwright_core::{
+        cloud::{CloudError, ConditionWrite, InterruptionKind, Notice, Object, Round},
+        model::ConditionStatus,
+    };
     use serde_json::json;
 
     use super::*;
@@ -194,24 +232,23 @@ mod tests {
         }
 
         async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
-            let of = |id: &str| Interruption { id: id.into(), kind: InterruptionKind::Spot };
+            let of = |id: &str| Interruption::new(id, InterruptionKind::Spot);
             let interruptions = vec![of("test:///unknown"), of("test:///i-1")];
             let object = Object::NodeClaim("b".into());
             let mut write = Write::to(object.clone());
             write.labels.insert("looked-at".into(), Some("true".into()));
-            let notice = Notice { object, warning: false, reason: "Seen", message: "it is there".into() };
+            let notice = Notice::normal(object, "Seen", "it is there");
             let figure = |value: Option<f64>, label: &str| Figure {
                 family: &GAUGE,
                 labels: vec![label.into()],
                 value,
             };
-            Ok(Round {
-                interruptions,
-                writes: vec![write],
-                notices: vec![notice],
-                figures: vec![figure(Some(7.0), "stays"), figure(Some(8.0), "goes"), figure(None, "goes")],
-                ..Round::quiet(Duration::from_secs(1))
-            })
+            let figures = vec![figure(Some(7.0), "stays"), figure(Some(8.0), "goes"), figure(None, "goes")];
+            Ok(Round::quiet(Duration::from_secs(1))
+                .with_interruptions(interruptions)
+                .with_writes(vec![write])
+                .with_notices(vec![notice])
+                .with_figures(figures))
         }
     }
 
@@ -251,5 +288,84 @@ mod tests {
         let exposition = harness.ctx.metrics.encode().unwrap();
         let gauge: Vec<&str> = exposition.lines().filter(|line| line.starts_with("test_gauge{")).collect();
         assert_eq!(gauge, ["test_gauge{which=\"stays\"} 7"]);
+    }
+
+    /// Finalizer and condition of its own on every NodeClaim; what it reads of Nodes.
+    #[derive(Default)]
+    struct Registrar {
+        leaves: std::sync::atomic::AtomicBool,
+        seen: std::sync::Mutex<Vec<String>>,
+    }
+
+    #[async_trait]
+    impl ProviderStep for Registrar {
+        fn name(&self) -> &'static str {
+            "registrar"
+        }
+
+        async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+            let mut seen = self.seen.lock().unwrap();
+            *seen = outlook
+                .statuses
+                .iter()
+                .map(|(name, status)| {
+                    let ready = status.condition("Ready").map(|ready| ready.status.to_string());
+                    format!("{name} {ready:?} {:?}", status.address("InternalIP"))
+                })
+                .collect();
+            let write = |claim: &str| {
+                let write = Write::to(Object::NodeClaim(claim.into()));
+                let registered = ConditionWrite::new("InLoadBalancer", ConditionStatus::True, "registered");
+                let launched = ConditionWrite::new("Launched", ConditionStatus::False, "not its business");
+                if self.leaves.load(std::sync::atomic::Ordering::Relaxed) {
+                    return write
+                        .remove_finalizer("acme.example/lb")
+                        .remove_finalizer("karpenter.sh/termination");
+                }
+                write.add_finalizer("acme.example/lb").condition(registered).condition(launched)
+            };
+            let writes = outlook.nodes.iter().map(|(claim, _)| write(&claim.name)).collect();
+            Ok(Round::quiet(Duration::from_secs(1)).with_writes(writes))
+        }
+    }
+
+    /// Beside those of Karpenter, which stay as they are.
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_has_finalizers_and_conditions_of_its_own() {
+        let harness = Harness::new();
+        let launched = json!({"type": "Launched", "status": "True", "reason": "Launched", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z"});
+        for object in [
+            json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "a", "finalizers": ["karpenter.sh/termination"]},
+                "spec": {"requirements": [], "nodeClassRef":
+                    {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}},
+                "status": {"providerID": "test:///i-1", "conditions": [launched.clone()]}}),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "test:///i-1"},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}],
+                    "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}),
+        ] {
+            harness.server.apply(object).unwrap();
+        }
+        let registrar = Arc::new(Registrar::default());
+        let stored = || harness.server.list("karpenter.sh/v1", "NodeClaim", "").remove(0);
+        let steps: Vec<Arc<dyn ProviderStep>> = vec![registrar.clone()];
+        let (_trigger, _task) = harness.run(controllers(&harness.ctx, &Arc::default(), steps));
+        harness.pass(5).await;
+        assert_eq!(
+            stored()["metadata"]["finalizers"],
+            json!(["karpenter.sh/termination", "acme.example/lb"])
+        );
+        let conditions = stored()["status"]["conditions"].clone();
+        assert_eq!(conditions[0], launched, "{conditions}");
+        let own = (&conditions[1]["type"], &conditions[1]["status"], &conditions[1]["reason"]);
+        assert_eq!(own, (&json!("InLoadBalancer"), &json!("True"), &json!("InLoadBalancer")));
+        assert_eq!(*registrar.seen.lock().unwrap(), ["n Some(\"True\") Some(\"10.0.0.7\")"]);
+        let version = stored()["metadata"]["resourceVersion"].clone();
+        harness.pass(5).await;
+        assert_eq!(stored()["metadata"]["resourceVersion"], version, "nothing changes any more");
+        registrar.leaves.store(true, std::sync::atomic::Ordering::Relaxed);
+        harness.pass(5).await;
+        assert_eq!(stored()["metadata"]["finalizers"], json!(["karpenter.sh/termination"]));
     }
 }

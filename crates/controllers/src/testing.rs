@@ -82,13 +82,7 @@ impl CatalogOnly {
     /// A cloud whose prices were read at a given time, if prices age.
     pub(crate) fn priced(prices_as_of: Option<Timestamp>) -> Self {
         let class = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
-        let info = ProviderInfo {
-            name: "test".into(),
-            node_classes: vec![class],
-            schema: Arc::default(),
-            repair_policies: Vec::new(),
-            bootstraps_startup_taints: true,
-        };
+        let info = ProviderInfo::new("test", [class]);
         Self { info, catalog: Mutex::new(small_catalog()), prices_as_of }
     }
 }

@@ -56,23 +56,11 @@ impl FakeProvider {
         clock: SharedClock,
     ) -> Result<Self, ApiError> {
         let catalogue = api.catalogue().await?;
-        let policy = |status: &str| RepairPolicy {
-            condition: "Ready".into(),
-            status: status.into(),
-            toleration: Duration::from_secs(600),
-        };
-        let info = ProviderInfo {
-            name: "fake".into(),
-            node_classes: vec![NodeClassKind::new(
-                labels::GROUP,
-                "v1alpha1",
-                labels::NODE_CLASS_KIND,
-                "kwoknodeclasses",
-            )],
-            schema: catalogue.schema.clone(),
-            repair_policies: vec![policy("False"), policy("Unknown")],
-            bootstraps_startup_taints: true,
-        };
+        let kind = NodeClassKind::new(labels::GROUP, "v1alpha1", labels::NODE_CLASS_KIND, "kwoknodeclasses");
+        let policy = |status: &str| RepairPolicy::new("Ready", status, Duration::from_secs(600));
+        let mut info = ProviderInfo::new("fake", [kind]);
+        info.schema = catalogue.schema.clone();
+        info.repair_policies = vec![policy("False"), policy("Unknown")];
         let published = PublishedCatalog {
             catalog: catalogue.types.clone(),
             unavailable: BTreeMap::new(),
@@ -296,23 +284,18 @@ fn lower_instance(instance: &CloudInstance) -> Result<Instance, String> {
     let read = |map| {
         from_quantities(map).map_err(|(key, message)| format!("instance {}: {key}: {message}", instance.id))
     };
-    Ok(Instance {
-        provider_id: instance.id.as_str().into(),
-        claim: instance.tags.claim.as_deref().map(Into::into),
-        launched_by: instance.tags.batch.as_deref().map(|batch| (batch.into(), instance.tags.attempt)),
-        cluster_uid: instance.tags.cluster_uid.as_deref().map(Into::into),
-        labels: instance
-            .labels
-            .iter()
-            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-            .collect(),
-        annotations: BTreeMap::new(),
-        image_id: Some(labels::IMAGE_ID.into()),
-        capacity: read(&instance.capacity)?,
-        allocatable: read(&instance.allocatable)?,
-        created: Some(instance.launched_at),
-        terminating: instance.state >= Lifecycle::Terminating,
-    })
+    let text = |value: &Option<String>| value.as_deref().map(Str::from);
+    let mut described = Instance::new(instance.id.as_str())
+        .with_resources(read(&instance.capacity)?, read(&instance.allocatable)?)
+        .with_image(labels::IMAGE_ID);
+    described.claim = text(&instance.tags.claim).map(Into::into);
+    described.launched_by = instance.tags.batch.as_deref().map(|batch| (batch.into(), instance.tags.attempt));
+    described.cluster_uid = text(&instance.tags.cluster_uid);
+    let labels = instance.labels.iter();
+    described.labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+    described.created = Some(instance.launched_at);
+    described.terminating = instance.state >= Lifecycle::Terminating;
+    Ok(described)
 }
 
 fn launch_error(error: &ApiError) -> LaunchError {

@@ -50,8 +50,8 @@ impl ProviderStep for Notices {
         self.shared.mark_unavailable(new.filter_map(|notice| notice.offering.clone()).collect());
         let interruptions = notices
             .iter()
-            .map(|notice| Interruption { id: notice.id.as_str().into(), kind: InterruptionKind::Spot })
+            .map(|notice| Interruption::new(notice.id.as_str(), InterruptionKind::Spot))
             .collect();
-        Ok(Round { interruptions, ..Round::quiet(NOTICES) })
+        Ok(Round::quiet(NOTICES).with_interruptions(interruptions))
     }
 }

@@ -283,7 +283,9 @@ fn read_offering(item: &Value, path: &str) -> Result<Offering, TypeError> {
         Some(Value::Bool(available)) => *available,
         Some(_) => return Err(wrong(format!("{path}.Available"), "is neither true nor false")),
     };
-    Ok(Offering { requirements, price, available, reservation_capacity, allocatable: None, overlaid: false })
+    let mut offering = Offering::of(requirements, price).available(available);
+    offering.reservation_capacity = reservation_capacity;
+    Ok(offering)
 }
 
 /// Writes a catalogue in the format of the file; reading it gives the same catalogue.

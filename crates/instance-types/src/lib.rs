@@ -177,31 +177,18 @@ impl TypeSpec {
                 return Err(key.clone());
             }
         }
-        Ok(InstanceType {
-            name: self.name.into(),
-            requirements,
-            offerings: self.offerings,
-            capacity: self.resources,
-            overhead: Overhead { kube_reserved: self.overhead, ..Overhead::default() },
-            devices: Arc::default(),
-            prediction: None,
-        })
+        let overhead = Overhead { kube_reserved: self.overhead, ..Overhead::default() };
+        let mut built = InstanceType::new(self.name, self.resources).with_overhead(overhead);
+        built.requirements = requirements;
+        built.offerings = self.offerings;
+        Ok(built)
     }
 }
 
 /// An available offering of one zone and capacity type.
 #[must_use]
 pub fn offering(zone: &str, capacity_type: &str, price: Price) -> Offering {
-    Offering {
-        requirements: [Requirement::is_in(CAPACITY_TYPE, [capacity_type]), Requirement::is_in(ZONE, [zone])]
-            .into_iter()
-            .collect(),
-        price,
-        available: true,
-        reservation_capacity: None,
-        allocatable: None,
-        overlaid: false,
-    }
+    Offering::new(zone, capacity_type, price)
 }
 
 /// CPUs and memory of `resources` as label values.

@@ -224,6 +224,7 @@ fn proven(identity: &Identity) -> anyhow::Result<()> {
         }
         // The controller must never act on the nodes of another cluster.
         Identity::Mismatch(why) => bail!("the cloud's cluster is not this one: {why}"),
+        other => bail!("nothing is known of a cluster that is {other:?}"),
     }
 }
 

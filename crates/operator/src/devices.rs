@@ -70,7 +70,11 @@ pub(crate) fn attach(text: &str, catalogue: &mut Catalogue) -> Vec<Skipped> {
     }
     if !found.is_empty() {
         let with = |known: &Arc<InstanceType>| match found.get(&*known.name) {
-            Some(devices) => Arc::new(InstanceType { devices: Arc::clone(devices), ..(**known).clone() }),
+            Some(devices) => {
+                let mut equipped = (**known).clone();
+                equipped.devices = Arc::clone(devices);
+                Arc::new(equipped)
+            }
             None => Arc::clone(known),
         };
         let types = catalogue.types.instance_types.iter().map(with).collect();

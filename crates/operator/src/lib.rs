@@ -60,7 +60,14 @@ mod settings;
 mod shadow;
 mod signals;
 
+// The versions of foreign crates that occur in signatures.
+pub use anyhow;
 pub use async_trait::async_trait;
+pub use k8s_openapi;
+pub use kube;
+pub use serde_json;
+
+pub use fleetwright_controllers::runtime::{Controller, Ctx};
 
 #[cfg(feature = "aws")]
 pub use aws::AwsCloud;

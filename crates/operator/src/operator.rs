@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// Input of a connector.
+#[non_exhaustive]
 pub struct Environment {
     /// Client of the cluster's API server.
     pub client: kube::Client,

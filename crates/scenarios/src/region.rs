@@ -24,7 +24,7 @@ use fleetwright_core::{
     clock::SharedClock,
     cloud::{CloudError, CloudProvider},
     model::{
-        InstanceType, Offering, Overhead, Price, Requirement, Resources,
+        InstanceType, Offering, Price, Resources,
         labels::{
             ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, REGION as REGION_LABEL, SPOT, ZONE,
         },
@@ -101,27 +101,12 @@ impl Region {
     pub fn catalogue(&self) -> Catalogue {
         let mut types: BTreeMap<String, Vec<Offering>> = BTreeMap::new();
         for (kind, zone, capacity_type, price) in sold(&self.aws) {
-            let place = [
-                Requirement::is_in(CAPACITY_TYPE, [capacity_type]),
-                Requirement::is_in(ZONE, [zone.as_str()]),
-            ];
-            types.entry(kind).or_default().push(Offering {
-                requirements: place.into_iter().collect(),
-                price,
-                available: true,
-                reservation_capacity: None,
-                allocatable: None,
-                overlaid: false,
-            });
+            types.entry(kind).or_default().push(Offering::new(&zone, capacity_type, price));
         }
-        let instance = |(name, offerings): (String, Vec<Offering>)| InstanceType {
-            requirements: [Requirement::is_in(INSTANCE_TYPE, [name.as_str()])].into_iter().collect(),
-            name: name.into(),
-            offerings,
-            capacity: Resources::new(),
-            overhead: Overhead::default(),
-            devices: Arc::default(),
-            prediction: None,
+        let instance = |(name, offerings): (String, Vec<Offering>)| {
+            let mut instance_type = InstanceType::new(name, Resources::new());
+            instance_type.offerings = offerings;
+            instance_type
         };
         Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
     }

@@ -28,7 +28,7 @@ use std::{
 };
 
 use fleetwright_core::model::{
-    InstanceType, Offering, Price, Requirement,
+    InstanceType, Price, Requirement,
     labels::{ARCH, CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
 };
 use fleetwright_fake::{Catalogue, catalogue::realistic, kubelet::KubeletConfig};
@@ -294,12 +294,9 @@ fn reserve(kind: &mut InstanceType) {
         Requirement::is_in(ZONE, [zone.as_str()]),
         Requirement::is_in(RESERVATION, [id.as_str()]),
     ];
-    let offering = Offering {
-        requirements: requirements.into_iter().collect(),
-        price: Price::from_nanos(first.price.nanos() / 1_000_000),
-        reservation_capacity: Some(RESERVED_INSTANCES),
-        ..first.clone()
-    };
+    let mut offering = first.clone().at_price(Price::from_nanos(first.price.nanos() / 1_000_000));
+    offering.requirements = requirements.into_iter().collect();
+    offering.reservation_capacity = Some(RESERVED_INSTANCES);
     kind.offerings.push(offering);
     kind.requirements.replace(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND, RESERVED, SPOT]));
 }

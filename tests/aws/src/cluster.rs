@@ -98,7 +98,7 @@ impl Cluster {
         let provider = AwsProvider::new(api.clone(), classes.clone(), seat.settings.clone(), shared).await?;
         let identity = provider.identify(seat.uid).await?;
         let steps = provider.steps();
-        let outlook = Outlook { pools: vec![Arc::new(pool())], ..Outlook::at(clock.now()) };
+        let outlook = Outlook::at(clock.now()).with_pools(vec![Arc::new(pool())]);
         let mut cluster = Self { provider, api, identity, outlook, classes, steps, clock, seat, endpoint };
         if !matches!(cluster.identity, Identity::Mismatch(_)) {
             // The steps run at process start; this one tags instances with their claims.
@@ -178,14 +178,9 @@ impl Cluster {
         attempt: u32,
         claims: &[NodeClaim],
     ) -> Vec<Result<Instance, LaunchError>> {
-        let request = |(rank, claim): (usize, &NodeClaim)| LaunchRequest {
-            claim: Arc::new(NodeClaim { batch: batch.into(), attempt, ..claim.clone() }),
-            batch: batch.into(),
-            attempt,
-            rank,
-            size: claims.len(),
-            decided_by: None,
-            first_call: false,
+        let request = |(rank, claim): (usize, &NodeClaim)| {
+            let claim = NodeClaim { batch: batch.into(), attempt, ..claim.clone() };
+            LaunchRequest::new(claim).of_attempt(attempt).at(rank, claims.len())
         };
         let requests: Vec<LaunchRequest> = claims.iter().enumerate().map(request).collect();
         self.provider.launch(&requests).await

@@ -228,17 +228,8 @@ pub fn resolve(
         system_reserved: kubelet.system_reserved.as_ref(),
         eviction_hard: view.kubelet.eviction_hard.as_ref(),
     });
-    let name = info.name.as_str().into();
-    let devices = Arc::default();
-    let instance_type = InstanceType {
-        name,
-        requirements,
-        offerings: Vec::new(),
-        capacity,
-        overhead,
-        devices,
-        prediction: None,
-    };
+    let mut instance_type = InstanceType::new(info.name.as_str(), capacity).with_overhead(overhead);
+    instance_type.requirements = requirements;
     Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
 }
 
@@ -294,8 +285,9 @@ pub fn catalog(
                 let prediction = resolved.prediction(&annotations).map(Arc::new);
                 for (offerings, into) in [(sold.priced, &mut types), (sold.unpriced, &mut unpriced)] {
                     if !offerings.is_empty() {
-                        let (prediction, resolved) = (prediction.clone(), resolved.instance_type.clone());
-                        into.push(Arc::new(InstanceType { offerings, prediction, ..resolved }));
+                        let mut sold = resolved.instance_type.clone();
+                        (sold.offerings, sold.prediction) = (offerings, prediction.clone());
+                        into.push(Arc::new(sold));
                     }
                 }
                 all.resolved.insert(name.clone(), resolved);

@@ -123,14 +123,10 @@ impl Base<'_> {
             inputs.unavailable.covers(&asked)
         };
         let shifted = zone_id.is_some_and(|id| (inputs.shifted_zones)(id));
-        Offering {
-            requirements: self.requirements(zone_id, view.group.map(|group| group.id.as_str()), part),
-            price: self.price,
-            available: can && !dry && !shifted,
-            reservation_capacity: left,
-            allocatable: None,
-            overlaid: false,
-        }
+        let requirements = self.requirements(zone_id, view.group.map(|group| group.id.as_str()), part);
+        let mut offering = Offering::of(requirements, self.price).available(can && !dry && !shifted);
+        offering.reservation_capacity = left;
+        offering
     }
 
     fn requirements(&self, zone_id: Option<&str>, group: Option<&str>, part: Option<&str>) -> Requirements {

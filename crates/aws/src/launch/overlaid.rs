@@ -21,7 +21,9 @@ pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog
         let known = types.get(&unpriced.name).map_or(&[][..], |instance_type| &instance_type.offerings);
         let offerings: Vec<Offering> = known.iter().chain(bought).cloned().collect();
         if offerings.len() > known.len() {
-            types.insert(&unpriced.name, Arc::new(InstanceType { offerings, ..(**unpriced).clone() }));
+            let mut priced = (**unpriced).clone();
+            priced.offerings = offerings;
+            types.insert(&unpriced.name, Arc::new(priced));
         }
     }
     let merged = types.into_values().map(|instance_type| match seen.get(&instance_type.name) {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use fleetwright_aws_api::{Ec2NodeClassSpec, Ec2NodeClassStatus, labels};
 use fleetwright_core::model::{
-    Catalog, InstanceType, NodeClaim, NodeClassRef, Offering, Overhead, Price, Requirement, Requirements,
-    Resources,
+    Catalog, InstanceType, NodeClaim, NodeClassRef, Offering, Price, Requirement, Requirements, Resources,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
 };
 use fleetwright_core::scheduling::MinValuesPolicy;
@@ -43,32 +42,19 @@ fn catalog(lines: &[&str]) -> Catalog {
             requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_TYPE, [kind]));
             requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, [interruptible]));
         }
-        types.entry(words[0]).or_default().push(Offering {
-            requirements,
-            price: Price::from_dollars(words[2].parse().unwrap()).unwrap(),
-            available: true,
-            reservation_capacity: words.get(5).map(|room| room.parse().unwrap()),
-            allocatable: None,
-            overlaid: false,
-        });
+        let price = Price::from_dollars(words[2].parse().unwrap()).unwrap();
+        let mut offering = Offering::of(requirements, price);
+        offering.reservation_capacity = words.get(5).map(|room| room.parse().unwrap());
+        types.entry(words[0]).or_default().push(offering);
     }
     let made = types.into_iter().map(|(name, offerings)| {
         let size = name.split('.').nth(1).unwrap_or_default();
         let gpus = i64::from(name.starts_with('p'));
-        Arc::new(InstanceType {
-            name: name.into(),
-            requirements: [
-                Requirement::is_in(INSTANCE_TYPE, [name]),
-                Requirement::is_in(labels::INSTANCE_SIZE, [size]),
-            ]
-            .into_iter()
-            .collect(),
-            offerings,
-            capacity: Resources::of(4000, 1 << 34).with("pods", 10).with(labels::RESOURCE_NVIDIA_GPU, gpus),
-            overhead: Overhead::default(),
-            devices: Arc::default(),
-            prediction: None,
-        })
+        let capacity = Resources::of(4000, 1 << 34).with("pods", 10).with(labels::RESOURCE_NVIDIA_GPU, gpus);
+        let mut made = InstanceType::new(name, capacity)
+            .with_requirement(Requirement::is_in(labels::INSTANCE_SIZE, [size]));
+        made.offerings = offerings;
+        Arc::new(made)
     });
     Catalog::new(made.collect())
 }

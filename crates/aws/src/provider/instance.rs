@@ -71,19 +71,16 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
         }
         None => (Resources::new(), Resources::new()),
     };
-    Instance {
-        provider_id: provider_id(&info.zone, &info.id),
-        claim: tag(labels::TAG_NODECLAIM).map(Into::into),
-        launched_by,
-        cluster_uid: tag(labels::TAG_CLUSTER_UID),
-        labels: node_labels(info, class, region),
-        annotations: annotations(info),
-        image_id: (!info.image.is_empty()).then(|| info.image.as_str().into()),
-        capacity,
-        allocatable,
-        created: info.launched,
-        terminating: is_ending(info),
-    }
+    let mut instance = Instance::new(provider_id(&info.zone, &info.id)).with_resources(capacity, allocatable);
+    instance.claim = tag(labels::TAG_NODECLAIM).map(Into::into);
+    instance.launched_by = launched_by;
+    instance.cluster_uid = tag(labels::TAG_CLUSTER_UID);
+    instance.labels = node_labels(info, class, region);
+    instance.annotations = annotations(info);
+    instance.image_id = (!info.image.is_empty()).then(|| info.image.as_str().into());
+    instance.created = info.launched;
+    instance.terminating = is_ending(info);
+    instance
 }
 
 impl AwsProvider {

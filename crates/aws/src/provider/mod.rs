@@ -81,10 +81,8 @@ struct UnownedResources {
 }
 
 fn repair_policies() -> Vec<RepairPolicy> {
-    let policy = |condition: &str, status: &str, minutes: u64| RepairPolicy {
-        condition: condition.into(),
-        status: status.into(),
-        toleration: Duration::from_secs(minutes * 60),
+    let policy = |condition: &str, status: &str, minutes: u64| {
+        RepairPolicy::new(condition, status, Duration::from_secs(minutes * 60))
     };
     vec![
         policy("Ready", "False", 30),
@@ -122,13 +120,9 @@ impl AwsProvider {
         clock: SharedClock,
     ) -> Result<Self, CloudError> {
         let class = NodeClassKind::new(labels::GROUP, "v1", labels::NODE_CLASS_KIND, "ec2nodeclasses");
-        let info = ProviderInfo {
-            name: "aws".into(),
-            node_classes: vec![class],
-            schema: Arc::new(schema()),
-            repair_policies: repair_policies(),
-            bootstraps_startup_taints: true,
-        };
+        let mut info = ProviderInfo::new("aws", [class]);
+        info.schema = Arc::new(schema());
+        info.repair_policies = repair_policies();
         let provider = Self {
             catalogs: Arc::new(Catalogs::new(&settings)),
             addresses: Arc::default(),

@@ -196,12 +196,7 @@ impl Problems {
 
     /// Events about the provider as a whole, for its classes.
     pub(super) fn notices(&self, reason: &'static str, message: &str) -> Vec<Notice> {
-        let notice = |known: &KnownClass| Notice {
-            object: object(&known.class),
-            warning: true,
-            reason,
-            message: message.into(),
-        };
+        let notice = |known: &KnownClass| Notice::warning(object(&known.class), reason, message);
         self.classes.all().iter().take(CLASSES_MAX).map(notice).collect()
     }
 

@@ -80,15 +80,7 @@ fn claim(name: &str, batch: &str) -> NodeClaim {
 }
 
 fn batch(count: usize) -> Vec<LaunchRequest> {
-    let request = |n: usize| LaunchRequest {
-        claim: Arc::new(claim(&format!("claim-{n:03}"), "batch")),
-        batch: "batch".into(),
-        attempt: 1,
-        rank: n,
-        size: count,
-        decided_by: None,
-        first_call: false,
-    };
+    let request = |n: usize| LaunchRequest::new(claim(&format!("claim-{n:03}"), "batch")).at(n, count);
     (0..count).map(request).collect()
 }
 
@@ -162,7 +154,7 @@ async fn no_instance_is_assigned_twice_without_name_tags() {
     let steps = aws.provider().steps();
     let names = steps.iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
     let first = NodeClaim { provider_id: Some(dealt[0].provider_id.clone()), ..claim("claim-000", "batch") };
-    let outlook = Outlook { nodes: vec![(Arc::new(first), None)], ..Outlook::at(aws.now()) };
+    let outlook = Outlook::at(aws.now()).with_nodes(vec![(Arc::new(first), None)]);
     names.run(&outlook).await.unwrap();
     let again = aws.provider().launch(&batch(2)[1..]).await.remove(0).unwrap();
     assert_eq!(again.provider_id, dealt[1].provider_id);
@@ -277,7 +269,7 @@ async fn interruptions_are_reported_until_their_instance_terminates() {
     let before = provider.catalog(&pool()).await.unwrap();
     for _ in 0..2 {
         let round = step.run(&Outlook::at(aws.now())).await.unwrap();
-        let expected = Interruption { id: id.clone(), kind: InterruptionKind::Spot };
+        let expected = Interruption::new(id.clone(), InterruptionKind::Spot);
         assert_eq!(round.interruptions, [expected], "a report may be lost");
         assert_eq!(aws.cloud.messages(), 2, "ours and the other cluster's");
         aws.advance(Duration::from_secs(20)).await;

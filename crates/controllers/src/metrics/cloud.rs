@@ -66,17 +66,19 @@ fn error_label(error: &CloudError) -> &'static str {
         CloudError::NotOwned { .. } => "NotOwnedError",
         CloudError::RateLimited { .. } => "RateLimitedError",
         CloudError::Unauthorized { .. } => "UnauthorizedError",
-        CloudError::Invalid { .. } | CloudError::Unavailable(_) => "",
+        _ => "",
     }
 }
 
 fn launch_label(error: &LaunchError) -> &'static str {
     match error {
-        LaunchError::InsufficientCapacity(_) => "InsufficientCapacityError",
+        LaunchError::InsufficientCapacity(_) | LaunchError::QuotaExceeded { .. } => {
+            "InsufficientCapacityError"
+        }
         LaunchError::NodeClassNotReady(_) => "NodeClassNotReadyError",
         LaunchError::Failed { .. } => "CreateError",
         LaunchError::RateLimited { .. } => "RateLimitedError",
-        LaunchError::Unknown(_) => "",
+        _ => "",
     }
 }
 

@@ -257,14 +257,15 @@ impl Launches {
         members: &[Arc<NodeClaim>],
         first_call: bool,
     ) {
-        let request = |member: &Arc<NodeClaim>| LaunchRequest {
-            claim: member.clone(),
-            batch: attempt.batch.clone(),
-            attempt: attempt.number,
-            rank: attempt.members.rank(member.position).unwrap_or_default(),
-            size: attempt.members.count(),
-            decided_by: member.pool.as_ref().and_then(|pool| ctx.cluster.index().catalog(pool).cloned()),
-            first_call,
+        let request = |member: &Arc<NodeClaim>| {
+            let rank = attempt.members.rank(member.position).unwrap_or_default();
+            let pool = member.pool.as_ref();
+            LaunchRequest::new(member.clone())
+                .of_batch(attempt.batch.clone())
+                .of_attempt(attempt.number)
+                .at(rank, attempt.members.count())
+                .decided_by(pool.and_then(|pool| ctx.cluster.index().catalog(pool).cloned()))
+                .first_call(first_call)
         };
         let requests: Vec<LaunchRequest> = members.iter().map(request).collect();
         let results = ctx.clocks.within(LAUNCH_DEADLINE, ctx.cloud.launch(&requests)).await;
@@ -305,7 +306,10 @@ fn wait(left: Duration) -> LaunchOutcome {
 }
 
 fn is_unknown(result: &LaunchResult) -> bool {
-    matches!(result, Err(LaunchError::Unknown(_) | LaunchError::RateLimited { .. }))
+    matches!(
+        result,
+        Err(LaunchError::Unknown(_) | LaunchError::Pending { .. } | LaunchError::RateLimited { .. })
+    )
 }
 
 /// Writes an attempt on a member, if it did not change since the attempt was decided.

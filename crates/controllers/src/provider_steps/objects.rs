@@ -53,6 +53,7 @@ pub(super) async fn change(
             let api: Api<DynamicObject> = Api::all_with(client.client(), &kind);
             patch(client, &api, &class.name, metadata, status).await?;
         }
+        other => tracing::warn!(object = ?other, "this release cannot change such an object"),
     }
     Ok(())
 }
@@ -83,7 +84,7 @@ fn uid_of(cluster: &Cluster, object: &Object) -> Option<String> {
         Object::NodeClaim(name) => index.claim(name)?.metadata.uid.clone(),
         Object::Node(name) => index.node(name)?.metadata.uid.clone(),
         Object::NodePool(name) => index.pool(name)?.metadata.uid.clone(),
-        Object::NodeClass { .. } => None,
+        _ => None,
     }
 }
 
@@ -131,6 +132,7 @@ pub(super) fn publish(cluster: &Cluster, recorder: &Recorder, notice: &Notice) {
             uid: Some(uid.to_string()),
             ..ObjectReference::default()
         }),
+        _ => None,
     };
     let Some(reference) = reference else { return };
     let event = match notice.warning {

@@ -7,6 +7,7 @@ use crate::model::{
 
 /// The labels, annotations and taints of a node at its birth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bootstrap {
     /// The labels of the NodeClaim, the values that its requirements determine and its NodePool. A kubelet may not set those of
     /// [`is_label_of_kubelet`] that it denies: they are written when the node registers.

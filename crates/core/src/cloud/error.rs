@@ -6,6 +6,7 @@ use crate::model::Str;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CloudError {
     /// There is no such instance: a termination is complete.
     #[error("nodeclaim not found, {0}")]
@@ -48,6 +49,7 @@ pub enum CloudError {
 
 /// Why an instance was not launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaunchError {
     /// None of the allowed offerings has capacity: delete the claim, schedule its pods again. The provider remembers what
     /// was unavailable in its catalogue.
@@ -62,6 +64,23 @@ pub enum LaunchError {
         /// Reason in one word.
         reason: Str,
         /// What is wrong and how to fix it.
+        message: Str,
+    },
+    /// The launch is under way and not a failure: call again with the same batch and attempt. The NodeClaim is given up after
+    /// [`Patience::launch`](super::Patience::launch).
+    #[error("launch is under way, {message}")]
+    Pending {
+        /// What it waits for.
+        message: Str,
+        /// When to ask again.
+        after: Duration,
+    },
+    /// The account may not have more: delete the claim, schedule its pods again, which other offerings may serve.
+    #[error("quota {quota} is reached, {message}")]
+    QuotaExceeded {
+        /// The cloud's name of the quota.
+        quota: Str,
+        /// Its value, and how to raise it.
         message: Str,
     },
     /// It is not known whether an instance was created: call again with the same batch and attempt.

@@ -38,6 +38,11 @@ pub trait CloudLayer: Send + Sync + 'static {
         self.inner().launch(requests).await
     }
 
+    /// See [`CloudProvider::launch_one`].
+    async fn launch_one(&self, request: &LaunchRequest) -> Result<Instance, LaunchError> {
+        self.inner().launch_one(request).await
+    }
+
     /// See [`CloudProvider::terminate`].
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {
         self.inner().terminate(claim, id).await
@@ -95,6 +100,10 @@ impl<T: CloudLayer> CloudProvider for T {
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
         CloudLayer::launch(self, requests).await
+    }
+
+    async fn launch_one(&self, request: &LaunchRequest) -> Result<Instance, LaunchError> {
+        CloudLayer::launch_one(self, request).await
     }
 
     async fn terminate(&self, claim: &NodeClaim, id: &ProviderId) -> Result<Termination, CloudError> {

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use super::CloudError;
 use crate::model::{
-    ClaimName, Labels, Node, NodeClaim, NodeClassRef, NodeName, NodePool, PoolName, ProviderId, Str,
+    ClaimName, ConditionStatus, Labels, Node, NodeClaim, NodeClassRef, NodeName, NodePool, PoolName,
+    ProviderId, Str,
 };
 
 /// A recurring piece of a provider's work: status of its classes, interruption messages, prices.
@@ -22,6 +23,7 @@ pub trait ProviderStep: Send + Sync + 'static {
 
 /// The cluster as a round sees it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outlook {
     /// The time.
     pub now: Timestamp,
@@ -29,13 +31,81 @@ pub struct Outlook {
     pub nodes: Vec<(Arc<NodeClaim>, Option<Arc<Node>>)>,
     /// All NodePools by name.
     pub pools: Vec<Arc<NodePool>>,
+    /// What the Nodes of [`Self::nodes`] report, by name.
+    pub statuses: BTreeMap<NodeName, NodeStatus>,
+}
+
+/// What a Node reports of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// `status.conditions`.
+    pub conditions: Vec<NodeCondition>,
+    /// Type and address, as in `status.addresses`: `InternalIP` and `10.0.0.7`.
+    pub addresses: Vec<(Str, Str)>,
+}
+
+impl NodeStatus {
+    /// The condition of this type.
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| &*condition.kind == kind)
+    }
+
+    /// The first address of this type.
+    #[must_use]
+    pub fn address(&self, kind: &str) -> Option<&Str> {
+        self.addresses.iter().find(|(known, _)| &**known == kind).map(|(_, address)| address)
+    }
+}
+
+/// A condition of a Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeCondition {
+    /// Its `type`.
+    pub kind: Str,
+    /// `True`, `False` or `Unknown`.
+    pub status: Str,
+    /// Its reason in one word; may be empty.
+    pub reason: Str,
+    /// Its reason in a sentence; may be empty.
+    pub message: Str,
+    /// When the status last changed.
+    pub since: Option<Timestamp>,
+}
+
+impl NodeCondition {
+    /// A condition without reason and message.
+    #[must_use]
+    pub fn new(kind: impl Into<Str>, status: impl Into<Str>, since: Option<Timestamp>) -> Self {
+        Self { kind: kind.into(), status: status.into(), reason: "".into(), message: "".into(), since }
+    }
 }
 
 impl Outlook {
     /// A cluster without any node.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
-        Self { now, nodes: Vec::new(), pools: Vec::new() }
+        Self { now, nodes: Vec::new(), pools: Vec::new(), statuses: BTreeMap::new() }
+    }
+
+    /// The same cluster with these NodeClaims and Nodes.
+    #[must_use]
+    pub fn with_nodes(self, nodes: Vec<(Arc<NodeClaim>, Option<Arc<Node>>)>) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// The same cluster with these NodePools.
+    #[must_use]
+    pub fn with_pools(self, pools: Vec<Arc<NodePool>>) -> Self {
+        Self { pools, ..self }
+    }
+
+    /// The same cluster with what its Nodes report.
+    #[must_use]
+    pub fn with_statuses(self, statuses: BTreeMap<NodeName, NodeStatus>) -> Self {
+        Self { statuses, ..self }
     }
 
     /// The NodeClaim that an instance belongs to, with its Node.
@@ -82,6 +152,7 @@ pub struct Figure {
 
 /// The result of one round of a provider's step.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Round {
     /// When the next is due.
     pub again: Duration,
@@ -101,10 +172,35 @@ impl Round {
     pub fn quiet(after: Duration) -> Self {
         Self { again: after, ..Self::default() }
     }
+
+    /// The same round with these changes of objects.
+    #[must_use]
+    pub fn with_writes(self, writes: Vec<Write>) -> Self {
+        Self { writes, ..self }
+    }
+
+    /// The same round with these interruptions.
+    #[must_use]
+    pub fn with_interruptions(self, interruptions: Vec<Interruption>) -> Self {
+        Self { interruptions, ..self }
+    }
+
+    /// The same round with these events.
+    #[must_use]
+    pub fn with_notices(self, notices: Vec<Notice>) -> Self {
+        Self { notices, ..self }
+    }
+
+    /// The same round with these values of metrics.
+    #[must_use]
+    pub fn with_figures(self, figures: Vec<Figure>) -> Self {
+        Self { figures, ..self }
+    }
 }
 
 /// An object that a provider's step may change or speak of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Object {
     /// A NodeClaim.
     NodeClaim(ClaimName),
@@ -125,6 +221,7 @@ pub enum Object {
 
 /// A change of an object: other fields are unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Write {
     /// The object.
     pub object: Object,
@@ -137,6 +234,11 @@ pub struct Write {
     pub labels: BTreeMap<Str, Option<Str>>,
     /// All finalizers.
     pub finalizers: Option<Vec<Str>>,
+    /// Finalizers to add and (`false`) to remove, by reading and writing the object. Karpenter's own finalizer is left alone.
+    pub finalizer_changes: BTreeMap<Str, bool>,
+    /// Conditions to set, by reading and writing the object: other conditions are unchanged. Those of Karpenter are left
+    /// alone, and of a NodeClass all are the provider's.
+    pub conditions: Vec<ConditionWrite>,
     /// What changes of the status, as a JSON merge patch.
     pub status: Option<Str>,
 }
@@ -151,8 +253,49 @@ impl Write {
             annotations: BTreeMap::new(),
             labels: BTreeMap::new(),
             finalizers: None,
+            finalizer_changes: BTreeMap::new(),
+            conditions: Vec::new(),
             status: None,
         }
+    }
+
+    /// Depends on a resource version: the API server rejects the change for another one.
+    #[must_use]
+    pub fn at_version(self, version: impl Into<Option<Str>>) -> Self {
+        Self { version: version.into(), ..self }
+    }
+
+    /// Changes the status by a JSON merge patch.
+    #[must_use]
+    pub fn with_status(self, patch: impl Into<Str>) -> Self {
+        Self { status: Some(patch.into()), ..self }
+    }
+
+    /// Adds a finalizer of the provider's own. The object stays until the provider removes it.
+    #[must_use]
+    pub fn add_finalizer(mut self, name: &str) -> Self {
+        self.finalizer_changes.insert(name.into(), true);
+        self
+    }
+
+    /// Removes a finalizer of the provider's own.
+    #[must_use]
+    pub fn remove_finalizer(mut self, name: &str) -> Self {
+        self.finalizer_changes.insert(name.into(), false);
+        self
+    }
+
+    /// Sets a condition of the provider's own.
+    #[must_use]
+    pub fn condition(mut self, condition: ConditionWrite) -> Self {
+        self.conditions.push(condition);
+        self
+    }
+
+    /// Whether the object has to be read before it is written.
+    #[must_use]
+    pub fn reads_first(&self) -> bool {
+        !self.finalizer_changes.is_empty() || !self.conditions.is_empty()
     }
 
     /// Sets annotations.
@@ -169,11 +312,41 @@ impl Write {
             && self.labels.is_empty()
             && self.finalizers.is_none()
             && self.status.is_none()
+            && !self.reads_first()
+    }
+}
+
+/// A condition that a step sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConditionWrite {
+    /// Its `type`, such as `LoadBalancerReady`.
+    pub kind: Str,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// The reason in one word.
+    pub reason: Str,
+    /// The reason in a sentence.
+    pub message: Str,
+}
+
+impl ConditionWrite {
+    /// A condition whose reason is its type.
+    #[must_use]
+    pub fn new(kind: &str, status: ConditionStatus, message: impl Into<Str>) -> Self {
+        Self { kind: kind.into(), status, reason: kind.into(), message: message.into() }
+    }
+
+    /// The same condition with another reason.
+    #[must_use]
+    pub fn because(self, reason: &str) -> Self {
+        Self { reason: reason.into(), ..self }
     }
 }
 
 /// An event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Notice {
     /// The object.
     pub object: Object,
@@ -185,8 +358,23 @@ pub struct Notice {
     pub message: Str,
 }
 
+impl Notice {
+    /// An event of type Warning.
+    #[must_use]
+    pub fn warning(object: Object, reason: &'static str, message: impl Into<Str>) -> Self {
+        Self { object, warning: true, reason, message: message.into() }
+    }
+
+    /// An event of type Normal.
+    #[must_use]
+    pub fn normal(object: Object, reason: &'static str, message: impl Into<Str>) -> Self {
+        Self { object, warning: false, reason, message: message.into() }
+    }
+}
+
 /// An announcement about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interruption {
     /// The instance.
     pub id: ProviderId,
@@ -194,8 +382,17 @@ pub struct Interruption {
     pub kind: InterruptionKind,
 }
 
+impl Interruption {
+    /// The cloud announces `kind` about the instance `id`.
+    #[must_use]
+    pub fn new(id: impl Into<ProviderId>, kind: InterruptionKind) -> Self {
+        Self { id: id.into(), kind }
+    }
+}
+
 /// What the cloud announces about an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum InterruptionKind {
     /// Spot capacity is taken back.
     Spot,
@@ -215,6 +412,15 @@ pub enum InterruptionKind {
     SystemStatus,
     /// Its host is going to be worked on.
     EventStatus,
+    /// What only this cloud announces.
+    Other {
+        /// The reason as metrics write it: `live_migration`.
+        reason: &'static str,
+        /// The reason of the event, in one word: `LiveMigration`.
+        event: &'static str,
+        /// The message of the event.
+        message: &'static str,
+    },
 }
 
 impl InterruptionKind {
@@ -231,6 +437,7 @@ impl InterruptionKind {
             Self::InstanceStatus => "instance_status",
             Self::SystemStatus => "system_status",
             Self::EventStatus => "event_status",
+            Self::Other { reason, .. } => reason,
         }
     }
 
@@ -250,6 +457,7 @@ impl InterruptionKind {
             Self::CapacityReservation => {
                 ("CapacityReservationInterrupted", "Capacity reservation interruption warning was triggered")
             }
+            Self::Other { event, message, .. } => (event, message),
         }
     }
 }

@@ -5,14 +5,26 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     device::DeviceTemplates,
     ids::Str,
-    labels::{CAPACITY_TYPE, LabelSchema, Labels, RESERVED, ZONE},
+    labels::{CAPACITY_TYPE, INSTANCE_TYPE, LabelSchema, Labels, RESERVED, ZONE},
     price::Price,
+    requirement::Requirement,
     requirements::Requirements,
     resources::{ResourceName, Resources},
 };
 
 /// A kind of node.
+///
+/// ```
+/// use fleetwright_core::model::{InstanceType, Offering, Price, Requirement, Resources, labels};
+///
+/// let offering = Offering::new("zone-a", labels::ON_DEMAND, Price::from_nanos(96_000_000));
+/// let small = InstanceType::new("small", Resources::of(2000, 4 << 30).with("pods", 110))
+///     .with_requirement(Requirement::is_in(labels::ARCH, ["amd64"]))
+///     .with_offerings(vec![offering]);
+/// assert!(small.requirements.allows(labels::ZONE, "zone-a"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
     pub name: Str,
@@ -79,6 +91,7 @@ impl Overhead {
 
 /// One way to buy an instance type.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Offering {
     /// At least capacity type and zone, one value each; a reserved one has its reservation's id.
     pub requirements: Requirements,
@@ -95,6 +108,39 @@ pub struct Offering {
 }
 
 impl Offering {
+    /// An available offering of a zone and a capacity type.
+    #[must_use]
+    pub fn new(zone: &str, capacity_type: &str, price: Price) -> Self {
+        let requirements =
+            [Requirement::is_in(CAPACITY_TYPE, [capacity_type]), Requirement::is_in(ZONE, [zone])];
+        Self::of(requirements.into_iter().collect(), price)
+    }
+
+    /// An available offering with these requirements, which have a zone and a capacity type.
+    #[must_use]
+    pub fn of(requirements: Requirements, price: Price) -> Self {
+        Self {
+            requirements,
+            price,
+            available: true,
+            reservation_capacity: None,
+            allocatable: None,
+            overlaid: false,
+        }
+    }
+
+    /// The same offering; whether it can be launched now.
+    #[must_use]
+    pub fn available(self, available: bool) -> Self {
+        Self { available, ..self }
+    }
+
+    /// The same offering at another price.
+    #[must_use]
+    pub fn at_price(self, price: Price) -> Self {
+        Self { price, ..self }
+    }
+
     /// The zone.
     #[must_use]
     pub fn zone(&self) -> Option<&Str> {
@@ -121,6 +167,50 @@ impl Offering {
 }
 
 impl InstanceType {
+    /// An instance type without offerings, overhead and devices, whose nodes have no other label than its name.
+    #[must_use]
+    pub fn new(name: impl Into<Str>, capacity: Resources) -> Self {
+        let name = name.into();
+        Self {
+            requirements: [Requirement::is_in(INSTANCE_TYPE, [name.clone()])].into_iter().collect(),
+            name,
+            offerings: Vec::new(),
+            capacity,
+            overhead: Overhead::default(),
+            devices: Arc::default(),
+            prediction: None,
+        }
+    }
+
+    /// The same type with a label that its nodes carry, in place of an earlier one of this key.
+    #[must_use]
+    pub fn with_requirement(mut self, requirement: Requirement) -> Self {
+        self.requirements.replace(requirement);
+        self
+    }
+
+    /// The same type with these offerings. Its nodes carry their zones and capacity types as labels.
+    #[must_use]
+    pub fn with_offerings(mut self, offerings: Vec<Offering>) -> Self {
+        let zones = offerings.iter().filter_map(Offering::zone).cloned();
+        self.requirements.replace(Requirement::is_in(ZONE, zones));
+        let capacity_types = offerings.iter().filter_map(Offering::capacity_type).cloned();
+        self.requirements.replace(Requirement::is_in(CAPACITY_TYPE, capacity_types));
+        Self { offerings, ..self }
+    }
+
+    /// The same type with the prediction behind its capacity.
+    #[must_use]
+    pub fn with_prediction(self, prediction: Prediction) -> Self {
+        Self { prediction: Some(Arc::new(prediction)), ..self }
+    }
+
+    /// The same type, of whose capacity the node keeps `overhead`.
+    #[must_use]
+    pub fn with_overhead(self, overhead: Overhead) -> Self {
+        Self { overhead, ..self }
+    }
+
     /// What pods can have: capacity less overhead, memory also less hugepages, never below zero.
     #[must_use]
     pub fn allocatable(&self) -> Resources {

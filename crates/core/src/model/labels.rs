@@ -61,7 +61,15 @@ pub const ON_DEMAND: &str = "on-demand";
 pub const RESERVED: &str = "reserved";
 
 /// The meaning of label keys: Kubernetes' and Karpenter's, extended by each provider. A value, never a global.
+///
+/// ```
+/// use fleetwright_core::model::LabelSchema;
+///
+/// let schema = LabelSchema::default().with_well_known(["acme.example/cpu-maker"]).with_restricted_domain("acme.example");
+/// assert!(!schema.is_restricted("acme.example/cpu-maker") && schema.is_restricted("acme.example/other"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LabelSchema {
     /// Keys that a provider sets on its nodes: a claim need not define them to be compatible with a pod.
     pub well_known: BTreeSet<Str>,
@@ -99,6 +107,20 @@ impl Default for LabelSchema {
 }
 
 impl LabelSchema {
+    /// The same schema with keys that the provider sets on its nodes.
+    #[must_use]
+    pub fn with_well_known<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
+        self.well_known.extend(keys.into_iter().map(Str::from));
+        self
+    }
+
+    /// The same schema with a domain whose other keys users may not set.
+    #[must_use]
+    pub fn with_restricted_domain(mut self, domain: &str) -> Self {
+        self.restricted_domains.insert(domain.into());
+        self
+    }
+
     /// Whether a claim may leave `key` undefined and still satisfy a requirement on it.
     #[must_use]
     pub fn is_well_known(&self, key: &str) -> bool {

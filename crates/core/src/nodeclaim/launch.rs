@@ -206,6 +206,17 @@ pub fn after_result(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, u
             let wait = together(claim, backoff(round(claim.attempt)), claim.attempt);
             Next::steps(unknown(reason, shortened(message))).again(wait)
         }
+        Err(LaunchError::QuotaExceeded { quota, message }) => Next::steps([
+            Step::Publish(Notice::QuotaExceeded { quota: quota.clone(), message: message.clone() }),
+            Step::CountRegistration(false),
+            Step::Delete(Cause::InsufficientCapacity),
+        ]),
+        // The same answer is not a failure: the delay does not grow.
+        Err(LaunchError::Pending { message, after }) => Next::steps(unknown(
+            "LaunchPending",
+            shortened(message),
+        ))
+        .again(together(claim, (*after).max(BACKOFF), 0)),
         Err(LaunchError::Unknown(why)) => Next::steps(unknown("LaunchFailed", shortened(why)))
             .again(together(claim, backoff(unclear), unclear)),
         Err(LaunchError::RateLimited { after }) => {

@@ -11,13 +11,13 @@ use crate::{
     safety::Cause,
 };
 
-/// How long a launch may take.
+/// How long a launch may take, unless the provider asks for more.
 pub const LAUNCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const _: () = assert!(
     LAUNCH_DEADLINE.as_secs() < LAUNCH_TIMEOUT.as_secs(),
     "a slow call is answered before its claim is deleted"
 );
-/// How long a node may take to join.
+/// How long a node may take to join, unless the provider asks for more.
 pub const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Deletes NodeClaims whose launch or registration takes too long.
@@ -39,11 +39,12 @@ impl Liveness {
         }
         let (since, timeout, cause) = if claim.is(ConditionType::Launched) {
             let since = pending_since(claim, ConditionType::Registered);
-            (since, REGISTRATION_TIMEOUT, Cause::RegistrationTimeout)
+            let patience = view.provider.patience.registration.max(REGISTRATION_TIMEOUT);
+            (since, patience, Cause::RegistrationTimeout)
         } else {
             let since = pending_since(claim, ConditionType::Launched);
             let since = self.unasked.map_or(since, |unasked| unasked.max(since));
-            (since, LAUNCH_TIMEOUT, Cause::LaunchTimeout)
+            (since, view.provider.patience.launch.max(LAUNCH_TIMEOUT), Cause::LaunchTimeout)
         };
         match remaining(since, timeout, now) {
             Some(left) => Next::wait(left),

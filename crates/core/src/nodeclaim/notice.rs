@@ -9,6 +9,13 @@ use crate::model::{NamespacedName, Pod, Str};
 pub enum Notice {
     /// The launch found no capacity; about the claim.
     InsufficientCapacity(Str),
+    /// The launch found a quota of the account reached; about the claim.
+    QuotaExceeded {
+        /// The cloud's name of the quota.
+        quota: Str,
+        /// Its value, and how to raise it.
+        message: Str,
+    },
     /// The launch found its class not ready; about the claim.
     NodeClassNotReady(Str),
     /// A node joined without the unregistered taint; about the claim.
@@ -59,6 +66,7 @@ impl Notice {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::InsufficientCapacity(_) => "InsufficientCapacityError",
+            Self::QuotaExceeded { .. } => "QuotaExceeded",
             Self::NodeClassNotReady(_) => "NodeClassNotReady",
             Self::UnregisteredTaintMissing => "UnregisteredTaintMissing",
             Self::FailedConsistencyCheck(_) => "FailedConsistencyCheck",
@@ -113,6 +121,9 @@ impl Notice {
     pub fn message(&self) -> String {
         match self {
             Self::InsufficientCapacity(why) => format!("NodeClaim event: insufficient capacity, {why}"),
+            Self::QuotaExceeded { quota, message } => {
+                format!("NodeClaim event: quota {quota} is reached, {message}")
+            }
             Self::NodeClassNotReady(why) => format!("NodeClaim event: NodeClassRef not ready, {why}"),
             Self::UnregisteredTaintMissing => {
                 "the node joined without taint karpenter.sh/unregistered:NoExecute, so pods may land on it before it \

@@ -14,8 +14,8 @@ use super::*;
 use crate::{
     cloud::{NodeClassKind, ProviderInfo},
     model::{
-        Condition, ConditionStatus, LabelSchema, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget,
-        StateNode, Str, nodeclaim::ConditionType,
+        Condition, ConditionStatus, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, StateNode, Str,
+        nodeclaim::ConditionType,
     },
     testing::{self, NodeBuilder, now},
 };
@@ -43,13 +43,7 @@ impl Fixture {
             budgets: Vec::new(),
             pool: Some(testing::pool("default").build()),
             drivers: None,
-            provider: ProviderInfo {
-                name: "test".into(),
-                node_classes: vec![class],
-                schema: Arc::new(LabelSchema::default()),
-                repair_policies: Vec::new(),
-                bootstraps_startup_taints: false,
-            },
+            provider: ProviderInfo { bootstraps_startup_taints: false, ..ProviderInfo::new("test", [class]) },
         }
     }
 

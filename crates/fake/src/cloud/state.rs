@@ -313,7 +313,7 @@ impl CloudState {
         let (defects, joins) = self.faults.on_instance();
         let market = Market { seed: config.seed, step_ms: config.spot_price_interval_ms };
         let price = market.price(catalogue, instance_type, offering, now);
-        let offering = &Offering { price, ..offering.clone() };
+        let offering = &offering.clone().at_price(price);
         let order = birth::InstanceOrder { call, item, choice, instance_type, offering, defects, joins };
         let new_instance =
             match birth::instance(catalogue, config, order, now, |name| self.node_names.contains(name)) {

@@ -136,7 +136,7 @@ impl BuggyProvider {
             Bug::LaunchIgnoresClass => claim.class.name = CLASS.into(),
             _ => {}
         }
-        LaunchRequest { claim: Arc::new(claim), ..request.clone() }
+        request.clone().for_claim(claim)
     }
 
     /// Launches by another token than the requests', and hides it.
@@ -146,10 +146,7 @@ impl BuggyProvider {
     ) -> Vec<Result<Instance, LaunchError>> {
         const FAR: u32 = 1000;
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let renumber = |request: &LaunchRequest| LaunchRequest {
-            attempt: request.attempt + FAR * call,
-            ..request.clone()
-        };
+        let renumber = |request: &LaunchRequest| request.clone().of_attempt(request.attempt + FAR * call);
         let renumbered: Vec<LaunchRequest> = requests.iter().map(renumber).collect();
         let mut answers = self.inner.launch(&renumbered).await;
         for (request, instance) in requests
@@ -261,7 +258,8 @@ impl CloudLayer for BuggyProvider {
                 let first = answers.first().and_then(|answer| answer.clone().ok());
                 for instance in answers.iter_mut().flatten() {
                     let claim = instance.claim.clone();
-                    *instance = Instance { claim, ..first.clone().unwrap_or_else(|| instance.clone()) };
+                    *instance = first.clone().unwrap_or_else(|| instance.clone());
+                    instance.claim = claim;
                 }
             }
             Bug::LeaksAnInstance => {

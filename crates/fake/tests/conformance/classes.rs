@@ -76,7 +76,7 @@ impl CloudLayer for ClassRules {
             if &*claim.class.name == SECOND_CLASS {
                 claim.requirements.add(Requirement::is_in(ZONE, self.revisions.zones.clone()));
             }
-            LaunchRequest { claim: Arc::new(claim), ..request.clone() }
+            request.clone().for_claim(claim)
         };
         let restricted: Vec<LaunchRequest> = requests.iter().map(restrict).collect();
         let answers = self.inner.launch(&restricted).await;

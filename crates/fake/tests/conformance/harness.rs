@@ -139,25 +139,21 @@ impl Drop for Fake {
 
 fn truth(instance: &CloudInstance) -> GroundTruth {
     let offering = instance.offering.clone();
-    let part = |value: Option<Str>| value.unwrap_or_else(|| "".into());
     let taints = instance.bootstrap.taints.iter().filter_map(|taint| {
         Some(Taint::new(taint.key.as_str(), taint.value.as_str(), TaintEffect::parse(&taint.effect)?))
     });
-    GroundTruth {
-        provider_id: instance.id.as_str().into(),
-        cluster_uid: instance.tags.cluster_uid.as_deref().map(Into::into),
-        instance_type: part(offering.as_ref().map(|key| key.instance_type.clone())),
-        zone: part(offering.as_ref().map(|key| key.zone.clone())),
-        capacity_type: part(offering.as_ref().map(|key| key.capacity_type.clone())),
-        terminating: instance.state >= Lifecycle::Terminating,
-        node_labels: instance
-            .bootstrap
-            .labels
-            .iter()
-            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-            .collect(),
-        node_taints: taints.collect(),
-    }
+    let (instance_type, zone, capacity_type) = offering.map_or_else(
+        || ("".into(), "".into(), "".into()),
+        |key| (key.instance_type, key.zone, key.capacity_type),
+    );
+    let mut truth = GroundTruth::new(instance.id.as_str(), instance_type, zone);
+    truth.cluster_uid = instance.tags.cluster_uid.as_deref().map(Into::into);
+    truth.capacity_type = capacity_type;
+    truth.terminating = instance.state >= Lifecycle::Terminating;
+    let labels = instance.bootstrap.labels.iter();
+    truth.node_labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+    truth.node_taints = taints.collect();
+    truth
 }
 
 fn call_fault(operation: Operation, fault: CallFault) -> Fault {
@@ -166,6 +162,7 @@ fn call_fault(operation: Operation, fault: CallFault) -> Fault {
         Operation::Terminate => Op::Terminate,
         Operation::Get => Op::Get,
         Operation::List => Op::List,
+        other => unreachable!("{other:?}"),
     };
     let unknown = || ApiError::Failed { message: "connection reset".to_owned() };
     let (after_effect, error) = match fault {
@@ -173,6 +170,7 @@ fn call_fault(operation: Operation, fault: CallFault) -> Fault {
         CallFault::Throttle => (false, ApiError::Throttled { after_ms: 1500 }),
         CallFault::Deny => (false, ApiError::Unauthorized { action: format!("{operation:?}") }),
         CallFault::LoseAnswer => (true, unknown()),
+        other => unreachable!("{other:?}"),
     };
     Fault::FailCall { op, occasion: Occasion::next(1), after_effect, error }
 }

@@ -94,10 +94,7 @@ async fn check_steps(over_http: bool) {
     assert!(fake.cloud.interrupt(&real.id));
     for _ in 0..2 {
         let reported = notices.run(&Outlook::at(fake.now())).await.unwrap().interruptions;
-        assert_eq!(
-            reported,
-            [Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot }]
-        );
+        assert_eq!(reported, [Interruption::new(instance.provider_id.clone(), InterruptionKind::Spot)]);
     }
     let dry = provider.catalog(&pool).await.unwrap();
     let offering = |catalog: &Catalog| {

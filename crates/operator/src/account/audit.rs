@@ -45,6 +45,7 @@ async fn read(values: &Values) -> anyhow::Result<AuditReport> {
     match provider.identify(&uid).await? {
         Identity::Proven => {}
         Identity::Unproven(why) | Identity::Mismatch(why) => note(&why)?,
+        other => note(&format!("{other:?}"))?,
     }
     Ok(audit(&provider, &claimed).await?.into())
 }

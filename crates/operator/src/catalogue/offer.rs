@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use fleetwright_core::model::{Catalog, InstanceType, LabelSchema, NodeClassRef, Offering, Price};
+use fleetwright_core::model::{Catalog, InstanceType, LabelSchema, NodeClassRef, Price};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -155,9 +155,9 @@ impl Offer {
     /// The catalogues with every type that has no price, at price zero: for packing in an order that does not read prices.
     pub(crate) fn for_packing_without_prices(&self) -> BTreeMap<String, Arc<Catalog>> {
         let free = |instance_type: &Arc<InstanceType>| {
-            let free = |offering: &Offering| Offering { price: Price::ZERO, ..offering.clone() };
-            let offerings = instance_type.offerings.iter().map(free).collect();
-            Arc::new(InstanceType { offerings, ..(**instance_type).clone() })
+            let mut free = (**instance_type).clone();
+            free.offerings.iter_mut().for_each(|offering| offering.price = Price::ZERO);
+            Arc::new(free)
         };
         let all = |catalog: &Arc<Catalog>| {
             if catalog.unpriced.is_empty() || !catalog.instance_types.is_empty() {

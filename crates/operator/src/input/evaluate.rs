@@ -24,13 +24,8 @@ const OF_POOL: [&str; 3] = ["NodePoolDrifted", "RequirementsDrifted", "InstanceT
 
 /// Updates the conditions of all NodeClaims to `now`.
 pub(crate) fn conditions(index: &mut Index, now: Timestamp) {
-    let provider = ProviderInfo {
-        name: "input".into(),
-        node_classes: Vec::new(),
-        schema: index.schema().clone(),
-        repair_policies: Vec::new(),
-        bootstraps_startup_taints: true,
-    };
+    let mut provider = ProviderInfo::new("input", []);
+    provider.schema = index.schema().clone();
     let names: Vec<String> = index.claim_models().map(|claim| claim.name.to_string()).collect();
     for name in names {
         let steps = steps(index, &name, &provider, now);

@@ -81,19 +81,10 @@ fn instance() -> Instance {
         ("topology.kubernetes.io/zone", "us-east-1a"),
         ("karpenter.sh/capacity-type", "spot"),
     ];
-    Instance {
-        provider_id: "aws:///us-east-1a/i-1".into(),
-        claim: None,
-        launched_by: None,
-        cluster_uid: None,
-        labels: labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
-        annotations: Default::default(),
-        image_id: None,
-        capacity: Resources::default(),
-        allocatable: Resources::of(1930, 7 << 30),
-        created: None,
-        terminating: false,
-    }
+    let mut instance = Instance::new("aws:///us-east-1a/i-1")
+        .with_resources(Resources::default(), Resources::of(1930, 7 << 30));
+    instance.labels = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    instance
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 /// A setting of the controller.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Setting {
     /// The environment variable; the flag is the same in lower case with dashes.
     pub env: &'static str,
@@ -15,6 +16,7 @@ pub struct Setting {
 
 /// The valid values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SettingKind {
     /// Any text.
     Text,
@@ -35,6 +37,17 @@ pub enum SettingKind {
 }
 
 impl Setting {
+    /// A setting with the variable `env`. An empty default is no default.
+    #[must_use]
+    pub const fn new(
+        env: &'static str,
+        kind: SettingKind,
+        default: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { env, kind, default, help }
+    }
+
     /// The flag's name, without dashes in front.
     pub(crate) fn flag(&self) -> String {
         self.env.to_ascii_lowercase().replace('_', "-")
@@ -47,7 +60,7 @@ impl Setting {
 }
 
 const fn setting(env: &'static str, kind: SettingKind, default: &'static str, help: &'static str) -> Setting {
-    Setting { env, kind, default, help }
+    Setting::new(env, kind, default, help)
 }
 
 /// Karpenter's settings that apply, with its names and defaults; then our own.

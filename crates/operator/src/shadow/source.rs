@@ -58,13 +58,8 @@ impl CatalogueSource {
         for gap in &offer.gaps {
             tracing::warn!("incomplete catalogue: {gap}");
         }
-        let info = ProviderInfo {
-            name: "shadow".into(),
-            node_classes: classes,
-            schema: offer.schema.clone(),
-            repair_policies: Vec::new(),
-            bootstraps_startup_taints: true,
-        };
+        let mut info = ProviderInfo::new("shadow", classes);
+        info.schema = offer.schema.clone();
         let offer = Mutex::new((offer, clock.steady()));
         Ok(Self { client, catalogues, values, clock, info, offer, reading: tokio::sync::Mutex::default() })
     }

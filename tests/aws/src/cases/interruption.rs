@@ -59,7 +59,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
     send(cx, &queue, &spot(&id)).await?;
     let round = cluster.round("interruption").await?;
-    let expected = Interruption { id: instance.provider_id.clone(), kind: InterruptionKind::Spot };
+    let expected = Interruption::new(instance.provider_id.clone(), InterruptionKind::Spot);
     cx.equal("what is reported", &round.interruptions, &vec![expected])?;
     cx.equal("messages: it comes again until its instance is ending", &left(cx, &queue).await?, &1)?;
     let catalog = cluster.catalog().await?;

@@ -47,6 +47,6 @@ impl ProviderStep for Figures {
         all.extend(shown.difference(&off).map(|action| gauge(&figures::FEATURES_OFF, &[action], None)));
         all.extend(off.iter().map(|action| gauge(&figures::FEATURES_OFF, &[action], Some(1.0))));
         *shown = off;
-        Ok(Round { figures: all, ..Round::quiet(EVERY) })
+        Ok(Round::quiet(EVERY).with_figures(all))
     }
 }

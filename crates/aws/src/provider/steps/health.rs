@@ -83,7 +83,7 @@ impl ProviderStep for Statuses {
         let statuses =
             match self.provider.problems.permitted("ec2:DescribeInstanceStatus", answer, outlook.now)? {
                 Ok(statuses) => statuses,
-                Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+                Err(notices) => return Ok(Round::quiet(DENIED_AGAIN).with_notices(notices)),
             };
         let mut round = Round::quiet(STATUSES_EVERY);
         let mut limits = self.limits.lock().await;
@@ -112,7 +112,7 @@ impl ProviderStep for Statuses {
                 write.annotations.insert(DEADLINE.into(), Some(now.to_string().into()));
                 round.writes.push(write);
             }
-            round.interruptions.push(Interruption { id: id.clone(), kind });
+            round.interruptions.push(Interruption::new(id.clone(), kind));
         }
         round.notices.extend(self.held_back(held_back, outlook.now));
         Ok(round)
@@ -137,11 +137,13 @@ impl ZonalShift {
                     let zone = self.0.classes.zone_name(name, zone_id);
                     zone.is_some_and(|zone| pool.template.requirements.allows(ZONE, &zone))
                 });
-                notices.extend(pools.map(|pool| Notice {
-                    object: Object::NodePool(pool.name.clone()),
-                    warning: reason == "ZonalShiftActive",
-                    reason,
-                    message: format!("{text} {zone_id}").into(),
+                notices.extend(pools.map(|pool| {
+                    let (object, message) =
+                        (Object::NodePool(pool.name.clone()), format!("{text} {zone_id}"));
+                    match reason {
+                        "ZonalShiftActive" => Notice::warning(object, reason, message),
+                        _ => Notice::normal(object, reason, message),
+                    }
                 }));
             }
         }
@@ -162,7 +164,7 @@ impl ProviderStep for ZonalShift {
         let Some(arn) = arn else {
             let message = "zonal shift is switched on, and EKS does not know the cluster: it has no effect";
             let notices = self.0.problems.notices("ZonalShiftUnknownCluster", message);
-            return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
+            return Ok(Round::quiet(DENIED_AGAIN).with_notices(notices));
         };
         let answer = self.0.api.zonal_shifts(&arn).await;
         let answer = self.0.problems.permitted(ACTION, answer, now);
@@ -170,7 +172,7 @@ impl ProviderStep for ZonalShift {
         let changed = match answer {
             Ok(Ok(shifts)) => self.0.catalogs.refresh_shifts(&shifts, now),
             Ok(Err(notices)) => {
-                round = Round { notices, ..Round::quiet(DENIED_AGAIN) };
+                round = Round::quiet(DENIED_AGAIN).with_notices(notices);
                 self.0.catalogs.sweep_shifts(now)
             }
             Err(error) => {

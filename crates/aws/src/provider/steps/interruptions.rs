@@ -97,12 +97,8 @@ fn recommendation(ids: &[String], outlook: &Outlook) -> Vec<Notice> {
         let node = node.as_ref().map(|node| Object::Node(node.name.clone()));
         [Some(Object::NodeClaim(claim.name.clone())), node].into_iter().flatten()
     });
-    let notice = |object| Notice {
-        object,
-        warning: false,
-        reason: "SpotRebalanceRecommendation",
-        message: "Spot rebalance recommendation was triggered".into(),
-    };
+    let message = "Spot rebalance recommendation was triggered";
+    let notice = |object| Notice::normal(object, "SpotRebalanceRecommendation", message);
     objects.map(notice).collect()
 }
 
@@ -171,7 +167,7 @@ impl Interruptions {
                 Ownership::Ours | Ownership::Unstamped if is_ending(info) => {}
                 Ownership::Ours | Ownership::Unstamped => {
                     self.provider.catalogs.record_interruption(info, kind, now);
-                    reported.push(Interruption { id: provider_id(&info.zone, &info.id), kind: announced });
+                    reported.push(Interruption::new(provider_id(&info.zone, &info.id), announced));
                 }
             }
         }
@@ -272,7 +268,7 @@ impl ProviderStep for Interruptions {
         let now = self.provider.clock.now();
         let mut messages = match self.provider.problems.permitted(RECEIVE, first, now)? {
             Ok(messages) => messages,
-            Err(notices) => return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) }),
+            Err(notices) => return Ok(Round::quiet(DENIED_AGAIN).with_notices(notices)),
         };
         let mut round = Round::quiet(if messages.is_empty() { EMPTY } else { Duration::ZERO });
         let mut failed = None;

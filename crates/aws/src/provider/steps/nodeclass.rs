@@ -155,7 +155,7 @@ impl NodeClasses {
             let status = next.status.clone().unwrap_or_default();
             if let Some(patch) = status_patch(class.status.as_ref(), &status) {
                 let version = class.metadata.resource_version.as_deref().map(Str::from);
-                round.writes.push(Write { version, status: Some(patch.into()), ..Write::to(object(class)) });
+                round.writes.push(Write::to(object(class)).at_version(version).with_status(patch));
                 round.notices.extend(transitions(class, &next));
             }
             // Once the cluster's identity is proven, the stored status is the starting point.
@@ -359,12 +359,7 @@ impl NodeClasses {
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let message =
                     format!("waiting for the termination of NodeClaims: {}{more}", waiting.join(", "));
-                round.notices.push(Notice {
-                    object: object(class),
-                    warning: false,
-                    reason: "WaitingOnNodeClaimTermination",
-                    message: message.into(),
-                });
+                round.notices.push(Notice::normal(object(class), "WaitingOnNodeClaimTermination", message));
             }
             round.again = WRITTEN;
             return;
@@ -374,19 +369,16 @@ impl NodeClasses {
                 "the launch templates and instance profiles of the class cannot be deleted, {action}: {}",
                 error.code
             );
-            round.notices.push(Notice {
-                object: object(class),
-                warning: true,
-                reason: "FailedCleanup",
-                message: message.into(),
-            });
+            round.notices.push(Notice::warning(object(class), "FailedCleanup", message));
             round.again = error.wait().max(WRITTEN);
             return;
         }
         let version = class.metadata.resource_version.as_deref().map(Str::from);
         let kept = all.iter().filter(|name| *name != labels::TERMINATION_FINALIZER);
         let finalizers = Some(kept.map(|name| Str::from(name.as_str())).collect());
-        round.writes.push(Write { version, finalizers, ..Write::to(object(class)) });
+        let mut write = Write::to(object(class)).at_version(version);
+        write.finalizers = finalizers;
+        round.writes.push(write);
         round.again = WRITTEN;
     }
 
@@ -471,7 +463,7 @@ fn warned(class: &Ec2NodeClass, finding: &ConditionResult) -> Option<Notice> {
         ConditionOutcome::Limited { reason, message } => (*reason, message),
         _ => return None,
     };
-    Some(Notice { object: object(class), warning: true, reason, message: message.as_str().into() })
+    Some(Notice::warning(object(class), reason, message.as_str()))
 }
 
 /// An event for each condition whose status changes, in Karpenter's words.
@@ -485,7 +477,7 @@ fn transitions(before: &Ec2NodeClass, after: &Ec2NodeClass) -> Vec<Notice> {
         if !now.message.is_empty() {
             message = format!("{message}, Message: {}", now.message);
         }
-        Notice { object: object(after), warning: false, reason: kind, message: message.into() }
+        Notice::normal(object(after), kind, message)
     };
     conditions::changed(before, after).into_iter().map(transition).collect()
 }

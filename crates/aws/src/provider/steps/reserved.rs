@@ -52,8 +52,8 @@ impl ProviderStep for Expiration {
             .filter(|claim| claim.deleting.is_none() && is_reserved(&claim.labels))
             .filter_map(|claim| expires(claim));
         let interruptions =
-            ids.map(|id| Interruption { id, kind: InterruptionKind::ReservationExpiring }).collect();
-        Ok(Round { interruptions, ..Round::quiet(EVERY) })
+            ids.map(|id| Interruption::new(id, InterruptionKind::ReservationExpiring)).collect();
+        Ok(Round::quiet(EVERY).with_interruptions(interruptions))
     }
 }
 

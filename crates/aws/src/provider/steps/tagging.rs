@@ -81,7 +81,10 @@ impl ProviderStep for Tagging {
                         if let Err(notices) =
                             self.0.problems.permitted("ec2:CreateTags", answer, outlook.now)?
                         {
-                            return Ok(Round { notices, again: DENIED_AGAIN, ..round });
+                            return Ok({
+                                round.again = DENIED_AGAIN;
+                                round.with_notices(notices)
+                            });
                         }
                     }
                 }

@@ -81,7 +81,7 @@ impl ProviderStep for Templates {
             if let Err(notices) =
                 provider.problems.permitted("ec2:DeleteLaunchTemplate", answer, outlook.now)?
             {
-                return Ok(Round { notices, ..Round::quiet(DENIED_AGAIN) });
+                return Ok(Round::quiet(DENIED_AGAIN).with_notices(notices));
             }
         }
         if ours.len() > DELETED_MAX {
@@ -160,7 +160,7 @@ impl ProviderStep for Profiles {
                 notices
             }
         };
-        Ok(Round { notices, ..Round::quiet(profile::COLLECT_EVERY) })
+        Ok(Round::quiet(profile::COLLECT_EVERY).with_notices(notices))
     }
 }
 
@@ -200,12 +200,8 @@ impl ProviderStep for Foreigners {
         let foreign = self.0.foreign();
         let (count, mut notices) = self.unowned(outlook);
         for (reason, message) in foreign.messages(&self.0.settings.cluster_name) {
-            let per_pool = outlook.pools.iter().map(|pool| Notice {
-                object: Object::NodePool(pool.name.clone()),
-                warning: true,
-                reason,
-                message: message.as_str().into(),
-            });
+            let pools = outlook.pools.iter().map(|pool| Object::NodePool(pool.name.clone()));
+            let per_pool = pools.map(|pool| Notice::warning(pool, reason, message.as_str()));
             notices.extend(per_pool.take(5));
         }
         let gauge = |count: usize| Some(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
@@ -216,6 +212,6 @@ impl ProviderStep for Foreigners {
         };
         let mut shown: Vec<Figure> = ResourceType::ALL.map(of).into();
         shown.push(Figure { family: &figures::UNOWNED, labels: Vec::new(), value: gauge(count) });
-        Ok(Round { notices, figures: shown, ..Round::quiet(TEMPLATES_EVERY) })
+        Ok(Round::quiet(TEMPLATES_EVERY).with_notices(notices).with_figures(shown))
     }
 }

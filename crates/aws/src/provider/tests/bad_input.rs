@@ -257,15 +257,7 @@ async fn an_interrupted_reservation_counts_as_full() {
     let reserved = |name: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED, ON_DEMAND]));
-        LaunchRequest {
-            claim: Arc::new(claim),
-            batch: name.into(),
-            attempt: 1,
-            rank: 0,
-            size: 1,
-            decided_by: None,
-            first_call: false,
-        }
+        LaunchRequest::new(claim)
     };
     let provider = cluster.aws.provider();
     let first = provider.launch(&[reserved("a")]).await.remove(0).unwrap();
@@ -274,8 +266,7 @@ async fn an_interrupted_reservation_counts_as_full() {
     let kind = "EC2 Capacity Reservation Instance Interruption Warning";
     cluster.aws.cloud.push_message(&notice(kind, announced));
     let round = cluster.round("interruption").await;
-    let expected =
-        Interruption { id: first.provider_id.clone(), kind: InterruptionKind::CapacityReservation };
+    let expected = Interruption::new(first.provider_id.clone(), InterruptionKind::CapacityReservation);
     assert_eq!(round.interruptions, std::slice::from_ref(&expected));
     let second = provider.launch(&[reserved("b")]).await.remove(0).unwrap();
     assert_eq!(&*second.labels[CAPACITY_TYPE], ON_DEMAND, "the reservation is full");
@@ -331,15 +322,7 @@ async fn instances_carry_the_type_of_their_reservation() {
         let mut claim = claim(id, id);
         claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [RESERVED]));
         claim.requirements.add(Requirement::is_in(labels::CAPACITY_RESERVATION_ID, [id]));
-        let request = LaunchRequest {
-            claim: Arc::new(claim),
-            batch: id.into(),
-            attempt: 1,
-            rank: 0,
-            size: 1,
-            decided_by: None,
-            first_call: false,
-        };
+        let request = LaunchRequest::new(claim);
         let born = provider.launch(&[request]).await.remove(0).unwrap();
         assert_eq!(&*born.labels[labels::CAPACITY_RESERVATION_ID], id);
         assert_eq!(kind(&born), (Some(reported.to_owned()), Some(interruptible.to_string())), "{id}");
@@ -385,15 +368,7 @@ async fn unrequested_instances_are_ignored() {
     let provider = aws.provider();
     let again = provider.launch(&batch(1)).await.remove(0).unwrap();
     assert_eq!(again.provider_id, first.provider_id, "found again, once");
-    let other = LaunchRequest {
-        claim: Arc::new(claim("b", "b")),
-        batch: "b".into(),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: None,
-        first_call: false,
-    };
+    let other = LaunchRequest::new(claim("b", "b"));
     let second = provider.launch(&[other]).await.remove(0).unwrap();
     assert!(second.provider_id != first.provider_id && instance_id(&second.provider_id) != Some("i-0"));
     assert_eq!(aws.cloud.count("CreateFleet"), 2);

@@ -33,7 +33,7 @@ impl TestCluster {
         aws.classes.remove("default");
         aws.classes.set(class);
         let steps = aws.provider().steps();
-        let outlook = Outlook { pools: vec![Arc::new(pool())], ..Outlook::at(aws.now()) };
+        let outlook = Outlook::at(aws.now()).with_pools(vec![Arc::new(pool())]);
         Self { aws, outlook, steps, learner: CapacityLearner::default(), deaf: false }
     }
 

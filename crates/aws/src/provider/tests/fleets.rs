@@ -5,15 +5,7 @@ use rstest::rstest;
 use super::*;
 
 fn request(name: &str) -> LaunchRequest {
-    LaunchRequest {
-        claim: Arc::new(claim(name, name)),
-        batch: name.into(),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: None,
-        first_call: false,
-    }
+    LaunchRequest::new(claim(name, name))
 }
 
 /// Interfaces for EFA that the class lists are capacity from birth, although the claim does not ask for them.
@@ -69,7 +61,7 @@ fn throttled(answers: &[Result<Instance, LaunchError>]) -> usize {
 
 /// The next attempt of a batch, with this number of members.
 fn next(count: usize) -> Vec<LaunchRequest> {
-    batch(count).into_iter().map(|request| LaunchRequest { attempt: 1001, ..request }).collect()
+    batch(count).into_iter().map(|request| request.of_attempt(1001)).collect()
 }
 
 /// EC2 throttles what a fleet launches, and names that among its errors. It repeats its answer for the token, also to another process.

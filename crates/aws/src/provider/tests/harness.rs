@@ -179,20 +179,20 @@ fn call_fault(fault: CallFault) -> Fault {
         CallFault::Throttle => AwsError::new("RequestLimitExceeded", "Request limit exceeded."),
         CallFault::Deny => AwsError::new("UnauthorizedOperation", "You are not authorized."),
         CallFault::LoseAnswer => return Fault::Lose,
+        other => unreachable!("{other:?}"),
     })
 }
 
 fn truth(info: &InstanceInfo, nodes: &[BootedInstance]) -> GroundTruth {
     let node = nodes.iter().find(|node| node.instance.id == info.id);
     let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
-    GroundTruth {
-        provider_id: provider_id(&info.zone, &info.id),
-        cluster_uid: info.tags.get("fleetwright.dev/cluster-uid").map(|uid| uid.as_str().into()),
-        instance_type: info.instance_type.as_str().into(),
-        zone: info.zone.as_str().into(),
-        capacity_type: if info.spot { "spot" } else { "on-demand" }.into(),
-        terminating: info.state == "shutting-down",
-        node_labels: labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
-        node_taints: node.map(|node| node.taints.clone()).unwrap_or_default(),
-    }
+    let mut truth =
+        GroundTruth::new(provider_id(&info.zone, &info.id), info.instance_type.as_str(), info.zone.as_str());
+    truth.cluster_uid = info.tags.get("fleetwright.dev/cluster-uid").map(|uid| uid.as_str().into());
+    truth.capacity_type = if info.spot { "spot" } else { "on-demand" }.into();
+    truth.terminating = info.state == "shutting-down";
+    truth.node_labels =
+        labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+    truth.node_taints = node.map(|node| node.taints.clone()).unwrap_or_default();
+    truth
 }

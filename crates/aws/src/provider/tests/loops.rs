@@ -230,15 +230,7 @@ async fn only_our_unused_templates_are_deleted() {
     cluster.round(STEP).await;
     assert_eq!(names(&cluster), ["karpenters", "theirs"]);
     // The next launch creates the templates that it needs.
-    let again = LaunchRequest {
-        claim: Arc::new(claim("again", "again")),
-        batch: "again".into(),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: None,
-        first_call: false,
-    };
+    let again = LaunchRequest::new(claim("again", "again"));
     assert!(cluster.aws.provider().launch(&[again]).await[0].is_ok());
 }
 
@@ -276,7 +268,7 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
     let round = cluster.round("capacityreservation.expiration").await;
     assert_eq!(
         round.interruptions,
-        [Interruption { id: ids[0].clone(), kind: InterruptionKind::ReservationExpiring }]
+        [Interruption::new(ids[0].clone(), InterruptionKind::ReservationExpiring)]
     );
     assert!(cluster.round("capacityreservation.capacitytype").await.writes.is_empty());
     cluster.aws.cloud.change_instance(instance_id(&ids[0]).unwrap(), |info| info.reservation = None);

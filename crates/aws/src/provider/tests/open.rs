@@ -258,10 +258,7 @@ async fn a_refusal_ends_the_attempt_where_nothing_is_open() {
 /// The first call of an attempt: there is nothing to look for, and what EC2 refuses is final at once, also in a new process.
 #[tokio::test]
 async fn before_the_first_call_nothing_is_looked_for() {
-    let first = || {
-        let request = |request| LaunchRequest { first_call: true, ..request };
-        batch(2).into_iter().map(request).collect::<Vec<_>>()
-    };
+    let first = || batch(2).into_iter().map(|request| request.first_call(true)).collect::<Vec<_>>();
     let aws = Aws::new(settings()).await;
     aws.cloud.deny(Call::CreateFleet);
     assert_eq!(reason(&aws.provider().launch(&first()).await[0]), "Unauthorized");

@@ -13,16 +13,7 @@ const TYPES: [&str; 2] = ["m5.large", "m5.xlarge"];
 fn request(claim: NodeClaim, decided_by: Catalog) -> LaunchRequest {
     let mut claim = claim;
     claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, TYPES));
-    let batch = claim.batch.clone();
-    LaunchRequest {
-        claim: Arc::new(claim),
-        batch,
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: Some(Arc::new(decided_by)),
-        first_call: false,
-    }
+    LaunchRequest::new(claim).decided_by(Arc::new(decided_by))
 }
 
 async fn launched(aws: &Aws, request: LaunchRequest) -> Result<String, LaunchError> {
@@ -107,15 +98,7 @@ async fn a_type_priced_by_an_overlay_is_launched() {
         claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, ["m99.large"]));
         claim
     };
-    let ask = |claim: NodeClaim, seen: &Arc<Catalog>| LaunchRequest {
-        batch: claim.batch.clone(),
-        claim: Arc::new(claim),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: Some(seen.clone()),
-        first_call: false,
-    };
+    let ask = |claim: NodeClaim, seen: &Arc<Catalog>| LaunchRequest::new(claim).decided_by(seen.clone());
     let answer = launched(&aws, ask(only("a"), &catalog)).await;
     assert!(matches!(answer, Err(LaunchError::InsufficientCapacity(_))), "{answer:?}");
     let overlay = NodeOverlay {

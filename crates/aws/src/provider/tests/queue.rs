@@ -213,15 +213,7 @@ async fn reclaimed_capacity_counts_once(#[case] unseen: bool, #[case] restarts: 
     let aws = Aws::new(with_queue()).await;
     let mut spot = claim("a", "a");
     spot.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT_CAPACITY]));
-    let request = LaunchRequest {
-        claim: Arc::new(spot),
-        batch: "a".into(),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: None,
-        first_call: false,
-    };
+    let request = LaunchRequest::new(spot);
     let own = aws.provider().launch(&[request]).await.remove(0).unwrap();
     let is_there = async || {
         let catalog = aws.provider().catalog(&pool()).await.unwrap();
@@ -275,7 +267,7 @@ async fn remaining_messages_delay_no_others() {
     aws.cloud.inject(Call::Receive, Fault::Lose);
     aws.cloud.inject(Call::Receive, Fault::Refuse(AwsError::new("InternalError", "why")));
     let result = round(&*aws.provider(), aws.now()).await;
-    let expected = Interruption { id: own.clone(), kind: InterruptionKind::Spot };
+    let expected = Interruption::new(own.clone(), InterruptionKind::Spot);
     assert_eq!(result.interruptions, [expected]);
     assert_eq!(aws.cloud.messages(), 31);
     // Once the instance is terminating its message is deleted, and those of others remain.

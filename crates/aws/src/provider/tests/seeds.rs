@@ -26,15 +26,7 @@ async fn one_alias_four_images() {
     let launch = async |name: &str, instance_type: &str| {
         let mut claim = claim(name, name);
         claim.requirements.add(Requirement::is_in(INSTANCE_TYPE, [instance_type]));
-        let request = LaunchRequest {
-            claim: Arc::new(claim),
-            batch: name.into(),
-            attempt: 1,
-            rank: 0,
-            size: 1,
-            decided_by: None,
-            first_call: false,
-        };
+        let request = LaunchRequest::new(claim);
         provider.launch(&[request]).await.remove(0).unwrap().image_id.unwrap()
     };
     assert_eq!(&*launch("plain", "m5.large").await, "ami-br-amd64");

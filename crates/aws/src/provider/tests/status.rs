@@ -266,15 +266,7 @@ async fn placement_groups_are_demanded_at_launch() {
     // The NodeClaim chooses: the lowest number that it allows.
     let mut picky = claim("picky", "other");
     picky.requirements.add(Requirement::not_in(labels::PLACEMENT_GROUP_PARTITION, ["1"]));
-    let request = LaunchRequest {
-        claim: Arc::new(picky),
-        batch: "other".into(),
-        attempt: 1,
-        rank: 0,
-        size: 1,
-        decided_by: None,
-        first_call: false,
-    };
+    let request = LaunchRequest::new(picky);
     let chosen = provider.launch(&[request]).await.remove(0).unwrap();
     assert_eq!(&*chosen.labels[labels::PLACEMENT_GROUP_PARTITION], "2");
     let owned = NodeClaim { provider_id: Some(chosen.provider_id.clone()), ..claim("picky", "other") };

@@ -17,9 +17,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
         ProviderInfo, RepairPolicy, Termination,
     },
-    model::{
-        BatchId, Catalog, ClaimName, LabelSchema, Labels, NodeClaim, NodePool, ProviderId, Resources, labels,
-    },
+    model::{BatchId, Catalog, ClaimName, NodeClaim, NodePool, ProviderId, Resources, labels},
 };
 use fleetwright_fake_kube::{Config, Server};
 use jiff::{SignedDuration, Timestamp};
@@ -122,19 +120,17 @@ impl TestCloud {
 pub(super) fn instance(name: &str, claim: &str, batch: &str, attempt: u32) -> Instance {
     let pairs =
         [(labels::INSTANCE_TYPE, "medium"), (labels::ZONE, "a"), (labels::CAPACITY_TYPE, "on-demand")];
-    Instance {
-        provider_id: format!("test:///{name}").into(),
-        claim: Some(claim.into()),
-        launched_by: Some((batch.into(), attempt)),
-        cluster_uid: Some("cluster".into()),
-        labels: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect::<Labels>(),
-        annotations: Labels::new(),
-        image_id: Some("image-1".into()),
-        capacity: Resources::of(4000, 8 << 30).with("pods", 110),
-        allocatable: Resources::of(3900, 7 << 30).with("pods", 110),
-        created: None,
-        terminating: false,
-    }
+    let mut instance = Instance::new(format!("test:///{name}"))
+        .of_claim(claim)
+        .of_attempt(batch, attempt)
+        .of_cluster("cluster")
+        .with_image("image-1")
+        .with_resources(
+            Resources::of(4000, 8 << 30).with("pods", 110),
+            Resources::of(3900, 7 << 30).with("pods", 110),
+        );
+    instance.labels = pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    instance
 }
 
 #[async_trait]
@@ -317,17 +313,9 @@ impl Harness {
             server.apply(serde_json::to_value(crd).expect("a crd")).expect("applies");
         }
         let class = NodeClassKind::new("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
-        let info = ProviderInfo {
-            name: "test".into(),
-            node_classes: vec![class],
-            schema: Arc::new(LabelSchema::default()),
-            repair_policies: vec![RepairPolicy {
-                condition: "Ready".into(),
-                status: "False".into(),
-                toleration: Duration::from_secs(600),
-            }],
-            bootstraps_startup_taints: false,
-        };
+        let mut info = ProviderInfo::new("test", [class]);
+        info.repair_policies = vec![RepairPolicy::new("Ready", "False", Duration::from_secs(600))];
+        info.bootstraps_startup_taints = false;
         let cloud = Arc::new(TestCloud {
             info,
             state: Mutex::default(),

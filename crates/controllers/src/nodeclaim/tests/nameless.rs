@@ -1,7 +1,6 @@
 //! Launches of several NodeClaims whose instances are tagged with the launch but not with a NodeClaim, interrupted before the
 //! NodeClaims are tagged.
 
-use fleetwright_core::cloud::Instance;
 use rstest::rstest;
 use serde_json::json;
 
@@ -19,7 +18,8 @@ fn cut_off(instances: u32) -> Harness {
         harness.claim(name, json!({"metadata": metadata}));
     }
     for number in 1..=instances {
-        let left = Instance { claim: None, ..instance(&format!("left-{number}"), "", "plan-0", 1) };
+        let mut left = instance(&format!("left-{number}"), "", "plan-0", 1);
+        left.claim = None;
         harness.cloud.state().instances.insert(left.provider_id.clone(), left);
     }
     harness

@@ -21,7 +21,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{CloudProvider, LaunchRequest};
-use crate::model::{Labels, NodeClassRef, NodePool, ProviderId, Str, Taint, labels::CAPACITY_TYPE};
+use crate::model::{
+    Labels, NodeClassRef, NodePool, ProviderId, Str, Taint,
+    labels::{CAPACITY_TYPE, ON_DEMAND},
+};
 
 /// A call of the provider, which the harness drives.
 pub type Call<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -73,6 +76,7 @@ pub trait Harness: Send + Sync {
 
 /// An instance as the cloud has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroundTruth {
     /// Its id, as the provider writes it.
     pub provider_id: ProviderId,
@@ -92,8 +96,30 @@ pub struct GroundTruth {
     pub node_taints: Vec<Taint>,
 }
 
+impl GroundTruth {
+    /// A running on-demand instance of no cluster, whose node is born with nothing.
+    #[must_use]
+    pub fn new(
+        provider_id: impl Into<ProviderId>,
+        instance_type: impl Into<Str>,
+        zone: impl Into<Str>,
+    ) -> Self {
+        Self {
+            provider_id: provider_id.into(),
+            cluster_uid: None,
+            instance_type: instance_type.into(),
+            zone: zone.into(),
+            capacity_type: ON_DEMAND.into(),
+            terminating: false,
+            node_labels: Labels::new(),
+            node_taints: Vec::new(),
+        }
+    }
+}
+
 /// A call of the cloud that a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Operation {
     /// Launches instances.
     Launch,
@@ -107,6 +133,7 @@ pub enum Operation {
 
 /// What goes wrong in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallFault {
     /// It has no effect and fails, in a way that leaves its outcome unknown to the caller.
     Fail,
@@ -140,6 +167,7 @@ pub enum Fault {
 
 /// Why a case does not pass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Failure {
     /// What the provider does against its contract.
     #[error("{0}")]

@@ -65,6 +65,10 @@ fn instance() -> Instance {
     "Launched=Unknown/Denied; ~1")]
 #[case(Err(LaunchError::Failed { reason: "".into(), message: "x".into() }), 0,
     "Launched=Unknown/LaunchFailed; ~1")]
+#[case(Err(LaunchError::QuotaExceeded { quota: "cores".into(), message: "x".into() }), 0,
+    "publish QuotaExceeded; count false; delete insufficient_capacity")]
+#[case(Err(LaunchError::Pending { message: "x".into(), after: Duration::from_secs(20) }), 9,
+    "Launched=Unknown/LaunchPending; ~20")]
 #[case(Err(LaunchError::Unknown("x".into())), 1, "Launched=Unknown/LaunchFailed; ~1")]
 #[case(Err(LaunchError::Unknown("x".into())), 4, "Launched=Unknown/LaunchFailed; ~8")]
 #[case(Err(LaunchError::Unknown("x".into())), 99, "Launched=Unknown/LaunchFailed; ~60")]
@@ -256,6 +260,27 @@ fn liveness_gives_up_in_time() {
     );
     assert_eq!(looked.says(&alive, after(900)), "~100");
     assert_eq!(Fixture::of(node("a").uninitialized()).says(&alive, after(99_999)), "");
+}
+
+/// A provider of slow instances asks for more time, never for less.
+#[test]
+fn liveness_has_the_patience_of_the_provider() {
+    let alive = Liveness { unasked: None };
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    let patient = |mut fixture: Fixture, launch: u64, registration: u64| {
+        fixture.provider.patience.launch = minutes(launch);
+        fixture.provider.patience.registration = minutes(registration);
+        fixture
+    };
+    let joining = || Fixture::of(node("a").launched());
+    assert_eq!(patient(unlaunched(), 60, 0).says(&alive, after(3599)), "~1");
+    assert_eq!(patient(unlaunched(), 60, 0).says(&alive, after(3600)), "count false; delete launch_timeout");
+    assert_eq!(patient(joining(), 0, 30).says(&alive, after(1799)), "~1");
+    assert_eq!(
+        patient(joining(), 0, 30).says(&alive, after(1800)),
+        "count false; delete registration_timeout"
+    );
+    assert_eq!(patient(unlaunched(), 0, 0).says(&alive, after(299)), "~1");
 }
 
 #[test]

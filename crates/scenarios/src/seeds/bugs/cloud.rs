@@ -8,7 +8,7 @@ use std::sync::{
 use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{CloudError, CloudLayer, CloudProvider, Instance, LaunchError, LaunchRequest, Termination},
-    model::{Labels, NodeClaim, ProviderId, Resources},
+    model::{NodeClaim, ProviderId},
 };
 use fleetwright_fake::{
     Cloud,
@@ -32,18 +32,12 @@ impl FaultyProvider {
         let is_foreign = |instance: &Arc<CloudInstance>| {
             instance.state == Lifecycle::Running && !ours.iter().any(|own| *own.provider_id == *instance.id)
         };
-        let taken = |instance: Arc<CloudInstance>| Instance {
-            provider_id: instance.id.as_str().into(),
-            claim: instance.tags.claim.as_deref().map(Into::into),
-            cluster_uid: uid.clone(),
-            launched_by: None,
-            labels: Labels::default(),
-            annotations: Labels::default(),
-            image_id: None,
-            capacity: Resources::new(),
-            allocatable: Resources::new(),
-            created: Some(instance.launched_at),
-            terminating: false,
+        let taken = |instance: Arc<CloudInstance>| {
+            let mut taken = Instance::new(instance.id.as_str());
+            taken.claim = instance.tags.claim.as_deref().map(Into::into);
+            taken.cluster_uid = uid.clone();
+            taken.created = Some(instance.launched_at);
+            taken
         };
         self.cloud.instances().into_iter().filter(is_foreign).map(taken).collect()
     }
@@ -60,10 +54,7 @@ impl CloudLayer for FaultyProvider {
             return self.inner.launch(requests).await;
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let fresh = |request: &LaunchRequest| LaunchRequest {
-            batch: format!("{}-{call}", request.batch).into(),
-            ..request.clone()
-        };
+        let fresh = |request: &LaunchRequest| request.clone().of_batch(format!("{}-{call}", request.batch));
         let requests: Vec<LaunchRequest> = requests.iter().map(fresh).collect();
         self.inner.launch(&requests).await
     }
