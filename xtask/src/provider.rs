@@ -1,0 +1,123 @@
+//! `cargo xtask provider-example`: builds and tests `examples/provider` as a stranger would have it. `cargo xtask new-provider NAME`: makes a
+//! new provider of the example.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+
+use crate::{packages, shell};
+
+/// How a name is written.
+type Renaming = fn(&str) -> String;
+
+/// The example, as it is named in its files.
+const NAMES: [(&str, Renaming); 3] =
+    [("pebble", str::to_owned), ("Pebble", capitalized), ("PEBBLE", str::to_ascii_uppercase)];
+
+/// Tests of the example from a folder of its own, with a registry of packaged crates and a target directory of its own.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let folder = shell::workspace()?.target_directory.join("provider-example").into_std_path_buf();
+    let (registry, copy) = (folder.join("registry"), folder.join("source"));
+    packages::registry(&registry)?;
+    if copy.exists() {
+        fs::remove_dir_all(&copy).with_context(|| copy.display().to_string())?;
+    }
+    copied(&example(), &copy, &str::to_owned)?;
+    let config = format!(
+        "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\nlocal-registry = {:?}\n",
+        registry.display().to_string()
+    );
+    fs::create_dir_all(copy.join(".cargo"))?;
+    fs::write(copy.join(".cargo/config.toml"), config)?;
+    let mut test = shell::cargo(&["test", "--offline"]);
+    test.current_dir(&copy).env("CARGO_TARGET_DIR", folder.join("target"));
+    // What a workspace above the folder, or the task's own cargo, would add.
+    test.env_remove("CARGO_MANIFEST_DIR").env_remove("RUSTFLAGS");
+    shell::run(&mut test)
+}
+
+/// Writes a provider called `name` to `folder`: the example with other names.
+pub(crate) fn create(name: &str, folder: &Path) -> anyhow::Result<()> {
+    let lower = name.chars().all(|c| c.is_ascii_lowercase());
+    ensure!(
+        lower && !name.is_empty(),
+        "{name:?} is no name for a provider: give lower-case letters, such as acme"
+    );
+    ensure!(!folder.exists(), "{} exists: give a new folder", folder.display());
+    copied(&example(), folder, &|text| renamed(text, name))?;
+    anstream::println!(
+        "{} is a provider for {name}: docs/book/providers.md says what comes next",
+        folder.display()
+    );
+    Ok(())
+}
+
+fn example() -> PathBuf {
+    shell::root().join("examples/provider")
+}
+
+/// Copies a folder, with other names and contents.
+fn copied(from: &Path, to: &Path, change: &dyn Fn(&str) -> String) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // What cargo writes where it is called in the folder.
+        if matches!(name.as_str(), "target" | "Cargo.lock") {
+            continue;
+        }
+        let target = to.join(change(&name));
+        if entry.file_type()?.is_dir() {
+            copied(&entry.path(), &target, change)?;
+        } else {
+            fs::write(target, change(&fs::read_to_string(entry.path())?))?;
+        }
+    }
+    Ok(())
+}
+
+fn renamed(text: &str, name: &str) -> String {
+    NAMES.iter().fold(text.to_owned(), |text, (known, form)| text.replace(known, &form(name)))
+}
+
+fn capitalized(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_provider_has_its_own_names_everywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("acme");
+        create("acme", &target).unwrap();
+        let mut folders = vec![target.clone()];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().to_string_lossy().to_lowercase();
+                assert!(!name.contains("pebble"), "{name}");
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    files += 1;
+                    assert!(
+                        !fs::read_to_string(entry.path()).unwrap().to_lowercase().contains("pebble"),
+                        "{name}"
+                    );
+                }
+            }
+        }
+        assert!(files > 8);
+        let class = fs::read_to_string(target.join("src/class.rs")).unwrap();
+        assert!(class.contains("pub struct AcmeNodeClassSpec") && class.contains("\"acme.example\""));
+        for name in ["", "Acme", "acme cloud"] {
+            assert!(create(name, &folder.path().join("other")).is_err());
+        }
+        assert!(create("acme", &target).is_err(), "the folder exists");
+    }
+}
