@@ -1,0 +1,36 @@
+//! `pebble-autoscaler`: the controller, and the tools `plan`, `disrupt`, `explain` and `crds`, for the cloud Pebble.
+
+use std::{process::ExitCode, sync::Arc};
+
+use fleetwright_core::cloud::CloudProvider;
+use fleetwright_operator::{
+    CloudConnector, Environment, Operator, Setting, SettingKind, anyhow, async_trait,
+    k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use pebble_autoscaler::{Classes, PebbleApi, PebbleProvider, definitions, follow};
+
+struct Pebble;
+
+#[async_trait]
+impl CloudConnector for Pebble {
+    async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+        let api =
+            PebbleApi::new(environment.values.text("PEBBLE_URL"), environment.values.text("PEBBLE_TOKEN"))?;
+        let classes = Classes::default();
+        tokio::spawn(follow(environment.client.clone(), classes.clone()));
+        Ok(Arc::new(PebbleProvider::connect(api, classes, environment.clock.clone()).await?))
+    }
+
+    fn definitions(&self) -> Vec<CustomResourceDefinition> {
+        definitions()
+    }
+}
+
+fn main() -> ExitCode {
+    let setting = |env, help| Setting::new(env, SettingKind::Text, "", help);
+    Operator::new("pebble-autoscaler", env!("CARGO_PKG_VERSION"))
+        .cloud("pebble", Pebble)
+        .setting(setting("PEBBLE_URL", "URL of the API of the cloud"))
+        .setting(setting("PEBBLE_TOKEN", "Token for the API of the cloud"))
+        .main(std::env::args_os())
+}

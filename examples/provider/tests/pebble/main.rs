@@ -1,0 +1,5 @@
+//! The provider and its operator, over the cloud in memory.
+
+mod conformance;
+mod operator;
+mod stub;
