@@ -41,7 +41,7 @@ const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
 
 /// The plan of a pass.
 pub(crate) fn plan(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     memo: &mut TermsCache,
     pass: &Pass,
@@ -86,11 +86,7 @@ pub(crate) fn plan(
 }
 
 /// Returns the terms of a claim, from the cache if it has those of an equal one.
-fn terms_of(
-    tables: &mut Tables,
-    memo: &mut TermsCache,
-    claim: &Claim,
-) -> Arc<Result<ClaimTerms, Eliminated>> {
+fn terms_of(tables: &Tables, memo: &mut TermsCache, claim: &Claim) -> Arc<Result<ClaimTerms, Eliminated>> {
     let key = (claim.pool, claim.req, claim.rows.clone(), claim.reserved.clone(), claim.min_values.clone());
     if let Some(known) = memo.0.get(&key) {
         return Arc::clone(known);
@@ -105,7 +101,7 @@ fn terms_of(
 
 /// Adds the pods without a placement to the plan, each with its reason.
 fn explain_unplaced(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
@@ -156,7 +152,7 @@ pub(crate) struct ClaimTerms {
 }
 
 /// The offerings that are left for a claim, cheapest first. Where it holds reservations, only those.
-fn buys(tables: &mut Tables, claim: &Claim) -> Vec<PricedOffer> {
+fn buys(tables: &Tables, claim: &Claim) -> Vec<PricedOffer> {
     let all = tables.pools[claim.pool].buys(&tables.universe, claim.req);
     let offer = |buy: &PricedOffer| &tables.row(claim.pool, buy.row).offers[buy.offer];
     let held = |buy: &&PricedOffer| {
@@ -170,7 +166,7 @@ fn buys(tables: &mut Tables, claim: &Claim) -> Vec<PricedOffer> {
 }
 
 /// The terms of a claim, or why it has none.
-fn terms(tables: &mut Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
+fn terms(tables: &Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
     let buys = buys(tables, claim);
     let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes) };
     // Cheapest first, each type once, as many as a claim may name.

@@ -24,7 +24,7 @@ const MAX_OBSTACLES: usize = 32;
 /// The obstacles of a class on all nodes at the end of a pass; `None` for a simulation, and
 /// if there are more nodes than `budget` has left.
 pub(crate) fn obstacles(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     class: PodClassId,
@@ -59,7 +59,7 @@ pub(crate) fn obstacles(
 
 /// The first obstacle of a class on a node.
 fn obstacle(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     class: PodClassId,
@@ -81,7 +81,6 @@ fn obstacle(
     if let Some(key) = missed_label(tables, placement, class, level, node_id) {
         return Some(Obstacle::Label(key));
     }
-    let (this, node) = (&tables.classes[class], &tables.nodes[node_id]);
     if !fits_free(&this.requests, &placement.room(node_id).free) {
         return shortfall(tables, placement, class, node_id);
     }
@@ -94,11 +93,11 @@ fn obstacle(
     if let Some(port) = taken {
         return Some(Obstacle::HostPort(port.port));
     }
-    let alternatives = this.alternatives.clone();
     let open = placement.room(node_id).open;
-    let reached = alternatives
+    let reached = this
+        .alternatives
         .iter()
-        .any(|req| *req == ANY || tables.nodes[node_id].satisfies(open, &mut tables.universe, *req));
+        .any(|req| *req == ANY || tables.nodes[node_id].satisfies(open, &tables.universe, *req));
     if !reached || !tables.classes[class].attachments.is_empty() {
         return Some(Obstacle::Volumes);
     }
@@ -109,7 +108,7 @@ fn obstacle(
 
 /// The first label of which a node does not have a required value.
 fn missed_label(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     class: PodClassId,
     level: LevelId,
@@ -117,10 +116,10 @@ fn missed_label(
 ) -> Option<Str> {
     let req = tables.classes[class].levels[level].req;
     let open = placement.room(node_id).open;
-    if tables.nodes[node_id].satisfies(open, &mut tables.universe, req) {
+    if tables.nodes[node_id].satisfies(open, &tables.universe, req) {
         return None;
     }
-    let sets = std::sync::Arc::clone(tables.universe.sets(req));
+    let sets = tables.universe.sets(req);
     let misses = |(key, set): &&(Key, Set)| match open {
         None => match tables.nodes[node_id].label(*key) {
             Some(value) => !tables.universe.has(*key, set, value),

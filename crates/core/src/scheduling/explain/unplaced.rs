@@ -2,7 +2,7 @@
 
 use crate::{
     model::{
-        Incompatible, InstanceType, Requirement, ResourceName,
+        Incompatible, Requirement, ResourceName,
         labels::{self, HOSTNAME},
         pod::HostPort,
     },
@@ -23,10 +23,8 @@ use crate::{
             Tables,
             amounts::{Amounts, fits_free, get, update},
             bits::Bits,
-            contradiction,
             intern::{Req, Side},
             nodes::first_obstacle,
-            pod_classes::Level,
             pools::{Row, agrees},
             topology::GroupKind,
         },
@@ -37,10 +35,8 @@ use crate::{
 const FIELD_NAME: &str = "metadata.name";
 
 /// The last level of relaxation that does not contradict itself.
-pub(crate) fn last_level(tables: &mut Tables, class: PodClassId) -> LevelId {
-    let nowhere = tables.universe.key(contradiction::NOWHERE);
-    let sound = |level: &Level| tables.universe.get(level.req, nowhere).is_none();
-    tables.classes[class].levels.iter().rposition(sound).map_or(LevelId::FIRST, Id::new)
+pub(crate) fn last_level(tables: &Tables, class: PodClassId) -> LevelId {
+    tables.classes[class].levels.iter().rposition(|level| !level.contradicts).map_or(LevelId::FIRST, Id::new)
 }
 
 /// A required label that no NodePool can have, because users may not set it.
@@ -81,8 +77,8 @@ fn disagreement(tables: &Tables, pool: NodePoolId, wanted: Req) -> Eliminated {
 }
 
 /// Why none of the places where the volumes of a class can be is a place of the pool.
-fn unreachable(tables: &mut Tables, class: PodClassId, req: Req) -> Option<Incompatible> {
-    let alternatives = tables.classes[class].alternatives.clone();
+fn unreachable(tables: &Tables, class: PodClassId, req: Req) -> Option<Incompatible> {
+    let alternatives = &tables.classes[class].alternatives;
     if alternatives.iter().any(|places| tables.universe.meet(req, *places, Side::Claim).is_some()) {
         return None;
     }
@@ -92,7 +88,7 @@ fn unreachable(tables: &mut Tables, class: PodClassId, req: Req) -> Option<Incom
 }
 
 /// The number of instance types after each filter, and the nearest solution.
-fn filtered_types(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
+fn filtered_types(tables: &Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
     let this = &tables.classes[class];
     let ports = &this.pod.spec.host_ports;
     if !ports.is_empty() {
@@ -108,13 +104,12 @@ fn filtered_types(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req:
     let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name).cloned().unwrap_or_default();
     let pod_requests = this.requests.clone();
     let mut lost = FilteredTypes::default();
-    for instance_type in &catalog.instance_types {
-        let described = tables.universe.req(&instance_type.requirements);
-        if !agrees(&tables.universe, described, req) {
+    for (instance_type, described) in catalog.instance_types.iter().zip(&tables.pools[pool].type_reqs) {
+        if !agrees(&tables.universe, *described, req) {
             continue;
         }
         let rows: Vec<&Row> = tables.pools[pool].rows.iter().filter(|row| row.is_of(instance_type)).collect();
-        let whole = tables.resources.amounts(&instance_type.allocatable());
+        let whole = tables.resources.known_amounts(&instance_type.allocatable());
         let free: Vec<&Amounts> =
             if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
         let fits = free.iter().any(|free| fits_free(&pod_requests, free));
@@ -131,7 +126,7 @@ fn filtered_types(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req:
         lost.available += usize::from(fits && offered);
     }
     let nearest = match (lost.allowed, lost.large_enough) {
-        (0, _) => refused_by_all(tables, &catalog.instance_types, req),
+        (0, _) => refused_by_all(tables, pool, req),
         (_, 0) => shortage(tables, &pod_requests, &lost),
         _ => Nearest::Offering,
     };
@@ -148,8 +143,8 @@ fn filtered_types(tables: &mut Tables, class: PodClassId, pool: NodePoolId, req:
 }
 
 /// The first requirement that no type meets, or that they meet only without the others.
-fn refused_by_all(tables: &mut Tables, types: &[std::sync::Arc<InstanceType>], req: Req) -> Nearest {
-    let described: Vec<Req> = types.iter().map(|t| tables.universe.req(&t.requirements)).collect();
+fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
+    let described = &tables.pools[pool].type_reqs;
     let refused = tables.universe.sets(req).iter().find(|(key, set)| {
         described.iter().all(|known| {
             tables.universe.get(*known, *key).is_some_and(|known| !tables.universe.agree(*key, set, known))
@@ -171,17 +166,12 @@ fn shortage(tables: &Tables, requests: &Amounts, lost: &FilteredTypes) -> Neares
 }
 
 /// Why a class is unschedulable, at its last level of relaxation.
-pub(crate) fn explain(
-    tables: &mut Tables,
-    placement: &Placement,
-    pass: &Pass,
-    class: PodClassId,
-) -> Unplaced {
+pub(crate) fn explain(tables: &Tables, placement: &Placement, pass: &Pass, class: PodClassId) -> Unplaced {
     if let Some(refused) = &tables.classes[class].refused {
         return refused.clone();
     }
     if let Some(problem) = pass.claim_problem(class) {
-        return Unplaced::Claims(Box::new(problem.clone()));
+        return problem;
     }
     // Missing devices end the search at the level that misses them.
     let level =
@@ -208,7 +198,7 @@ pub(crate) fn explain(
 }
 
 fn eliminated(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     class: PodClassId,
@@ -266,7 +256,7 @@ fn eliminated(
 
 /// Which rows a new claim for the class would have, among `rows`.
 fn try_rows(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     (class, level): (PodClassId, LevelId),

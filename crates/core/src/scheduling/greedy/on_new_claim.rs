@@ -52,7 +52,7 @@ impl Pass {
     /// Tries a pod on a new NodeClaim of the pass.
     pub(crate) fn try_claim(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         demand: &TopologyDemand,
         claim_id: NewClaimId,
@@ -106,7 +106,7 @@ impl Pass {
     /// Tries the alternatives of volumes and topology in turn.
     pub(crate) fn fit_target(
         &self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &Placement,
         demand: &TopologyDemand,
         req: Req,
@@ -172,7 +172,7 @@ impl Pass {
 
     fn take_claim(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         class: PodClassId,
         claim_id: NewClaimId,
@@ -212,7 +212,7 @@ impl Pass {
     /// Takes a pod that changes nothing of a claim but the room that is left.
     fn take_plain(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         class: PodClassId,
         claim_id: NewClaimId,
@@ -224,7 +224,7 @@ impl Pass {
     /// Counts a pod of a class on a claim.
     fn count_pod(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         class: PodClassId,
         claim_id: NewClaimId,
@@ -246,7 +246,7 @@ impl Pass {
     }
 
     /// Counts the pods of a claim in the domains that its last narrowing has fixed.
-    fn count_fixed(&self, tables: &mut Tables, placement: &mut Placement, claim_id: NewClaimId, before: Req) {
+    fn count_fixed(&self, tables: &Tables, placement: &mut Placement, claim_id: NewClaimId, before: Req) {
         let (after, pool) = (self.claims[claim_id].req, self.claims[claim_id].pool);
         if before == after || self.claims[claim_id].label_sets.is_empty() {
             return;
@@ -273,7 +273,7 @@ impl Pass {
 
     fn count_claim(
         &self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         group: TopologyGroupId,
         claim_id: NewClaimId,
@@ -307,7 +307,7 @@ impl Pass {
 
     pub(crate) fn try_new(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod: PodId,
         demand: &TopologyDemand,

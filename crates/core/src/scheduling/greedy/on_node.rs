@@ -32,7 +32,7 @@ impl Pass {
     /// Tries the nodes that fit, in order.
     pub(crate) fn attempt_nodes(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod: &Pod,
         demand: &TopologyDemand,
@@ -62,7 +62,7 @@ impl Pass {
     /// Starts behind the nodes that the last pod of the same compatibility found full.
     fn attempt_all_nodes(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod: &Pod,
         demand: &TopologyDemand,
@@ -71,7 +71,7 @@ impl Pass {
         let TopologyDemand { class, level, .. } = *demand;
         let compatibility = tables.classes[class].levels[level].compatibility;
         let ordered = tables.fitting_in_order(class, level);
-        let start = self.skip(placement, compatibility, &ordered);
+        let start = self.skip(placement, compatibility, ordered);
         ordered[start..].iter().copied().find(|node_id| {
             let usable = fitting.has(*node_id)
                 && !self.excluded.has(*node_id)
@@ -96,7 +96,7 @@ impl Pass {
 
     pub(crate) fn try_node(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         demand: &TopologyDemand,
         node_id: NodeId,
@@ -176,7 +176,7 @@ impl Pass {
 
     fn take_node(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         class: PodClassId,
         node_id: NodeId,
@@ -212,7 +212,7 @@ impl Pass {
 
 /// The requirements with which a node that is not launched takes a pod.
 fn narrow_open(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &mut Placement,
     demand: &TopologyDemand,
     node_id: NodeId,
@@ -246,10 +246,10 @@ fn attachments_on(tables: &Tables, node_id: NodeId) -> Vec<(Str, Str)> {
 }
 
 /// Whether a node reaches the volumes of a class.
-fn reaches(tables: &mut Tables, placement: &Placement, class: PodClassId, node_id: NodeId) -> bool {
+fn reaches(tables: &Tables, placement: &Placement, class: PodClassId, node_id: NodeId) -> bool {
     let open = placement.room(node_id).open;
     let alternatives = &tables.classes[class].alternatives;
     alternatives
         .iter()
-        .any(|req| *req == ANY || tables.nodes[node_id].satisfies(open, &mut tables.universe, *req))
+        .any(|req| *req == ANY || tables.nodes[node_id].satisfies(open, &tables.universe, *req))
 }

@@ -8,7 +8,6 @@ use hashbrown::HashMap;
 use crate::{
     model::{Pod, Str, pod::HostPort},
     scheduling::{
-        dra::problem::ClaimProblem,
         greedy::{
             candidate_order::{CandidateOrder, Cursor},
             request_queue::RequestQueue,
@@ -26,6 +25,7 @@ use crate::{
             domains::{count_new_groups, groups_of},
             limits::Limits,
         },
+        reason::Unplaced,
         request::{Purpose, Request},
         tables::{
             Tables,
@@ -218,7 +218,7 @@ impl Pass {
     /// Places pods; returns the unschedulable ones with their outcome.
     pub(crate) fn place_all(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pods: &[Arc<Pod>],
         classes: &IdVec<PodId, PodClassId>,
@@ -255,7 +255,7 @@ impl Pass {
 
     fn attempt(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod_id: PodId,
         pod: &Pod,
@@ -307,7 +307,7 @@ impl Pass {
 
     fn attempt_level(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod_id: PodId,
         pod: &Pod,
@@ -316,8 +316,8 @@ impl Pass {
     ) -> Outcome {
         let demand = allowed_domains::demand(tables, placement, class, level);
         let fitting = tables.fitting(class, level);
-        let allowed = allowed_domains::nodes_left(tables, placement, &demand, &fitting);
-        let fitting = allowed.as_ref().unwrap_or(&fitting);
+        let allowed = allowed_domains::nodes_left(tables, placement, &demand, fitting);
+        let fitting = allowed.as_ref().unwrap_or(fitting);
         if let Some(node) = self.attempt_nodes(tables, placement, pod, &demand, fitting) {
             self.placed.entry(node).or_default().push(pod_id);
             return Outcome::Placed;
@@ -335,7 +335,7 @@ impl Pass {
     /// port, volume or reservation, no relaxation. Returns the number of placed pods.
     fn attempt_run(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pods: &[Arc<Pod>],
         class: PodClassId,
@@ -358,7 +358,7 @@ impl Pass {
         let mut placed = 0;
         while placed < run.len() {
             let pod_id = run[placed];
-            let node = self.attempt_nodes(tables, placement, &pods[pod_id.position()], &demand, &fitting);
+            let node = self.attempt_nodes(tables, placement, &pods[pod_id.position()], &demand, fitting);
             let Some(node) = node else { break };
             self.placed.entry(node).or_default().push(pod_id);
             placed += 1;
@@ -377,7 +377,7 @@ impl Pass {
     }
 
     /// The problem of the resource claims of a class on every node.
-    pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
+    pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<Unplaced> {
         self.devices.as_ref()?.problem(class)
     }
 
@@ -392,7 +392,7 @@ impl Pass {
     /// Tries the new NodeClaims of this pass, the one with the fewest pods first.
     fn attempt_claims(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod_id: PodId,
         demand: &TopologyDemand,
@@ -406,7 +406,7 @@ impl Pass {
     /// Places a pod on the first of some new NodeClaims that takes it; removes those that do not.
     fn join_first(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         pod_id: PodId,
         demand: &TopologyDemand,
@@ -428,7 +428,7 @@ impl Pass {
     /// The new NodeClaims that may take a pod of a level, but for their size and the allowed domains.
     fn candidates(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         placement: &mut Placement,
         demand: &TopologyDemand,
     ) -> Bits<NewClaimId> {
@@ -492,7 +492,7 @@ impl Pass {
     }
 
     /// Lets NodeClaims that kept to a size name every type that holds their pods. What is charged to a limit stays.
-    pub(crate) fn widen(&mut self, tables: &mut Tables) {
+    pub(crate) fn widen(&mut self, tables: &Tables) {
         if self.strategy.first_fit.is_none() || !tables.reservations.names.is_empty() {
             return;
         }

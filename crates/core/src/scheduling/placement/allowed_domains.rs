@@ -91,7 +91,7 @@ pub(crate) fn obeys_by_key(tables: &Tables, demand: &TopologyDemand, req: Req) -
 
 /// Combines each option with each of the domains, or with all of them at once if none must be picked.
 fn combine(
-    tables: &mut Tables,
+    tables: &Tables,
     options: &[Req],
     choice: &Choice,
     domains: &[Value],
@@ -123,7 +123,7 @@ pub(crate) fn counted<'a>(
 
 /// The nodes of `fitting` that topology may allow for a pod. `None` is all.
 pub(crate) fn nodes_left(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     demand: &TopologyDemand,
     fitting: &Bits<NodeId>,
@@ -141,7 +141,7 @@ pub(crate) fn nodes_left(
     }
     for choice in demand.choices.iter().filter(|choice| !choice.optional) {
         let mut within = tables.open.clone();
-        let nodes = tables.nodes_by(choice.key);
+        let nodes = &tables.by_value[&choice.key];
         choice.domains.iter().filter_map(|value| nodes.get(value)).for_each(|members| within.unite(members));
         allowed.intersect(&within);
     }
@@ -313,7 +313,7 @@ pub(crate) fn keep_by_hostname(
 /// Narrows `req` by topology for a pod on the claim that is domain `host`: alternatives, best first.
 /// The error is the group that excludes the last domain.
 pub(crate) fn narrow(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     demand: &TopologyDemand,
     host: DomainId,

@@ -5,13 +5,13 @@ use smallvec::SmallVec;
 use crate::{
     model::pod::HostPort,
     scheduling::{
-        dra::ledger::Grant,
         ids::{IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId},
         request::{MinValuesPolicy, Purpose},
         tables::{
             Tables,
             amounts::{Amounts, fits},
             bits::Bits,
+            devices::DeviceGrant,
             intern::{ANY, Key, Req},
             pools::agrees,
         },
@@ -88,7 +88,7 @@ pub(crate) struct Fit {
     pub(crate) relaxed: bool,
     pub(crate) reserved: SmallVec<[ReservationId; 1]>,
     /// Devices for the resource claims of the pod.
-    pub(crate) grant: Option<Box<Grant<Req>>>,
+    pub(crate) grant: Option<Box<DeviceGrant>>,
 }
 
 /// The claim and the pod of a fit.
@@ -110,7 +110,7 @@ pub(crate) struct FitRequest<'a> {
 }
 
 /// Fits a pod into a claim.
-pub(crate) fn fit(tables: &mut Tables, request: &FitRequest<'_>) -> Result<Fit, Refusal> {
+pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refusal> {
     if let Some((req, floor)) = request.current
         && req == request.req
         && request.ports.is_empty()

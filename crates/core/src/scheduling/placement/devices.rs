@@ -27,14 +27,15 @@ use crate::{
             search::{Failure, NodeReach, SearchSpace, search},
         },
         ids::{
-            CompiledClaimId, DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, PodClassId,
-            ResourceClaimId,
+            CompiledClaimId, DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, NodePoolId,
+            PodClassId, ResourceClaimId,
         },
         placement::{
             allowed_domains::{TopologyDemand, obeys_by_key},
             claim::{self, Claim, Fit, FitRequest, Refusal},
         },
         plan::{PlannedClaim, PlannedDevice},
+        reason::Unplaced,
         request::Request,
         tables::{
             Tables,
@@ -68,7 +69,7 @@ pub(crate) struct DeviceGrants {
 #[derive(Debug, Default)]
 struct PodClaims {
     /// Claims that have their devices, and the nodes that can use them.
-    held: Vec<(NamespacedName, Nodes)>,
+    held: Vec<(NamespacedName, NodeSelection)>,
     /// Claims that get them in this pass, by number.
     wanted: Vec<(ResourceClaimId, Arc<CompiledClaim>)>,
 }
@@ -124,18 +125,18 @@ impl DeviceGrants {
             let asked = this.ask(tables, &mut device_tables, &pod, &is_redone);
             this.asked.insert(class, asked);
         }
-        tables.devices = Some(device_tables);
+        *tables.devices.get_mut() = Some(device_tables);
         Some(Box::new(this))
     }
 
     fn ask(
         &mut self,
-        tables: &Tables,
+        tables: &mut Tables,
         device_tables: &mut DeviceTables,
         pod: &Pod,
         is_redone: &impl Fn(&ResourceClaim) -> bool,
     ) -> Result<PodClaims, ClaimProblem> {
-        let devices = &tables.snapshot.devices;
+        let devices = Arc::clone(&tables.snapshot.devices);
         let mut asked = PodClaims::default();
         for claim in pod.spec.resource_claims.iter().take(MAX_CLAIMS) {
             let Some(id) = claim_of(pod, &claim.name, &claim.source) else { continue };
@@ -145,8 +146,8 @@ impl DeviceGrants {
                     if let Some(allocation) = known.allocation.as_ref().filter(|_| !is_redone(known)) {
                         let others = known.reserved_for.iter().filter(|other| **other != pod.uid);
                         let full = others.count() >= MAX_CONSUMERS;
-                        let nodes = if full { Nodes::None } else { allocation.nodes.clone() };
-                        asked.held.push((id, nodes));
+                        let nodes = if full { &Nodes::None } else { &allocation.nodes };
+                        asked.held.push((id, NodeSelection::new(nodes, &mut tables.universe)));
                         continue;
                     }
                     &known.spec
@@ -174,9 +175,10 @@ impl DeviceGrants {
         self.ledger.holds(Host::NewClaim(new_claim))
     }
 
-    /// The problem of the claims of a class.
-    pub(crate) fn problem(&self, class: PodClassId) -> Option<&ClaimProblem> {
-        self.asked.get(&class)?.as_ref().err()
+    /// Why the claims of a class are satisfied on no node.
+    pub(crate) fn problem(&self, class: PodClassId) -> Option<Unplaced> {
+        let problem = self.asked.get(&class)?.as_ref().err()?;
+        Some(Unplaced::Claims(Box::new(problem.clone())))
     }
 
     /// Looks for devices for a pod on a node as any of `template_ids` or, where `every`, as all of them.
@@ -193,9 +195,8 @@ impl DeviceGrants {
         let asked = self.asked.get(&class).and_then(|asked| asked.as_ref().ok()).unwrap_or(&none);
         let mut req = req;
         for (claim, nodes) in &asked.held {
-            let place = NodeSelection::new(nodes, terrain.universe);
             let elsewhere = || DeviceShortage::Elsewhere { claim: claim.clone() };
-            req = terrain.narrow(req, &place).first().copied().ok_or_else(elsewhere)?;
+            req = terrain.narrow(req, nodes).first().copied().ok_or_else(elsewhere)?;
         }
         let mut open: IdVec<CompiledClaimId, (ResourceClaimId, Arc<CompiledClaim>)> = IdVec::default();
         for (number, want) in &asked.wanted {
@@ -328,7 +329,7 @@ impl DeviceGrants {
 
     fn grant(
         &self,
-        tables: &mut Tables,
+        tables: &Tables,
         class: PodClassId,
         host: Host,
         template_ids: (&[Kind], bool),
@@ -337,13 +338,13 @@ impl DeviceGrants {
         let mut device_tables = tables.devices.take()?;
         let places = device_tables.take_places();
         let node = match host {
-            Host::Node(req) => Some(&tables.nodes[req]),
+            Host::Node(node) => Some(&tables.nodes[node]),
             Host::NewClaim(_) => None,
         };
-        let mut terrain = NodeTerrain::new(&device_tables, &places, &mut tables.universe, node);
+        let mut terrain = NodeTerrain::new(&device_tables, &places, &tables.universe, node);
         let granted = self.allocate(&mut device_tables, &mut terrain, class, host, template_ids, req);
         device_tables.put_places(places);
-        tables.devices = Some(device_tables);
+        tables.devices.replace(Some(device_tables));
         match granted {
             Ok(grant) => Some(grant),
             Err(shortage) => {
@@ -356,14 +357,14 @@ impl DeviceGrants {
     /// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
     fn on_node(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         class: PodClassId,
         node_id: NodeId,
         open: Option<Req>,
     ) -> Option<Option<Req>> {
         let mut device_tables = tables.devices.take()?;
         let template_ids = device_tables.of_node(tables, node_id, open);
-        tables.devices = Some(device_tables);
+        tables.devices.replace(Some(device_tables));
         let host = Host::Node(node_id);
         let grant = self.grant(tables, class, host, (&template_ids, true), open.unwrap_or(ANY))?;
         let choice = open.map(|_| grant.at);
@@ -374,27 +375,21 @@ impl DeviceGrants {
     /// Narrows a new NodeClaim to the rows that have devices for a pod.
     fn on_claim(
         &self,
-        tables: &mut Tables,
+        tables: &Tables,
         (demand, host): (&TopologyDemand, DomainId),
         ask: &FitRequest<'_>,
         fit: Fit,
     ) -> Result<Fit, Refusal> {
         let rows = fit.rows.unwrap_or_else(|| ask.rows.clone());
-        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
-        let mut template_ids: Vec<Kind> = Vec::new();
-        for row in rows.iter() {
-            let template_id = device_tables.of_row(ask.pool, row);
-            if !template_ids.contains(&template_id) {
-                template_ids.push(template_id);
-            }
-        }
+        let template_ids = template_ids(tables, ask.pool, &rows);
         let host = host.host();
         let grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
         if grant.at != ask.req && obeys_by_key(tables, demand, grant.at).is_err() {
             return Err(Refusal::Devices);
         }
-        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
+        let devices = tables.devices.borrow();
+        let device_tables = devices.as_deref().ok_or(Refusal::Devices)?;
         let has = |row: &InstanceTypeId| {
             let template_id = device_tables.of_row(ask.pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == template_id)
@@ -403,7 +398,6 @@ impl DeviceGrants {
         let again = FitRequest { req: grant.at, rows: &kept, ..*ask };
         let mut fit = claim::fit(tables, &again)?;
         let rows = fit.rows.unwrap_or(kept);
-        let Some(device_tables) = &tables.devices else { return Err(Refusal::Devices) };
         let template_ids: Vec<Kind> = rows.iter().map(|row| device_tables.of_row(ask.pool, row)).collect();
         grant.by_kind.retain(|(template_id, _)| template_ids.contains(template_id));
         (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
@@ -411,7 +405,7 @@ impl DeviceGrants {
     }
 
     fn give(&mut self, tables: &Tables, host: Host, grant: Grant<Req>) {
-        if let Some(device_tables) = &tables.devices {
+        if let Some(device_tables) = tables.devices.borrow().as_deref() {
             self.ledger.give(host, grant, &device_tables.cluster);
         }
     }
@@ -429,10 +423,8 @@ impl DeviceGrants {
         if let Some(grant) = grant {
             self.give(tables, host, *grant);
         }
-        let Some(device_tables) = &tables.devices else { return };
         if self.ledger.holds(host) {
-            let rows = claim.rows.iter().map(|row| device_tables.of_row(claim.pool, row));
-            let template_ids: HashSet<Kind> = rows.collect();
+            let template_ids = template_ids(tables, claim.pool, &claim.rows);
             self.ledger.keep(host, |template_id| template_ids.contains(&template_id));
         }
     }
@@ -449,7 +441,8 @@ impl DeviceGrants {
         claim_id: NewClaimId,
         claim: &Claim,
     ) -> Vec<PlannedClaim> {
-        let Some(device_tables) = &tables.devices else { return Vec::new() };
+        let devices = tables.devices.borrow();
+        let Some(device_tables) = devices.as_deref() else { return Vec::new() };
         self.planned(tables, Host::NewClaim(claim_id), |template_id| {
             let rows = claim.rows.iter().filter(|row| device_tables.of_row(claim.pool, *row) == template_id);
             let mut names: Vec<Str> =
@@ -460,7 +453,8 @@ impl DeviceGrants {
     }
 
     fn planned(&self, tables: &Tables, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
-        let Some(device_tables) = &tables.devices else { return Vec::new() };
+        let devices = tables.devices.borrow();
+        let Some(device_tables) = devices.as_deref() else { return Vec::new() };
         let mut planned: BTreeMap<(&NamespacedName, Kind), Vec<PlannedDevice>> = BTreeMap::new();
         for (template_id, held) in self.ledger.on(host) {
             for held in held {
@@ -486,10 +480,22 @@ impl DeviceGrants {
     }
 }
 
+/// The distinct template sets of some rows.
+fn template_ids(tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) -> Vec<Kind> {
+    let devices = tables.devices.borrow();
+    let mut template_ids: Vec<Kind> = Vec::new();
+    for template_id in devices.iter().flat_map(|devices| rows.iter().map(|row| devices.of_row(pool, row))) {
+        if !template_ids.contains(&template_id) {
+            template_ids.push(template_id);
+        }
+    }
+    template_ids
+}
+
 /// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
 pub(crate) fn devices_on_node(
     grants: Option<&mut DeviceGrants>,
-    tables: &mut Tables,
+    tables: &Tables,
     class: PodClassId,
     node_id: NodeId,
     open: Option<Req>,
@@ -503,7 +509,7 @@ pub(crate) fn devices_on_node(
 /// Narrows a new NodeClaim to the rows that have devices for a pod.
 pub(crate) fn devices_on_claim(
     grants: Option<&DeviceGrants>,
-    tables: &mut Tables,
+    tables: &Tables,
     topology: (&TopologyDemand, DomainId),
     ask: &FitRequest<'_>,
     fit: Fit,

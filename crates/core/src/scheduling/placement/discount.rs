@@ -71,7 +71,7 @@ fn count_pod(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, po
 }
 
 /// Removes all pods of a node from the counts.
-fn discount_all(tables: &mut Tables, placement: &mut Placement, node_id: NodeId) {
+fn discount_all(tables: &Tables, placement: &mut Placement, node_id: NodeId) {
     for position in 0..tables.nodes[node_id].label_sets.len() {
         let (label_set, pods) = tables.nodes[node_id].label_sets[position];
         count(tables, placement, node_id, label_set, -i64::from(pods));
@@ -85,7 +85,7 @@ fn discount_all(tables: &mut Tables, placement: &mut Placement, node_id: NodeId)
 }
 
 /// Changes the counts by pods of one label set on a node.
-fn count(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, label_set: LabelSetId, by: i64) {
+fn count(tables: &Tables, placement: &mut Placement, node_id: NodeId, label_set: LabelSetId, by: i64) {
     for position in 0..tables.topology.label_sets[label_set].groups.len() {
         let group = tables.topology.label_sets[label_set].groups[position];
         if domains::counts_on(tables, placement, group, node_id) {
@@ -98,7 +98,7 @@ fn count(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, label_
 
 /// Removes a pod that the pass has placed on a node from the counts.
 pub(crate) fn discount_placed(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &mut Placement,
     node_id: NodeId,
     class: PodClassId,

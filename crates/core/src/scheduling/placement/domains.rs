@@ -9,7 +9,7 @@ use crate::scheduling::{
 };
 
 /// Counts the pods that run for the groups that came since the last time.
-pub(crate) fn count_new_groups(tables: &mut Tables, placement: &mut Placement) {
+pub(crate) fn count_new_groups(tables: &Tables, placement: &mut Placement) {
     while placement.next_group() < tables.topology.groups.next_id() {
         let group = &tables.topology.groups[placement.next_group()];
         let group = placement.add_group(GroupCounts::new(group.spec.kind, group.by_hostname));
@@ -18,7 +18,7 @@ pub(crate) fn count_new_groups(tables: &mut Tables, placement: &mut Placement) {
 }
 
 /// Counts the pods of all nodes that a group selects.
-pub(crate) fn count_everywhere(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
+pub(crate) fn count_everywhere(tables: &Tables, placement: &mut Placement, group: TopologyGroupId) {
     for label_set in tables.topology.label_sets.ids() {
         if !tables.topology.label_sets[label_set].groups.contains(&group) {
             continue;
@@ -32,7 +32,7 @@ pub(crate) fn count_everywhere(tables: &mut Tables, placement: &mut Placement, g
 
 /// Counts the pods of one kind on a node for a group that selects them.
 fn count_label_set(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &mut Placement,
     group: TopologyGroupId,
     label_set: LabelSetId,
@@ -68,7 +68,7 @@ pub(crate) fn node_domains(
 
 /// Whether pods on a node count for a group.
 pub(crate) fn counts_on(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     group: TopologyGroupId,
     node_id: NodeId,
@@ -77,10 +77,9 @@ pub(crate) fn counts_on(
     if filter.counts_all() {
         return true;
     }
-    let filter = filter.clone();
     let (node, open) = (&tables.nodes[node_id], placement.room(node_id).open);
-    filter.alternatives.iter().any(|req| node.satisfies(open, &mut tables.universe, *req))
-        && tolerates(&filter, &node.taints)
+    filter.alternatives.iter().any(|req| node.satisfies(open, &tables.universe, *req))
+        && tolerates(filter, &node.taints)
 }
 
 /// Topology groups that a request is about.

@@ -3,7 +3,7 @@
 //! Nodes are compared by address, as snapshots share what did not change. Where something else than nodes changed
 //! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built again.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{cell::OnceCell, cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
@@ -96,14 +96,14 @@ fn note_domains(tables: &Tables, node_id: NodeId, dirty: &mut Bits<TopologyGroup
 /// Updates the fitting nodes of every known compatibility.
 fn update_fitting(tables: &mut Tables, touched: &Bits<NodeId>) {
     for compatibility in tables.compatibilities.ids() {
-        tables.compatibilities[compatibility].in_order = None;
+        tables.compatibilities[compatibility].in_order.take();
         let Some(mut fitting) = tables.compatibilities[compatibility].nodes.take() else { continue };
         let (class, level) = tables.compatibilities[compatibility].representative;
         let fits = Arc::make_mut(&mut fitting);
         for node_id in touched.iter() {
             fits.set(node_id, tables.node_fits(class, level, node_id));
         }
-        tables.compatibilities[compatibility].nodes = Some(fitting);
+        tables.compatibilities[compatibility].nodes = OnceCell::from(fitting);
     }
 }
 
@@ -127,7 +127,7 @@ fn arrange(tables: &mut Tables) {
     }
     tables.order = order;
     for compatibility in &mut tables.compatibilities {
-        compatibility.in_order = None;
+        compatibility.in_order.take();
     }
 }
 
@@ -305,7 +305,7 @@ fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty:
 }
 
 /// Counts a node's pods for the groups that select them.
-fn count_selected(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
+fn count_selected(tables: &Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
     for position in 0..tables.nodes[node_id].label_sets.len() {
         let (label_set, count) = tables.nodes[node_id].label_sets[position];
         for position in 0..tables.topology.label_sets[label_set].groups.len() {
@@ -332,13 +332,7 @@ fn count_owners(tables: &mut Tables, placement: &mut Placement, node_id: NodeId)
     }
 }
 
-fn count_owner(
-    tables: &mut Tables,
-    placement: &mut Placement,
-    group: TopologyGroupId,
-    node_id: NodeId,
-    by: i64,
-) {
+fn count_owner(tables: &Tables, placement: &mut Placement, group: TopologyGroupId, node_id: NodeId, by: i64) {
     for domain in domains::node_domains(tables, placement, group, node_id) {
         placement.count_base(group, domain, true, by);
     }
@@ -359,7 +353,7 @@ fn update_domains(tables: &mut Tables, placement: &mut Placement, groups: &Bits<
 }
 
 /// Counts all running pods for a group again.
-pub(crate) fn count_again(tables: &mut Tables, placement: &mut Placement, group: TopologyGroupId) {
+pub(crate) fn count_again(tables: &Tables, placement: &mut Placement, group: TopologyGroupId) {
     placement.forget_counts(&tables.topology, group);
     domains::count_everywhere(tables, placement, group);
     for node_id in tables.nodes.ids() {

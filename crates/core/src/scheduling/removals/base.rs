@@ -246,7 +246,7 @@ impl BasePlacement {
         for compatibility in pass.starts.into_keys() {
             let (class, level) = tables.compatibilities[compatibility].representative;
             let ordered = tables.fitting_in_order(class, level);
-            self.pass.skip(placement, compatibility, &ordered);
+            self.pass.skip(placement, compatibility, ordered);
         }
         self.pods.truncate(self.len);
         self.classes.items_mut().truncate(self.len);

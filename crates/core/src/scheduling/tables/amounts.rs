@@ -29,6 +29,19 @@ impl ResourceIndex {
         amounts
     }
 
+    /// Dense form of the resources that have an index.
+    pub(crate) fn known_amounts(&self, resources: &Resources) -> Amounts {
+        let mut amounts: Amounts = resources.base().into();
+        for (name, amount) in resources.extended() {
+            let Some(index) = self.ids.get(name).copied() else { continue };
+            if amounts.len() <= index {
+                amounts.resize(index + 1, 0);
+            }
+            amounts[index] = *amount;
+        }
+        amounts
+    }
+
     /// The index of a resource.
     pub(crate) fn index(&mut self, name: &ResourceName) -> usize {
         let ResourceName::Other(other) = name else {

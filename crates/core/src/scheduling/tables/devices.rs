@@ -15,7 +15,7 @@ use crate::{
         dra::{
             compiled_claim::{CompiledClaim, Expressions},
             inventory::Inventory,
-            ledger::Kind,
+            ledger::{Grant, Kind},
             problem::ClaimProblem,
             search::NodeReach,
         },
@@ -29,6 +29,9 @@ use crate::{
         },
     },
 };
+
+/// Devices for a pod on a new NodeClaim.
+pub(crate) type DeviceGrant = Grant<Req>;
 
 /// The template set without devices.
 pub(crate) const BARE: Kind = 0;
@@ -227,7 +230,7 @@ impl DeviceTables {
 
 /// One node, or one that does not exist yet.
 pub(crate) struct NodeTerrain<'a> {
-    pub(crate) universe: &'a mut Universe,
+    pub(crate) universe: &'a Universe,
     pub(crate) places: &'a [NodeSelection],
     pub(crate) node: Option<&'a NodeRow>,
     /// Drivers whose devices on the node can be relied on, where it is not initialized.
@@ -238,7 +241,7 @@ impl<'a> NodeTerrain<'a> {
     pub(crate) fn new(
         device_tables: &DeviceTables,
         places: &'a [NodeSelection],
-        universe: &'a mut Universe,
+        universe: &'a Universe,
         node: Option<&'a NodeRow>,
     ) -> Self {
         let unready = node.filter(|node| !node.initialized);

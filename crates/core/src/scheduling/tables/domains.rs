@@ -22,8 +22,8 @@ use crate::{
 pub(crate) type ByValue = HashMap<Value, Bits<NodeId>>;
 
 impl Tables {
-    /// Usable nodes by each value of a key that they have for certain.
-    pub(crate) fn nodes_by(&mut self, key: Key) -> &ByValue {
+    /// Groups usable nodes by the values of a key that they have for certain.
+    fn group_nodes(&mut self, key: Key) {
         if !self.by_value.contains_key(&key) {
             let mut by_value = ByValue::new();
             for (node_id, node) in self.nodes.entries().filter(|(_, node)| node.usable) {
@@ -33,7 +33,6 @@ impl Tables {
             }
             self.by_value.insert(key, by_value);
         }
-        &self.by_value[&key]
     }
 
     /// Records that a usable node was added or is removed.
@@ -60,14 +59,13 @@ impl Tables {
     }
 
     /// Whether pods on a claim of a pool with these requirements count for a group.
-    pub(crate) fn counts_in(&mut self, group: TopologyGroupId, pool: NodePoolId, req: Req) -> bool {
+    pub(crate) fn counts_in(&self, group: TopologyGroupId, pool: NodePoolId, req: Req) -> bool {
         let Some(filter) = &self.topology.groups[group].spec.filter else { return true };
         if filter.counts_all() {
             return true;
         }
-        let filter = filter.clone();
         filter.alternatives.iter().any(|wanted| self.universe.meet(req, *wanted, Side::Claim).is_some())
-            && tolerates(&filter, &self.pools[pool].taints)
+            && tolerates(filter, &self.pools[pool].taints)
     }
 
     /// The values of a key that pools can create whose nodes the filter lets through: what no such pool has is no domain
@@ -81,9 +79,9 @@ impl Tables {
     }
 
     /// Whether a filter lets nodes through that a pool can have with a value of a key.
-    fn admits(&mut self, filter: &NodeFilter, pool: NodePoolId, key: Key, value: Value) -> bool {
+    fn admits(&self, filter: &NodeFilter, pool: NodePoolId, key: Key, value: Value) -> bool {
         let Self { universe, pools, .. } = self;
-        let pool = &mut pools[pool];
+        let pool = &pools[pool];
         if !tolerates(filter, &pool.taints) {
             return false;
         }
@@ -133,6 +131,9 @@ pub(crate) fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId 
     }
     let key = GroupKey::from(wanted);
     let by_hostname = key.key == tables.hostname;
+    if !by_hostname {
+        tables.group_nodes(key.key);
+    }
     let domains: Arc<[Value]> =
         if by_hostname { Arc::new([]) } else { registered_domains(tables, key.key, key.filter.as_ref()) };
     let of_pools = if by_hostname {
@@ -148,7 +149,7 @@ pub(crate) fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId 
 pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&NodeFilter>) -> Arc<[Value]> {
     let mut domains: Vec<Value> = tables.offered(key, filter);
     if filter.is_none_or(NodeFilter::counts_all) {
-        domains.extend(tables.nodes_by(key).keys());
+        domains.extend(tables.by_value.get(&key).into_iter().flat_map(ByValue::keys));
     }
     let filtered = filter.filter(|filter| !filter.counts_all());
     // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
@@ -158,7 +159,7 @@ pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&
         let choice = node.choice;
         let Some(value) = node.domain(&tables.universe, key, choice) else { continue };
         let counted = filtered.is_none_or(|filter| {
-            filter.alternatives.iter().any(|req| node.satisfies(choice, &mut tables.universe, *req))
+            filter.alternatives.iter().any(|req| node.satisfies(choice, &tables.universe, *req))
                 && tolerates(filter, &node.taints)
         });
         if counted {

@@ -4,12 +4,16 @@
 //! A value set keeps its complement flag and its bounds, so that a value without an id yet stays a real
 //! element of it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::BTreeSet,
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::model::{LabelSchema, Requirement, Requirements, Str};
+use crate::model::{LabelSchema, Requirement, Requirements, Str, labels::HOSTNAME};
 
 /// A label key.
 pub(crate) type Key = u32;
@@ -89,43 +93,95 @@ pub(crate) enum Side {
     Plain,
 }
 
+/// The entries of the first chunk of a [`SetTable`]; each further one has twice as many as the one before.
+const FIRST_CHUNK: usize = 64;
+/// More chunks than a number has room for.
+const CHUNKS: usize = 26;
+
+/// Requirement sets by number. Append-only, so that a set can be read while others are added.
+#[derive(Debug)]
+struct SetTable {
+    chunks: [OnceCell<Box<[OnceCell<Sets>]>>; CHUNKS],
+    len: Cell<usize>,
+    /// The set of a number that is not assigned.
+    none: Sets,
+}
+
+impl SetTable {
+    fn new() -> Self {
+        Self { chunks: std::array::from_fn(|_| OnceCell::new()), len: Cell::new(0), none: Arc::new([]) }
+    }
+
+    /// The chunk of a number, and its position there.
+    fn locate(index: usize) -> (usize, usize) {
+        let chunk = (index / FIRST_CHUNK + 1).ilog2() as usize;
+        (chunk, index - FIRST_CHUNK * ((1 << chunk) - 1))
+    }
+
+    fn push(&self, sets: Sets) -> Req {
+        let index = self.len.replace(self.len.get() + 1);
+        let (chunk, position) = Self::locate(index);
+        let entries = || (0..FIRST_CHUNK << chunk).map(|_| OnceCell::new()).collect();
+        self.chunks[chunk].get_or_init(entries)[position].get_or_init(|| sets);
+        id(index)
+    }
+
+    fn get(&self, req: Req) -> &Sets {
+        let (chunk, position) = Self::locate(req as usize);
+        self.chunks[chunk].get().and_then(|entries| entries[position].get()).unwrap_or(&self.none)
+    }
+}
+
 /// All keys, values and requirement sets of a solver.
+///
+/// Keys and values are interned while tables are prepared. Requirement sets and their intersections are memoized at any time: a
+/// number never changes its meaning, so that this is invisible.
 #[derive(Debug)]
 pub(crate) struct Universe {
     keys: HashMap<Str, Key>,
     names: Vec<Str>,
     well_known: Vec<bool>,
     values: Vec<Values>,
-    sets: Vec<Sets>,
-    ids: HashMap<Sets, Req>,
-    meets: HashMap<(Req, Req, Side), Option<Req>>,
-    only: HashMap<(Key, Value), Req>,
+    sets: SetTable,
+    ids: RefCell<HashMap<Sets, Req>>,
+    meets: RefCell<HashMap<(Req, Req, Side), Option<Req>>>,
+    only: RefCell<HashMap<(Key, Value), Req>>,
+    hostname: Key,
     schema: Arc<LabelSchema>,
 }
 
 impl Universe {
     pub(crate) fn new(schema: Arc<LabelSchema>) -> Self {
-        let none: Sets = Arc::new([]);
-        Self {
+        let mut this = Self {
             keys: HashMap::new(),
             names: Vec::new(),
             well_known: Vec::new(),
             values: Vec::new(),
-            sets: vec![Arc::clone(&none)],
-            ids: HashMap::from_iter([(none, ANY)]),
-            meets: HashMap::new(),
-            only: HashMap::new(),
+            sets: SetTable::new(),
+            ids: RefCell::default(),
+            meets: RefCell::default(),
+            only: RefCell::default(),
+            hostname: 0,
             schema,
-        }
+        };
+        // The first number is that of no requirement.
+        this.intern(&[]);
+        this.hostname = this.key(HOSTNAME);
+        this
     }
 
     /// How much is remembered.
     pub(crate) fn size(&self) -> usize {
         let values: usize = self.values.iter().map(|values| values.texts.len()).sum();
-        values + self.sets.len() + self.meets.len()
+        values + self.sets.len.get() + self.meets.borrow().len()
     }
 
-    /// What label keys mean.
+    /// The key of the hostname.
+    pub(crate) fn hostname(&self) -> Key {
+        self.hostname
+    }
+
+    /// The meaning of label keys.
     pub(crate) fn schema(&self) -> &LabelSchema {
         &self.schema
     }
@@ -191,7 +247,7 @@ impl Universe {
     }
 
     /// The number of a conjunction, in which a key may occur more than once.
-    pub(crate) fn conjunction(&mut self, sets: impl IntoIterator<Item = (Key, Set)>) -> Req {
+    pub(crate) fn conjunction(&self, sets: impl IntoIterator<Item = (Key, Set)>) -> Req {
         let mut sets: SmallVec<[(Key, Set); 4]> = sets.into_iter().collect();
         sets.sort_by_key(|(key, _)| *key);
         if sets.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -207,20 +263,19 @@ impl Universe {
         self.intern(&merged)
     }
 
-    fn intern(&mut self, sets: &[(Key, Set)]) -> Req {
-        if let Some(req) = self.ids.get(sets) {
+    fn intern(&self, sets: &[(Key, Set)]) -> Req {
+        if let Some(req) = self.ids.borrow().get(sets) {
             return *req;
         }
         let sets: Sets = sets.into();
-        let req = id(self.sets.len());
-        self.sets.push(Arc::clone(&sets));
-        self.ids.insert(sets, req);
+        let req = self.sets.push(Arc::clone(&sets));
+        self.ids.borrow_mut().insert(sets, req);
         req
     }
 
     /// The requirements of a set, by key.
     pub(crate) fn sets(&self, req: Req) -> &Sets {
-        &self.sets[req as usize]
+        self.sets.get(req)
     }
 
     /// The allowed values of one key; `None` where it is unconstrained.
@@ -236,12 +291,12 @@ impl Universe {
     }
 
     /// `key In [value]` as a requirement set.
-    pub(crate) fn only(&mut self, key: Key, value: Value) -> Req {
-        if let Some(req) = self.only.get(&(key, value)) {
+    pub(crate) fn only(&self, key: Key, value: Value) -> Req {
+        if let Some(req) = self.only.borrow().get(&(key, value)) {
             return *req;
         }
         let req = self.intern(&[(key, Set::of([value]))]);
-        self.only.insert((key, value), req);
+        self.only.borrow_mut().insert((key, value), req);
         req
     }
 
@@ -297,20 +352,20 @@ impl Universe {
     }
 
     /// `offered` narrowed by `wanted`; `None` where they disagree.
-    pub(crate) fn meet(&mut self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
+    pub(crate) fn meet(&self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
         if wanted == ANY || offered == wanted {
             return Some(offered);
         }
-        if let Some(known) = self.meets.get(&(offered, wanted, side)) {
+        if let Some(known) = self.meets.borrow().get(&(offered, wanted, side)) {
             return *known;
         }
         let met = self.compute_meet(offered, wanted, side);
-        self.meets.insert((offered, wanted, side), met);
+        self.meets.borrow_mut().insert((offered, wanted, side), met);
         met
     }
 
-    fn compute_meet(&mut self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
-        let (have, want) = (Arc::clone(self.sets(offered)), Arc::clone(self.sets(wanted)));
+    fn compute_meet(&self, offered: Req, wanted: Req, side: Side) -> Option<Req> {
+        let (have, want) = (self.sets(offered), self.sets(wanted));
         let mut result: Vec<(Key, Set)> = have.to_vec();
         for (key, set) in want.iter() {
             match result.binary_search_by_key(key, |(index, _)| *index) {

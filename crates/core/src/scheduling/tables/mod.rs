@@ -22,7 +22,7 @@ pub(crate) mod shared;
 pub(crate) mod topology;
 pub(crate) mod usage;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
 use indexmap::IndexSet;
@@ -40,7 +40,7 @@ use self::{
     usage::Usage,
 };
 use crate::{
-    model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, labels, pod::PodSpec},
+    model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, pod::PodSpec},
     scheduling::{
         ids::{CompatibilityId, IdVec, InstanceTypeId, LabelSetId, NodeId, NodePoolId, PodClassId},
         request::Rules,
@@ -104,7 +104,7 @@ pub(crate) struct Tables {
     /// Usable nodes by values of keys.
     pub(crate) by_value: HashMap<Key, ByValue>,
     /// Devices for resource claims, once a request has some.
-    pub(crate) devices: Option<Box<devices::DeviceTables>>,
+    pub(crate) devices: RefCell<Option<Box<devices::DeviceTables>>>,
     pub(crate) hostname: Key,
     /// How large the tables were when they were built.
     built: usize,
@@ -130,7 +130,7 @@ impl Tables {
         };
         let usable = snapshot.pools.iter().filter(|pool| Pool::is_usable(pool));
         let pools: IdVec<NodePoolId, Pool> = usable.map(|pool| Pool::new(pool, &mut context)).collect();
-        let hostname = universe.key(labels::HOSTNAME);
+        let hostname = universe.hostname();
         Self {
             snapshot,
             rules: rules.clone(),
@@ -164,7 +164,7 @@ impl Tables {
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),
             by_value: HashMap::new(),
-            devices: None,
+            devices: RefCell::default(),
             hostname,
             built: 0,
         }

@@ -67,7 +67,7 @@ pub(crate) struct NodeContext<'a> {
 impl NodeRow {
     pub(crate) fn new(state: &Arc<StateNode>, building: &mut NodeContext<'_>) -> Self {
         let NodeContext { snapshot, pools, daemons, universe, resources, topology } = building;
-        let hostname = universe.key(labels::HOSTNAME);
+        let hostname = universe.hostname();
         let host = universe.value(hostname, &state.hostname().into());
         let mut node_labels: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
         for (key, value) in state.labels() {
@@ -155,12 +155,7 @@ impl NodeRow {
     }
 
     /// Reserves resources for daemons that do not run yet.
-    fn reserve_daemons(
-        &mut self,
-        universe: &mut Universe,
-        resources: &mut ResourceIndex,
-        daemons: &[Daemon],
-    ) {
+    fn reserve_daemons(&mut self, universe: &Universe, resources: &mut ResourceIndex, daemons: &[Daemon]) {
         let mut expected = Amounts::new();
         for daemon in daemons {
             let fits = daemon.alternatives.iter().any(|req| self.satisfies_initially(universe, *req));
@@ -176,23 +171,22 @@ impl NodeRow {
     }
 
     /// Whether it could before any pass.
-    pub(crate) fn satisfies_initially(&self, universe: &mut Universe, req: Req) -> bool {
+    pub(crate) fn satisfies_initially(&self, universe: &Universe, req: Req) -> bool {
         self.satisfies(self.choice, universe, req)
     }
 
     /// Whether the node can be what `req` asks for, the hostname included, where its choice is `open`.
-    pub(crate) fn satisfies(&self, open: Option<Req>, universe: &mut Universe, req: Req) -> bool {
+    pub(crate) fn satisfies(&self, open: Option<Req>, universe: &Universe, req: Req) -> bool {
         if req == ANY {
             return true;
         }
-        let hostname = universe.key(labels::HOSTNAME);
+        let hostname = universe.hostname();
         if let Some(open) = open {
             let rest = without(universe, req, hostname);
             return self.is_named(universe, hostname, req)
                 && universe.meet(open, rest, Side::Claim).is_some();
         }
-        let sets = Arc::clone(universe.sets(req));
-        sets.iter().all(|(key, set)| {
+        universe.sets(req).iter().all(|(key, set)| {
             let value = if *key == hostname { Some(self.host) } else { self.label(*key) };
             self.allows(universe, *key, set, value)
         })
@@ -262,7 +256,7 @@ pub(crate) fn first_obstacle<'a>(
 }
 
 /// `req` without the requirement of one key.
-pub(crate) fn without(universe: &mut Universe, req: Req, key: Key) -> Req {
+pub(crate) fn without(universe: &Universe, req: Req, key: Key) -> Req {
     if universe.get(req, key).is_none() {
         return req;
     }

@@ -1,6 +1,6 @@
 //! Pod classes: pods with equal constraints, compiled for each level of relaxation.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, cell::OnceCell, collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -22,7 +22,7 @@ use crate::{
             defaults, domains,
             intern::{ANY, Req, Set, Side},
             nodes::{Fitting, tolerated, without},
-            pools::required_alternatives,
+            pools::{Pool, required_alternatives},
             relaxation::Relaxation,
             shared::Shared,
             topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
@@ -80,6 +80,8 @@ pub(crate) struct Level {
     strict: Req,
     pub(crate) groups: SmallVec<[Owned; 2]>,
     pub(crate) look_past_preferences: bool,
+    /// Whether the preference that it includes contradicts the other requirements.
+    pub(crate) contradicts: bool,
     /// Index of what decides which nodes and pools fit at all.
     pub(crate) compatibility: CompatibilityId,
 }
@@ -100,11 +102,11 @@ pub(crate) struct Compatibility {
     /// The required hostname.
     pub(crate) host: Option<Set>,
     /// Nodes whose taints and requirements agree, and that have room before anything is placed.
-    pub(crate) nodes: Option<Fitting>,
+    pub(crate) nodes: OnceCell<Fitting>,
     /// The same in the order in which they are tried, once computed.
-    pub(crate) in_order: Option<Arc<[NodeId]>>,
+    pub(crate) in_order: OnceCell<Arc<[NodeId]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
-    pub(crate) pools: IdVec<NodePoolId, Option<Option<Req>>>,
+    pub(crate) pools: IdVec<NodePoolId, OnceCell<Option<Req>>>,
 }
 
 /// The identity of a compatibility.
@@ -128,12 +130,12 @@ impl Tables {
         if let Some(id) = self.compatibility_ids.get(&key) {
             return *id;
         }
-        let pools = vec![None; self.pools.len()].into();
+        let pools = self.pools.iter().map(|_| OnceCell::new()).collect();
         let id = self.compatibilities.push(Compatibility {
             representative,
             host: key.host.clone(),
-            nodes: None,
-            in_order: None,
+            nodes: OnceCell::new(),
+            in_order: OnceCell::new(),
             pools,
         });
         self.compatibility_ids.insert(key, id);
@@ -141,7 +143,7 @@ impl Tables {
     }
 
     /// Whether a node can take a pod of a level, topology aside, before anything is placed.
-    pub(crate) fn node_fits(&mut self, class: PodClassId, level: LevelId, node_id: NodeId) -> bool {
+    pub(crate) fn node_fits(&self, class: PodClassId, level: LevelId, node_id: NodeId) -> bool {
         let node = &self.nodes[node_id];
         if !node.usable || !fits_free(&self.classes[class].requests, &node.spare) {
             return false;
@@ -151,54 +153,35 @@ impl Tables {
         let host = self.compatibilities[level.compatibility].host.as_ref();
         host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
             && tolerated(&node.taints, pod, level.look_past_preferences)
-            && node.satisfies_initially(&mut self.universe, level.req)
+            && node.satisfies_initially(&self.universe, level.req)
     }
 
     /// Nodes that fit a level before anything is placed: no other will.
-    pub(crate) fn fitting(&mut self, class: PodClassId, level: LevelId) -> Fitting {
+    pub(crate) fn fitting(&self, class: PodClassId, level: LevelId) -> &Fitting {
         let compatibility = self.classes[class].levels[level].compatibility;
-        if let Some(known) = &self.compatibilities[compatibility].nodes {
-            return Arc::clone(known);
-        }
-        let fitting = self.nodes.ids().filter(|node_id| self.node_fits(class, level, *node_id)).collect();
-        let fitting = Arc::new(fitting);
-        self.compatibilities[compatibility].nodes = Some(Arc::clone(&fitting));
-        fitting
+        let fitting =
+            || Arc::new(self.nodes.ids().filter(|node| self.node_fits(class, level, *node)).collect());
+        self.compatibilities[compatibility].nodes.get_or_init(fitting)
     }
 
     /// Nodes that fit a level before anything is placed, in the order in which they are tried.
-    pub(crate) fn fitting_in_order(&mut self, class: PodClassId, level: LevelId) -> Arc<[NodeId]> {
+    pub(crate) fn fitting_in_order(&self, class: PodClassId, level: LevelId) -> &[NodeId] {
         let compatibility = self.classes[class].levels[level].compatibility;
-        if let Some(known) = &self.compatibilities[compatibility].in_order {
-            return Arc::clone(known);
-        }
-        let fitting = self.fitting(class, level);
-        let ordered: Arc<[NodeId]> =
-            self.order.iter().copied().filter(|node_id| fitting.has(*node_id)).collect();
-        self.compatibilities[compatibility].in_order = Some(Arc::clone(&ordered));
-        ordered
+        self.compatibilities[compatibility].in_order.get_or_init(|| {
+            let fitting = self.fitting(class, level);
+            self.order.iter().copied().filter(|node| fitting.has(*node)).collect()
+        })
     }
 
     /// The requirements of a new claim of a pool for a level; `None` where taints or requirements keep it away.
-    pub(crate) fn template_for(
-        &mut self,
-        class: PodClassId,
-        level: LevelId,
-        pool: NodePoolId,
-    ) -> Option<Req> {
+    pub(crate) fn template_for(&self, class: PodClassId, level: LevelId, pool: NodePoolId) -> Option<Req> {
         let Level { req, compatibility, look_past_preferences, any_host, .. } =
             self.classes[class].levels[level];
-        if let Some(known) = self.compatibilities[compatibility].pools[pool] {
-            return known;
-        }
-        let tolerated = tolerated(&self.pools[pool].taints, &self.classes[class].pod, look_past_preferences);
-        let template = if tolerated && any_host {
-            self.universe.meet(self.pools[pool].req, req, Side::Claim)
-        } else {
-            None
-        };
-        self.compatibilities[compatibility].pools[pool] = Some(template);
-        template
+        *self.compatibilities[compatibility].pools[pool].get_or_init(|| {
+            let Pool { taints, req: offered, .. } = &self.pools[pool];
+            let tolerated = tolerated(taints, &self.classes[class].pod, look_past_preferences);
+            if tolerated && any_host { self.universe.meet(*offered, req, Side::Claim) } else { None }
+        })
     }
 
     /// The reason in the pod itself why it is not scheduled.
@@ -397,21 +380,19 @@ fn compile(tables: &mut Tables, pod: &Arc<Pod>, label_set: LabelSetId) {
     tables.classes[class].rest = Some(rest);
 }
 
-/// Makes sure that `level` of a class is compiled; `false` where there is none.
-fn has_level(tables: &mut Tables, class: PodClassId, level: usize) -> bool {
-    while tables.classes[class].levels.len() <= level {
-        let Some(mut rest) = tables.classes[class].rest.take() else { return false };
-        if tables.classes[class].levels.len() >= MAX_LEVELS {
-            rest.give_up();
-        }
-        let pod = Arc::clone(&tables.classes[class].pod);
-        if !rest.step(&pod, tables.preference_taints > 0) {
-            return false;
-        }
-        let compiled = self::level(tables, class, &rest);
-        tables.classes[class].levels.push(compiled);
-        tables.classes[class].rest = Some(rest);
+/// Compiles the next level of a class; `false` where there is none.
+fn compile_next_level(tables: &mut Tables, class: PodClassId) -> bool {
+    let Some(mut rest) = tables.classes[class].rest.take() else { return false };
+    if tables.classes[class].levels.len() >= MAX_LEVELS {
+        rest.give_up();
     }
+    let pod = Arc::clone(&tables.classes[class].pod);
+    if !rest.step(&pod, tables.preference_taints > 0) {
+        return false;
+    }
+    let compiled = level(tables, class, &rest);
+    tables.classes[class].levels.push(compiled);
+    tables.classes[class].rest = Some(rest);
     true
 }
 
@@ -424,17 +405,17 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
     let strict = tables.universe.conjunction(strict);
     let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
     let all = selector.iter().chain(term).chain(preferred);
-    let nowhere = contradiction::first(tables.universe.schema(), all).map(|_| NOWHERE);
-    let nowhere = nowhere.map(Requirement::exists);
+    let contradicts = contradiction::first(tables.universe.schema(), all).is_some();
+    let nowhere = contradicts.then(|| Requirement::exists(NOWHERE));
     let preferred: SmallVec<[_; 4]> =
         preferred.iter().chain(&nowhere).map(|r| tables.universe.set(r)).collect();
     let preferred = tables.universe.conjunction(preferred);
     let whole: SmallVec<[_; 4]> =
         tables.universe.sets(strict).iter().chain(tables.universe.sets(preferred).iter()).cloned().collect();
     let whole = tables.universe.conjunction(whole);
-    let hostname = tables.universe.key(labels::HOSTNAME);
+    let hostname = tables.universe.hostname();
     let host = tables.universe.get(whole, hostname).cloned();
-    let req = without(&mut tables.universe, whole, hostname);
+    let req = without(&tables.universe, whole, hostname);
     let mut groups: SmallVec<[Owned; 2]> = SmallVec::new();
     let mut own = |tables: &Tables, group: TopologyGroupId| {
         let selects_itself =
@@ -474,6 +455,7 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
         strict,
         groups,
         look_past_preferences: relaxed.look_past_preferences,
+        contradicts,
         compatibility,
     }
 }
@@ -484,10 +466,7 @@ pub(crate) fn all_levels(tables: &mut Tables, classes: &[PodClassId]) -> Vec<Pod
     distinct.sort_unstable();
     distinct.dedup();
     for class in distinct.iter().copied() {
-        let mut levels = 1;
-        while has_level(tables, class, levels) {
-            levels += 1;
-        }
+        while compile_next_level(tables, class) {}
     }
     distinct
 }

@@ -1,6 +1,6 @@
 //! Pools as columns: one row per instance type and distinct allocatable, with its offerings and daemon overhead.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -41,9 +41,11 @@ pub(crate) struct Pool {
     /// The zones in which some instance type that it allows has an offering, available or not.
     pub(crate) zones: Vec<Value>,
     /// Rows by requirement: those that may be bought under it.
-    masks: HashMap<Req, Arc<Bits<InstanceTypeId>>>,
+    masks: RefCell<HashMap<Req, Arc<Bits<InstanceTypeId>>>>,
     /// Offerings by requirement, cheapest first.
-    buys: HashMap<Req, Arc<[PricedOffer]>>,
+    buys: RefCell<HashMap<Req, Arc<[PricedOffer]>>>,
+    /// The requirements of each instance type of the catalogue, in its order.
+    pub(crate) type_reqs: Vec<Req>,
 }
 
 /// One way to buy a row.
@@ -233,8 +235,13 @@ impl Pool {
             zones: zones_of(catalog, req, context.universe),
             min_values,
             limits,
-            masks: HashMap::new(),
-            buys: HashMap::new(),
+            masks: RefCell::default(),
+            buys: RefCell::default(),
+            type_reqs: catalog
+                .instance_types
+                .iter()
+                .map(|known| context.universe.req(&known.requirements))
+                .collect(),
         }
     }
 
@@ -244,8 +251,8 @@ impl Pool {
     }
 
     /// The rows that can be bought under `req`: type and an available offering agree with it.
-    pub(crate) fn mask(&mut self, universe: &Universe, req: Req) -> Arc<Bits<InstanceTypeId>> {
-        if let Some(mask) = self.masks.get(&req) {
+    pub(crate) fn mask(&self, universe: &Universe, req: Req) -> Arc<Bits<InstanceTypeId>> {
+        if let Some(mask) = self.masks.borrow().get(&req) {
             return Arc::clone(mask);
         }
         let bought = |row: &Row| {
@@ -253,15 +260,13 @@ impl Pool {
         };
         let rows = self.rows.entries().filter(|(_, row)| bought(row));
         let mask = Arc::new(rows.map(|(row_id, _)| row_id).collect::<Bits<InstanceTypeId>>());
-        self.masks.insert(req, Arc::clone(&mask));
+        self.masks.borrow_mut().insert(req, Arc::clone(&mask));
         mask
     }
-}
 
-impl Pool {
     /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
-    pub(crate) fn buys(&mut self, universe: &Universe, req: Req) -> Arc<[PricedOffer]> {
-        if let Some(buys) = self.buys.get(&req) {
+    pub(crate) fn buys(&self, universe: &Universe, req: Req) -> Arc<[PricedOffer]> {
+        if let Some(buys) = self.buys.borrow().get(&req) {
             return Arc::clone(buys);
         }
         let mask = self.mask(universe, req);
@@ -281,10 +286,11 @@ impl Pool {
         };
         buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
         let buys: Arc<[PricedOffer]> = buys.into();
-        if self.buys.len() >= MAX_MEMO {
-            self.buys.clear();
+        let mut known = self.buys.borrow_mut();
+        if known.len() >= MAX_MEMO {
+            known.clear();
         }
-        self.buys.insert(req, Arc::clone(&buys));
+        known.insert(req, Arc::clone(&buys));
         buys
     }
 }
