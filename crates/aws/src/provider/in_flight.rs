@@ -61,6 +61,8 @@ struct LaunchRecords {
     unanswered: BTreeMap<String, Timestamp>,
     /// Tokens that EC2 has seen with another request, since when this is known. An attempt ends by it.
     repeated: BTreeMap<String, Timestamp>,
+    /// Instances that calls of this process launched, since when this is known. They leave once EC2 must show them.
+    young: BTreeMap<String, Timestamp>,
     /// When this process was first asked to launch. Calls of an earlier process are older.
     first_launch: Option<Timestamp>,
 }
@@ -93,6 +95,19 @@ impl LaunchesInFlight {
         if !fleet.instances.is_empty() {
             records.fleets.keep(token.to_owned(), fleet.clone());
         }
+        let now = self.clock.steady();
+        records.young.retain(|_, since| may_be_unseen(*since, now));
+        for info in &fleet.instances {
+            records.young.entry(info.id.clone()).or_insert(now);
+        }
+    }
+
+    /// Whether this process launched an instance so recently that EC2 may not know its id yet: "it may return an InvalidInstanceID.NotFound
+    /// error. This does not mean the instance does not exist"
+    /// (<https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>).
+    pub(super) fn is_young(&self, id: &str) -> bool {
+        let now = self.clock.steady();
+        self.lock().young.get(id).is_some_and(|since| may_be_unseen(*since, now))
     }
 
     /// Keeps a request until its outcome is known.

@@ -104,6 +104,13 @@ fn placed(instances: Vec<InstanceInfo>) -> Result<Vec<InstanceInfo>, CloudError>
     }
 }
 
+/// The error for an instance that was launched moments ago and that EC2 does not know yet. As a missing one it would be left behind.
+fn unseen(id: &ProviderId) -> CloudError {
+    CloudError::Unavailable(
+        format!("EC2 does not show instance {id} yet, which was launched within the last minute").into(),
+    )
+}
+
 fn unplaced(info: &InstanceInfo) -> CloudError {
     CloudError::Unavailable(format!("EC2 returned no zone for instance {}", info.id).into())
 }
@@ -269,6 +276,7 @@ impl AwsProvider {
         let gone = || CloudError::NotFound(format!("no instance {id}").into());
         let ec2_id = instance_id(id).ok_or_else(gone)?;
         let found = match self.api.instances(&[ec2_id.to_owned()], &[]).await {
+            Err(error) if error.is_not_found() && self.launches.is_young(ec2_id) => return Err(unseen(id)),
             Err(error) if error.is_not_found() => Vec::new(),
             answer => answer.map_err(|error| error.to_cloud_error("ec2:DescribeInstances"))?,
         };
@@ -314,6 +322,7 @@ impl AwsProvider {
         self.not_away(&info.zone_id)?;
         match self.api.terminate(std::slice::from_ref(&info.id)).await {
             Ok(()) => Ok(Termination::Accepted),
+            Err(error) if error.is_not_found() && self.launches.is_young(&info.id) => Err(unseen(id)),
             Err(error) if error.is_not_found() => Ok(Termination::Gone),
             Err(error) => {
                 self.ledger.note(&figures::TERMINATION_FAILURES, &[&info.zone, &info.zone_id], 1.0);

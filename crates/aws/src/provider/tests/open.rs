@@ -341,3 +341,22 @@ async fn an_old_call_without_instances_is_not_waited_for() {
         "{answer:?}"
     );
 }
+
+/// A NodeClaim is deleted seconds after its launch. EC2 does not know the instance yet, which must not be taken for its end.
+#[tokio::test]
+async fn an_instance_that_is_not_shown_yet_is_not_gone() {
+    let aws = Aws::new(settings()).await;
+    let instance = aws.provider().launch(&batch(1)).await.remove(0).unwrap();
+    let ec2 = instance_id(&instance.provider_id).unwrap().to_owned();
+    aws.cloud.hide(&ec2, SignedDuration::from_secs(10));
+    let claim = NodeClaim { provider_id: Some(instance.provider_id.clone()), ..(*batch(1)[0].claim).clone() };
+    let terminate = || async { aws.provider().terminate(&claim, &instance.provider_id).await };
+    let early = terminate().await;
+    assert!(matches!(&early, Err(CloudError::Unavailable(_))), "{early:?}");
+    aws.advance(Duration::from_secs(11)).await;
+    assert_eq!(terminate().await, Ok(Termination::Accepted));
+    // Later its absence counts again.
+    aws.advance(Duration::from_secs(60)).await;
+    aws.cloud.hide(&ec2, SignedDuration::from_hours(1));
+    assert_eq!(terminate().await, Ok(Termination::Gone));
+}
