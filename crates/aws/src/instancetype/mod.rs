@@ -2,6 +2,7 @@
 
 mod capacity;
 pub mod compatible;
+mod devices;
 pub mod expressions;
 mod offerings;
 mod overhead;
@@ -230,6 +231,7 @@ pub fn resolve(
     });
     let mut instance_type = InstanceType::new(info.name.as_str(), capacity).with_overhead(overhead);
     instance_type.requirements = requirements;
+    instance_type.devices = devices::devices(info);
     Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
 }
 
