@@ -225,7 +225,7 @@ impl Cluster {
                     }
                 }
             }
-            Object::Node(_) | Object::NodePool(_) => {}
+            _ => {}
         }
         Ok(())
     }

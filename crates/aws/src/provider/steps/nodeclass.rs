@@ -448,11 +448,13 @@ fn identity(identity: &Identity) -> ConditionResult {
     const CONDITION: &str = condition::CLUSTER_IDENTITY_PROVEN;
     match identity {
         Identity::Proven => ConditionResult::good(CONDITION),
+        Identity::Mismatch(why) => ConditionResult::bad(CONDITION, "ClusterMismatch", why.to_string()),
         Identity::Unproven(why) => {
             let (reason, message) = ("ClusterUnproven", why.to_string());
             ConditionResult { condition: CONDITION, outcome: ConditionOutcome::Waiting { reason, message } }
         }
-        Identity::Mismatch(why) => ConditionResult::bad(CONDITION, "ClusterMismatch", why.to_string()),
+        // This provider has no other.
+        other => ConditionResult::bad(CONDITION, "ClusterMismatch", format!("{other:?}")),
     }
 }
 

@@ -153,7 +153,7 @@ impl TestCluster {
                     }
                 }
             }
-            Object::NodePool(_) => {}
+            _ => {}
         }
     }
 }

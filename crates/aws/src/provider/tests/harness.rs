@@ -122,6 +122,7 @@ impl Harness for Aws {
                     Operation::Launch => Call::CreateFleet,
                     Operation::Terminate => Call::Terminate,
                     Operation::Get | Operation::List => Call::Describe,
+                    _ => return false,
                 };
                 self.cloud.inject(call, call_fault(fault));
             }
