@@ -33,5 +33,14 @@ pub const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// Annotation of a Pod: how long it runs before it succeeds, as a duration such as `30s` or `2m`.
 pub const RUN_FOR: &str = "fleetwright.dev/run-for";
 
+/// KWOK's label that keeps a Node or a Pod in a stage; the value is [`UNHEALTHY`].
+pub const STAGE: &str = "kwok.x-k8s.io/stage";
+/// Value of [`STAGE`]: the conditions of a Node stay as a client set them, and a Pod never becomes ready.
+pub const UNHEALTHY: &str = "unhealthy";
+/// KWOK's label, with the value `true`, of a Pod that fails after the start of its containers. Pods whose containers are restarted ignore it.
+pub const RUNNING_FAILED: &str = "pod-container-running-failed.stage.kwok.x-k8s.io";
+/// Annotation of such a Pod: how long its containers run, as a duration; at once without it.
+pub const RUNNING_FAILED_DELAY: &str = "pod-container-running-failed.stage.kwok.x-k8s.io/delay";
+
 /// Lower-case image id of every fake instance.
 pub const IMAGE_ID: &str = "fake-image-1";

@@ -45,10 +45,12 @@ pub(super) enum NodeAct {
 /// An action for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodAct {
-    /// Start its containers.
+    /// Start its containers, or report whether they are ready.
     Start,
     /// Its containers succeed.
     Succeed,
+    /// Its containers fail.
+    Fail,
     /// Remove it from the node.
     Finish,
 }
@@ -92,7 +94,7 @@ pub(super) fn node(
     if instance.state == Lifecycle::Pending {
         return NextAction::Rest;
     }
-    if node.is_broken {
+    if node.is_broken || node.is_unhealthy {
         return renewal(config, memory, now);
     }
     let seen = memory.seen_at.unwrap_or(now);
@@ -192,17 +194,22 @@ pub(super) fn pod(
         return when(later(memory.orphaned_at.unwrap_or(now), wait), now, PodAct::Finish);
     }
     if pod.deleting {
-        let takes = if pod.is_over() { Duration::ZERO } else { pod.grace.min(config.pod_stop) };
-        return when(later(memory.deleting_at.unwrap_or(now), takes), now, PodAct::Finish);
+        let stops = pod.pre_stop.saturating_add(config.pod_stop);
+        let takes = if pod.is_over() { Duration::ZERO } else { pod.grace.min(stops) };
+        // A second deletion may have shortened the grace period.
+        let due = later(memory.deleting_at.unwrap_or(now), takes);
+        return when(pod.delete_by.map_or(due, |by| due.min(by)), now, PodAct::Finish);
     }
     if pod.is_over() || host == PodNode::NotReady {
         return NextAction::Rest;
     }
-    if pod.phase != "Running" || !pod.ready {
+    if pod.phase != "Running" || pod.ready == pod.is_unhealthy {
         return when(later(memory.bound_at, config.pod_start), now, PodAct::Start);
     }
-    match pod.run_for {
-        Some(span) => when(later(pod.started.unwrap_or(memory.bound_at), span), now, PodAct::Succeed),
-        None => NextAction::Rest,
+    let started = pod.started.unwrap_or(memory.bound_at);
+    match (pod.fails_after, pod.run_for) {
+        (Some(span), _) => when(later(started, span), now, PodAct::Fail),
+        (None, Some(span)) => when(later(started, span), now, PodAct::Succeed),
+        (None, None) => NextAction::Rest,
     }
 }

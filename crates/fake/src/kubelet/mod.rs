@@ -21,6 +21,11 @@ pub use run::Kubelets;
 /// Reason of a condition of a permanently broken kubelet, which does not become ready again.
 pub const BROKEN: &str = "KubeletBroken";
 
+/// Reason of the Ready condition of a node that has just joined.
+const NOT_READY: &str = "KubeletNotReady";
+/// Reason of the conditions of a node whose kubelet is silent.
+const LOST: &str = "NodeStatusUnknown";
+
 /// The behavior of kubelets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletConfig {
@@ -39,7 +44,7 @@ pub struct KubeletConfig {
     pub orphan_after: Duration,
     /// Time from binding until running.
     pub pod_start: Duration,
-    /// Maximum time until containers stop.
+    /// Maximum time until containers stop after their preStop hooks.
     pub pod_stop: Duration,
     /// Retry interval for a pod that a finalizer holds.
     pub retry_finish: Duration,

@@ -7,7 +7,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::{Value, json};
 
-use super::view::{NodeView, PodView};
+use super::{
+    LOST, NOT_READY,
+    decide::PodAct,
+    view::{NodeView, PodView},
+};
 use crate::{
     api::{CloudInstance, WireTaint},
     quantities::{QuantityMap, from_quantities, to_quantities},
@@ -76,7 +80,7 @@ pub(super) fn node_status(instance: &CloudInstance, ready: bool, now: Timestamp)
     let (reason, message) = if ready {
         ("KubeletReady", "kubelet is posting ready status")
     } else {
-        ("KubeletNotReady", "container runtime network not ready")
+        (NOT_READY, "container runtime network not ready")
     };
     let label = |key: &str| instance.labels.get(key).cloned().unwrap_or_default();
     let hostname = instance.bootstrap.labels.get("kubernetes.io/hostname").unwrap_or(&instance.node_name);
@@ -111,7 +115,7 @@ pub(super) fn lost_status(now: Timestamp) -> Value {
         .iter()
         .map(|kind| {
             json!({
-                "type": kind, "status": "Unknown", "reason": "NodeStatusUnknown",
+                "type": kind, "status": "Unknown", "reason": LOST,
                 "message": "Kubelet stopped posting node status.",
                 "lastHeartbeatTime": at, "lastTransitionTime": at,
             })
@@ -171,8 +175,15 @@ fn pod_ip(uid: &str) -> String {
     format!("10.{}.{b}.{c}", 100 + a % 100)
 }
 
-/// The status of a pod whose containers run, or have succeeded.
-pub(super) fn pod_status(pod: &PodView, over: bool, host_ip: &str, now: Timestamp) -> Value {
+/// The status of a pod after `act`: its containers run, have succeeded, or have failed.
+pub(super) fn pod_status(pod: &PodView, act: PodAct, host_ip: &str, now: Timestamp) -> Value {
+    let (phase, exit_code, reason) = match act {
+        PodAct::Succeed => ("Succeeded", 0, "Completed"),
+        PodAct::Fail => ("Failed", 1, "Error"),
+        PodAct::Start | PodAct::Finish => ("Running", 0, ""),
+    };
+    let over = phase != "Running";
+    let ready = !over && !pod.is_unhealthy;
     let at = seconds(now);
     let started = pod.started.map_or_else(|| at.clone(), seconds);
     let condition = |kind: &str, status: bool| {
@@ -180,30 +191,35 @@ pub(super) fn pod_status(pod: &PodView, over: bool, host_ip: &str, now: Timestam
             "type": kind, "status": if status { "True" } else { "False" },
             "lastProbeTime": null, "lastTransitionTime": at,
         });
-        if over && !status {
-            value["reason"] = json!("PodCompleted");
+        if !status {
+            let reason = match act {
+                PodAct::Succeed => "PodCompleted",
+                PodAct::Fail => "PodFailed",
+                PodAct::Start | PodAct::Finish => "ContainersNotReady",
+            };
+            value["reason"] = json!(reason);
         }
         value
     };
     let ended = json!({"terminated": {
-        "exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": at,
+        "exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": at,
     }});
     let running = json!({"running": {"startedAt": started}});
     let container = |(name, image): &(String, String), over: bool, init: bool| {
         json!({
             "name": name, "image": image, "imageID": "", "restartCount": 0, "containerID": format!("fake://{}-{name}", pod.uid),
-            "ready": init || !over, "started": !over,
+            "ready": init || ready, "started": !over,
             "state": if over { &ended } else { &running },
         })
     };
     let ip = if pod.host_network { host_ip.to_owned() } else { pod_ip(&pod.uid) };
     let mut status = json!({
-        "phase": if over { "Succeeded" } else { "Running" },
+        "phase": phase,
         "conditions": [
             condition("PodReadyToStartContainers", !over),
             condition("Initialized", true),
-            condition("Ready", !over),
-            condition("ContainersReady", !over),
+            condition("Ready", ready),
+            condition("ContainersReady", ready),
             condition("PodScheduled", true),
         ],
         "hostIP": host_ip,

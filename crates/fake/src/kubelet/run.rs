@@ -298,7 +298,7 @@ async fn update_pod(
             answer => answer.map(|_| Outcome::Done),
         };
     }
-    let mut patch = objects::pod_status(pod, act == PodAct::Succeed, host_ip, now);
+    let mut patch = objects::pod_status(pod, act, host_ip, now);
     patch["metadata"] = serde_json::json!({"uid": pod.uid});
     api.patch_status(&pod.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(Outcome::Done)

@@ -1,6 +1,9 @@
 //! Decisions of kubelets, as tables; and the queue without a client.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fleetwright_core::model::labels::{NOT_READY_TAINT, UNREACHABLE_TAINT};
 use jiff::{SignedDuration, Timestamp};
@@ -65,17 +68,20 @@ fn config() -> KubeletConfig {
 
 /// A joined node; `ready` is the status of Ready since second 20.
 fn node(ready: &str, taints: &[&str]) -> NodeView {
+    NodeView::of(&node_object(ready, "NodeStatusUnknown", taints))
+}
+
+fn node_object(ready: &str, reason: &str, taints: &[&str]) -> Node {
     let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
-    let node: Node = serde_json::from_value(json!({
+    serde_json::from_value(json!({
         "metadata": {"name": "n1", "uid": "u1", "resourceVersion": "7"},
         "spec": {"providerID": "kwok://n1", "taints": taints},
         "status": {
             "allocatable": {"cpu": "3900m"},
-            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at(20)}],
+            "conditions": [{"type": "Ready", "status": ready, "reason": reason, "lastTransitionTime": at(20)}],
         },
     }))
-    .unwrap();
-    NodeView::of(&node)
+    .unwrap()
 }
 
 fn memory() -> NodeMemory {
@@ -107,6 +113,27 @@ fn nodes(
 ) {
     let instance = CloudInstance { state, ..instance() };
     assert_eq!(decide::node(&config(), &instance, node.as_ref(), &memory(), at(now)), expected);
+}
+
+#[rstest]
+#[case::healed("False", "KubeletNotReady", None, NextAction::Act(NodeAct::BecomeReady))]
+#[case::healed_after_silence("Unknown", "NodeStatusUnknown", None, NextAction::Act(NodeAct::BecomeReady))]
+#[case::set_by_others("Unknown", "", None, NextAction::Rest)]
+#[case::set_by_others_with_a_reason("False", "Maintenance", None, NextAction::Rest)]
+#[case::the_stage_keeps_any_reason("False", "KubeletNotReady", Some("unhealthy"), NextAction::Rest)]
+#[case::another_stage("False", "KubeletNotReady", Some("healthy"), NextAction::Act(NodeAct::BecomeReady))]
+fn conditions_of_other_clients_stay(
+    #[case] ready: &str,
+    #[case] reason: &str,
+    #[case] stage: Option<&str>,
+    #[case] expected: NextAction<NodeAct>,
+) {
+    let mut node = node_object(ready, reason, &[]);
+    node.metadata.labels =
+        stage.map(|stage| BTreeMap::from([("kwok.x-k8s.io/stage".to_owned(), stage.to_owned())]));
+    let memory = NodeMemory { silent_since: None, ..memory() };
+    let seen = NodeView::of(&node);
+    assert_eq!(decide::node(&config(), &instance(), Some(&seen), &memory, at(90)), expected);
 }
 
 #[test]
@@ -178,6 +205,43 @@ fn runs_for(text: &'static str) -> impl FnOnce(&mut Value) {
     }
 }
 
+fn half_past(seconds: i64) -> Timestamp {
+    crate::time::later(at(seconds), std::time::Duration::from_millis(500))
+}
+
+/// Deleted with this grace period, of which at most 30 s are left; its preStop hook sleeps.
+fn sleeps(seconds: i64, grace: i64) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        deleted(grace)(pod);
+        pod["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": {"seconds": seconds}}});
+    }
+}
+
+fn execs(line: &'static str) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        deleted(60)(pod);
+        let command = ["/bin/sh", "-c", line];
+        pod["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": command}}});
+    }
+}
+
+fn unhealthy(phase: &'static str, ready: &'static str) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        pod["metadata"]["labels"] = json!({"kwok.x-k8s.io/stage": "unhealthy"});
+        pod["status"] = json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready}]});
+    }
+}
+
+fn fails(policy: &'static str) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        running(pod);
+        pod["spec"]["restartPolicy"] = json!(policy);
+        pod["metadata"]["labels"] = json!({"pod-container-running-failed.stage.kwok.x-k8s.io": "true"});
+        pod["metadata"]["annotations"] =
+            json!({"pod-container-running-failed.stage.kwok.x-k8s.io/delay": "10s"});
+    }
+}
+
 #[rstest]
 #[case::starts(pod(|_| {}), PodNode::Ready, 2, NextAction::Act(PodAct::Start))]
 #[case::waits_for_its_node(pod(|_| {}), PodNode::NotReady, 2, NextAction::Rest)]
@@ -190,6 +254,32 @@ fn runs_for(text: &'static str) -> impl FnOnce(&mut Value) {
 )]
 #[case::ends(pod(deleted(30)), PodNode::Ready, 32, NextAction::Act(PodAct::Finish))]
 #[case::ends_at_once(pod(deleted(0)), PodNode::Ready, 30, NextAction::Act(PodAct::Finish))]
+#[case::a_pre_stop_hook_sleeps(pod(sleeps(20, 60)), PodNode::Ready, 51, NextAction::At(half_past(51)))]
+#[case::until_the_grace_period_ends(pod(sleeps(90, 25)), PodNode::Ready, 54, NextAction::At(at(55)))]
+#[case::or_is_shortened(pod(sleeps(90, 300)), PodNode::Ready, 60, NextAction::Act(PodAct::Finish))]
+#[case::a_command_sleeps(pod(execs("sleep 20")), PodNode::Ready, 51, NextAction::At(half_past(51)))]
+#[case::another_command_takes_no_time(
+    pod(execs("nginx -s quit")),
+    PodNode::Ready,
+    31,
+    NextAction::At(half_past(31))
+)]
+#[case::unhealthy_starts(
+    pod(unhealthy("Pending", "False")),
+    PodNode::Ready,
+    2,
+    NextAction::Act(PodAct::Start)
+)]
+#[case::unhealthy_is_never_ready(pod(unhealthy("Running", "False")), PodNode::Ready, 2, NextAction::Rest)]
+#[case::becomes_unhealthy(
+    pod(unhealthy("Running", "True")),
+    PodNode::Ready,
+    2,
+    NextAction::Act(PodAct::Start)
+)]
+#[case::a_failing_job_runs(pod(fails("Never")), PodNode::Ready, 14, NextAction::At(at(15)))]
+#[case::a_failing_job_fails(pod(fails("Never")), PodNode::Ready, 15, NextAction::Act(PodAct::Fail))]
+#[case::what_is_restarted_does_not_fail(pod(fails("Always")), PodNode::Ready, 15, NextAction::Rest)]
 #[case::a_job_runs(pod(runs_for("30s")), PodNode::Ready, 34, NextAction::At(at(35)))]
 #[case::a_job_succeeds(pod(runs_for("30s")), PodNode::Ready, 35, NextAction::Act(PodAct::Succeed))]
 #[case::nonsense_runs_for_ever(pod(runs_for("soon")), PodNode::Ready, 99, NextAction::Rest)]
@@ -231,11 +321,17 @@ fn objects_have_the_expected_fields() {
     assert_eq!(status.node_info.unwrap().architecture, "arm64");
     let labels = node.metadata.labels.unwrap();
     assert_eq!((labels["team"].as_str(), labels["kubernetes.io/os"].as_str()), ("a", "linux"));
-    let patch = objects::pod_status(&pod(|_| {}), false, "10.1.2.3", at(3));
+    let patch = objects::pod_status(&pod(|_| {}), PodAct::Start, "10.1.2.3", at(3));
     let mut full = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}});
     full["status"] = patch["status"].clone();
-    let started = PodView::of(&serde_json::from_value::<Pod>(full).unwrap()).unwrap();
+    let started = PodView::of(&serde_json::from_value::<Pod>(full.clone()).unwrap()).unwrap();
     assert!(started.ready && started.phase == "Running" && started.started == Some(at(3)));
+    full["status"] = objects::pod_status(&started, PodAct::Fail, "10.1.2.3", at(9))["status"].clone();
+    let failed = PodView::of(&serde_json::from_value::<Pod>(full).unwrap()).unwrap();
+    assert!(!failed.ready && failed.phase == "Failed");
+    let sick = objects::pod_status(&pod(unhealthy("Pending", "False")), PodAct::Start, "10.1.2.3", at(3));
+    let ready = sick.pointer("/status/conditions/2").unwrap();
+    assert_eq!((&sick["status"]["phase"], &ready["status"]), (&json!("Running"), &json!("False")));
     let seen = self::node("True", &[NOT_READY_TAINT, "kept"]);
     let untainted = objects::untaint(&seen);
     assert_eq!(untainted["spec"]["taints"].as_array().unwrap().len(), 1);

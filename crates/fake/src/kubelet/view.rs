@@ -3,9 +3,19 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
+use k8s_openapi::{
+    api::core::v1::{Container, Node, NodeCondition, Pod, Taint},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
-use crate::{labels::RUN_FOR, quantities::parse_duration};
+use crate::{
+    labels::{RUN_FOR, RUNNING_FAILED, RUNNING_FAILED_DELAY, STAGE, UNHEALTHY},
+    quantities::parse_duration,
+};
+
+/// Reasons of a Ready condition that a running kubelet replaces: its own, and those of the node lifecycle controller. A condition with
+/// another reason was set by another client.
+const HEALED: [&str; 3] = [super::NOT_READY, super::LOST, "NodeStatusNeverUpdated"];
 
 /// A Node as a kubelet sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +28,8 @@ pub(super) struct NodeView {
     pub ready: Option<(String, Option<Timestamp>)>,
     /// Whether its kubelet is permanently broken.
     pub is_broken: bool,
+    /// Whether its kubelet leaves the Ready condition as another client set it.
+    pub is_unhealthy: bool,
     pub has_allocatable: bool,
     pub deleting: bool,
     pub has_finalizers: bool,
@@ -33,8 +45,15 @@ impl NodeView {
         let broken = |condition: &&NodeCondition| {
             condition.status != "True" && condition.reason.as_deref() == Some(super::BROKEN)
         };
+        let set_by_others = |condition: &&NodeCondition| {
+            condition.type_ == "Ready"
+                && condition.status != "True"
+                && !condition.reason.as_deref().is_some_and(|reason| HEALED.contains(&reason))
+        };
         let spec = node.spec.as_ref();
         Self {
+            is_unhealthy: is_unhealthy(&node.metadata)
+                || conditions.iter().any(|condition| set_by_others(&condition)),
             is_broken: conditions.iter().any(|condition| broken(&condition)),
             uid: node.metadata.uid.clone().unwrap_or_default(),
             resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
@@ -77,6 +96,14 @@ pub(super) struct PodView {
     pub ready: bool,
     pub deleting: bool,
     pub grace: Duration,
+    /// When its grace period ends, if it is being deleted.
+    pub delete_by: Option<Timestamp>,
+    /// How long the preStop hooks of its containers sleep, at most.
+    pub pre_stop: Duration,
+    /// Whether it never becomes ready.
+    pub is_unhealthy: bool,
+    /// How long it runs until it fails, if it does.
+    pub fails_after: Option<Duration>,
     pub has_finalizers: bool,
     pub started: Option<Timestamp>,
     pub run_for: Option<Duration>,
@@ -95,9 +122,12 @@ impl PodView {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.clone()).unwrap_or_default();
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let annotation = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RUN_FOR));
+        let duration =
+            |key: &str| parse_duration(pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)?);
+        let fails = label(&pod.metadata, RUNNING_FAILED) == Some("true")
+            && spec.restart_policy.as_deref() == Some("Never");
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
-        let names = |containers: &[k8s_openapi::api::core::v1::Container]| {
+        let names = |containers: &[Container]| {
             containers.iter().map(|c| (c.name.clone(), c.image.clone().unwrap_or_default())).collect()
         };
         Some(Self {
@@ -111,9 +141,13 @@ impl PodView {
             phase,
             deleting: pod.metadata.deletion_timestamp.is_some(),
             grace: Duration::from_secs(u64::try_from(grace).unwrap_or(0)),
+            delete_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+            pre_stop: spec.containers.iter().map(pre_stop_sleep).max().unwrap_or_default(),
+            is_unhealthy: is_unhealthy(&pod.metadata),
+            fails_after: fails.then(|| duration(RUNNING_FAILED_DELAY).unwrap_or_default()),
             has_finalizers: pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()),
             started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
-            run_for: annotation.and_then(|text| parse_duration(text)),
+            run_for: duration(RUN_FOR),
             containers: names(&spec.containers),
             init_containers: names(spec.init_containers.as_deref().unwrap_or_default()),
             host_network: spec.host_network.unwrap_or(false),
@@ -124,4 +158,26 @@ impl PodView {
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
+}
+
+fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn is_unhealthy(meta: &ObjectMeta) -> bool {
+    label(meta, STAGE) == Some(UNHEALTHY)
+}
+
+/// How long the preStop hook of a container sleeps: by the `sleep` action, or by a command that ends in `sleep SECONDS`. No other command
+/// takes time.
+fn pre_stop_sleep(container: &Container) -> Duration {
+    let Some(hook) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
+        return Duration::ZERO;
+    };
+    let action = hook.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+    let command = || {
+        let line = hook.exec.as_ref()?.command.as_ref()?.join(" ");
+        line.rsplit_once("sleep ")?.1.trim().parse::<u64>().ok()
+    };
+    Duration::from_secs(action.or_else(command).unwrap_or(0))
 }
