@@ -47,7 +47,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Property runs: random clusters full of trouble, checked at every second; 2,000 without arguments
+    /// Property runs: random clusters full of trouble, checked at every second; 2,000 fixed and 200 fresh ones without arguments
     #[command(disable_help_flag = true)]
     Seeds {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -86,11 +86,7 @@ impl fmt::Display for Report {
         for violation in &self.violations {
             writeln!(formatter, "{violation}")?;
         }
-        write!(
-            formatter,
-            "replay: cargo run --release -p fleetwright-scenarios --example seeds -- --first {} --count 1",
-            self.seed
-        )
+        write!(formatter, "replay: cargo xtask seeds --first {} --count 1", self.seed)
     }
 }
 
