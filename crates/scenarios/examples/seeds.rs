@@ -2,6 +2,8 @@
 //! `--within` seconds. With `--bug NAME` it prints the first seed that catches the planted bug; `--bug all` does so for each. With
 //! `--tell SEED` it prints every change that a client requested in that run, with the answer.
 //!
+//! With `--large N` it runs one cluster of N nodes without faults instead.
+//!
 //! With `--fresh N` it also runs `--fresh-count` seeds from N on. One with a violation does not fail the command: it is a find and no regression, and
 //! a block at the end says how to run it again.
 
@@ -20,7 +22,7 @@ use fleetwright_scenarios::seeds::{self, Bug, Report, RunError};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const HELP: &str = "seeds [--first N] [--count N] [--fresh N] [--fresh-count N] [--threads N] [--within SECONDS] [--bug NAME|all] [--tell SEED]";
+const HELP: &str = "seeds [--first N] [--count N] [--fresh N] [--fresh-count N] [--threads N] [--within SECONDS] [--bug NAME|all] [--tell SEED] [--large NODES]";
 
 struct Asked {
     first: u64,
@@ -31,6 +33,7 @@ struct Asked {
     within: Option<u64>,
     bug: Option<String>,
     tell: Option<u64>,
+    large: Option<u32>,
 }
 
 fn read(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
@@ -44,6 +47,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
         within: None,
         bug: None,
         tell: None,
+        large: None,
     };
     while let Some(name) = arguments.next() {
         let value = arguments.next()?;
@@ -55,6 +59,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Asked> {
             "--threads" => asked.threads = value.parse().ok()?,
             "--within" => asked.within = Some(value.parse().ok()?),
             "--tell" => asked.tell = Some(value.parse().ok()?),
+            "--large" => asked.large = Some(value.parse().ok()?),
             "--bug" => asked.bug = Some(value),
             _ => return None,
         }
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
         }
     };
     let sound = match (asked.tell, &asked.bug) {
+        _ if asked.large.is_some() => large(asked.large.unwrap_or_default()),
         (Some(seed), _) => tell(seed, bugs.first().copied()),
         (None, None) => hold(&asked),
         (None, Some(name)) if bugs.is_empty() => {
@@ -85,6 +91,34 @@ fn main() -> ExitCode {
         (None, Some(_)) => bugs.into_iter().filter(|bug| !catch(&asked, *bug)).count() == 0,
     };
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a large cluster, and returns whether it became stable without a violation.
+#[expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a command-line tool that prints its duration"
+)]
+fn large(nodes: u32) -> bool {
+    let begun = Instant::now();
+    let report = match seeds::run_large(nodes) {
+        Ok(report) => report,
+        Err(error) => {
+            println!("{error}");
+            return false;
+        }
+    };
+    report.violations.iter().for_each(|violation| println!("{violation}"));
+    println!(
+        "{} nodes and {} pods: all run after {:?}, stable after {:?} of virtual time; {:.1} s, {} violations",
+        report.nodes,
+        report.pods,
+        report.running,
+        report.stable,
+        begun.elapsed().as_secs_f64(),
+        report.violations.len()
+    );
+    report.stable.is_some() && report.violations.is_empty()
 }
 
 /// Prints the requests of one seed, and returns whether it has no violation.

@@ -9,6 +9,7 @@
 pub mod bugs;
 mod chaos;
 mod check;
+mod large;
 mod log;
 mod plan;
 mod price_feed;
@@ -36,6 +37,7 @@ use jiff::Timestamp;
 
 pub use bugs::Bug;
 pub use check::Violation;
+pub use large::{LargeReport, run_large};
 pub use log::LineSink;
 
 use check::Checker;

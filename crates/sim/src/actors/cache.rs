@@ -82,7 +82,7 @@ macro_rules! kept {
             $(pub(crate) $field: BTreeMap<Key, Arc<$kind>>,)*
             /// Pods by the UID of their controller.
             by_owner: BTreeMap<String, BTreeSet<Key>>,
-            /// Pods by the node that they are bound to.
+            /// Pods by the node that they are bound to; those without a node by the empty name.
             by_node: BTreeMap<String, BTreeSet<Key>>,
         }
 
@@ -178,14 +178,14 @@ impl Tables {
         self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.get(key)).collect()
     }
 
-    /// Pods bound to this node, by key.
+    /// Pods bound to this node, by key; with an empty name, those without a node.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key)).collect()
     }
 
     fn index(&mut self, key: &Key, object: &Object, add: bool) {
         let Object::Pod(pod) = object else { return };
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty());
+        let node = Some(pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default());
         let owner = controller_of(&pod.metadata).map(|owner| owner.uid.clone());
         for (index, at) in [(&mut self.by_node, node), (&mut self.by_owner, owner)] {
             let Some(at) = at else { continue };

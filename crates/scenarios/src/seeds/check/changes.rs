@@ -7,8 +7,11 @@ use serde_json::Value;
 
 use super::{Check, Findings, Observation, observation::text};
 
-/// The maximum number of changes per operator within [`WINDOW`]: some dozens for each of at most thirty instances and pods.
+/// The maximum number of changes per operator within [`WINDOW`]: some dozens for each of at most thirty instances and pods. A larger cluster has
+/// [`PER_INSTANCE`] for each instance.
 const CHANGES_MAX: usize = 3000;
+/// See [`CHANGES_MAX`].
+const PER_INSTANCE: usize = 100;
 /// See [`CHANGES_MAX`].
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -21,11 +24,12 @@ pub(super) struct Changes {
 
 impl Check for Changes {
     fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let most = CHANGES_MAX.max(observation.instances.len().saturating_mul(PER_INSTANCE));
         for request in observation.asked() {
             let window = observation.at.as_secs() / WINDOW.as_secs();
             let count = self.counted.entry((request.user_agent.clone(), window)).or_default();
             *count = count.saturating_add(1);
-            if *count == CHANGES_MAX {
+            if *count >= most {
                 found.add(
                     "S14",
                     format!("{} exceeds the limit of changes", request.user_agent),

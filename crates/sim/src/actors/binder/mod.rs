@@ -172,7 +172,9 @@ struct Round {
 
 impl Binder {
     async fn round(&self, ctx: &Ctx) -> Result<Requeue, CallError> {
-        let Round { mut cluster, pending, epoch } = self.begin(ctx);
+        let Some(Round { mut cluster, pending, epoch }) = self.begin(ctx) else {
+            return Ok(self.next(ctx.clock.now()));
+        };
         let mut failed: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut broken = None;
         for pod in pending {
@@ -210,11 +212,14 @@ impl Binder {
         broken.map_or_else(|| Ok(self.next(ctx.clock.now())), Err)
     }
 
-    /// Reads the cluster and the pods that are due.
-    fn begin(&self, ctx: &Ctx) -> Round {
+    /// Reads the cluster and the pods that are due; `None` if none is, whatever the size of the cluster.
+    fn begin(&self, ctx: &Ctx) -> Option<Round> {
         let now = ctx.clock.now();
         let tables = ctx.cache.tables();
         let mut state = self.state();
+        if !state.has_due(&tables.pods_on(""), now) {
+            return None;
+        }
         let mut bound = Vec::new();
         let mut nominated = Vec::new();
         let mut pending: Vec<Arc<PodInfo>> = Vec::new();
@@ -246,7 +251,7 @@ impl Binder {
         state.waiting.retain(|uid, _| present.contains(uid));
         let created = |pod: &PodInfo| pod.pod.metadata.creation_timestamp.clone();
         pending.sort_by(|a, b| (b.priority(), created(a), &a.key).cmp(&(a.priority(), created(b), &b.key)));
-        Round { cluster: ClusterView::new(&tables, bound, nominated), pending, epoch: state.epoch }
+        Some(Round { cluster: ClusterView::new(&tables, bound, nominated), pending, epoch: state.epoch })
     }
 
     fn assume(&self, pod: &PodInfo, node: &str) {
@@ -293,6 +298,17 @@ impl BinderState {
         let parsed = Arc::new(PodInfo::new(pod.clone()));
         self.parsed.insert(uid, (pod.clone(), parsed.clone()));
         parsed
+    }
+
+    /// Whether one of the pods without a node is due. Forgets delays of other pods.
+    fn has_due(&mut self, unbound: &[Arc<Pod>], now: Timestamp) -> bool {
+        let uid = |pod: &Arc<Pod>| pod.metadata.uid.clone().unwrap_or_default();
+        let present: BTreeSet<String> = unbound.iter().map(uid).collect();
+        self.waiting.retain(|uid, _| present.contains(uid));
+        unbound.iter().any(|pod| {
+            let uid = uid(pod);
+            is_pending(pod) && !self.assumed.contains_key(&uid) && self.is_due(&uid, now)
+        })
     }
 
     fn is_due(&self, uid: &str, now: Timestamp) -> bool {

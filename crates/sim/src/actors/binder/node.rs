@@ -85,6 +85,8 @@ pub(super) struct ClusterView {
     pub(super) csi_nodes: BTreeMap<Key, Arc<CSINode>>,
     /// Whether any pod on a node has required anti-affinity.
     pub(super) anti_affinity: bool,
+    /// The lowest priority of all pods on nodes: pods of this or a lower one preempt nothing.
+    pub(super) lowest: Option<i32>,
 }
 
 impl ClusterView {
@@ -97,8 +99,10 @@ impl ClusterView {
         let mut nodes: BTreeMap<&str, NodeInfo> =
             tables.nodes.iter().map(|(key, node)| (key.name.as_str(), NodeInfo::new(node))).collect();
         let mut anti_affinity = false;
+        let mut lowest: Option<i32> = None;
         for (node, pod) in bound {
             anti_affinity |= !pod.anti_affinity.is_empty();
+            lowest = Some(lowest.map_or_else(|| pod.priority(), |lowest| lowest.min(pod.priority())));
             if let Some(node) = nodes.get_mut(node.as_str()) {
                 node.add(pod);
             }
@@ -120,12 +124,14 @@ impl ClusterView {
             classes: tables.classes.clone(),
             csi_nodes: tables.csi_nodes.clone(),
             anti_affinity,
+            lowest,
         }
     }
 
     /// Records that a pod was bound to the node at this index.
     pub(super) fn assume(&mut self, at: usize, pod: Arc<PodInfo>) {
         self.anti_affinity |= !pod.anti_affinity.is_empty();
+        self.lowest = Some(self.lowest.map_or_else(|| pod.priority(), |lowest| lowest.min(pod.priority())));
         if let Some(node) = self.nodes.get_mut(at) {
             node.add(pod);
         }

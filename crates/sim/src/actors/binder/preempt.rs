@@ -19,7 +19,9 @@ pub(super) struct Preemption {
 
 /// The preemption that makes room for `pod`.
 pub(super) fn preempt(pod: &PodInfo, cluster: &ClusterView) -> Option<Preemption> {
-    if pod.spec()?.preemption_policy.as_deref() == Some("Never") {
+    if cluster.lowest.is_none_or(|lowest| lowest >= pod.priority())
+        || pod.spec()?.preemption_policy.as_deref() == Some("Never")
+    {
         return None;
     }
     let on = |node: &NodeInfo| Some((victims(pod, node)?, node.name.clone()));
