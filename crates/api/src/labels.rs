@@ -72,6 +72,8 @@ pub const POD_CONSTRAINTS: &str = "fleetwright.dev/pod-constraints";
 pub const OBSERVED: &str = "fleetwright.dev/observed";
 /// Annotation of Fleetwright on NodePools: workloads whose pods did not run on the nodes that were launched for them, as JSON.
 pub const LAUNCH_LOOPS: &str = "fleetwright.dev/launch-loops";
+/// Annotation of Fleetwright: the demands that a NodeClaim was created for, as hashes joined by commas.
+pub const LAUNCHED_FOR: &str = "fleetwright.dev/launched-for";
 /// Annotation of Fleetwright on NodePools: the maximum time from joining to initialization, as a Go duration; `Never` or zero disables
 /// it.
 pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout";

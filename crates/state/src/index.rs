@@ -178,7 +178,7 @@ impl Index {
     fn put_pod(&mut self, key: &Key, pod: Option<Arc<KubePod>>) -> Put {
         let (before, after) = self.objects.put_pod(key, pod);
         let seen = self.latest.as_ref().map(|latest| latest.taken_at);
-        launches::pod_changed(&mut self.launches, before.as_deref(), after.as_deref(), seen);
+        launches::pod_changed(&mut self.launches, &self.objects, before.as_deref(), after.as_deref(), seen);
         let replaced = |before: &&Arc<Pod>| after.as_ref().is_none_or(|after| after.uid != before.uid);
         if let Some(gone) = before.as_ref().filter(replaced) {
             self.change_nomination(&gone.uid, NominationEvent::Done);
@@ -198,6 +198,9 @@ impl Index {
         self.intents.nominations.claim_changed(before.as_deref(), after.as_deref());
         let seen = self.latest.as_ref().map(|latest| latest.taken_at);
         launches::claim_changed(&mut self.launches, before.as_deref(), after.as_deref(), seen);
+        if let (None, Some(claim)) = (&before, &after) {
+            launches::claim_seen(&mut self.launches, claim);
+        }
         self.nominated_stale = true;
         put
     }
@@ -390,10 +393,10 @@ impl Index {
         self.launches.record(pod, now)
     }
 
-    /// Whether a record is still true: no pod of its demand ran since.
+    /// Whether a record is still true: no launches that were answered since made up for it.
     #[must_use]
     pub fn holds_launch_record(&self, record: &LoopRecord, now: Timestamp) -> bool {
-        !record.is_over(now) && self.launches.holds(record)
+        !record.is_over(now) && self.launches.holds(record, now)
     }
 
     // === Intents ===

@@ -1,9 +1,11 @@
-//! Demands that missed their nodes, stored in the annotation `fleetwright.dev/launch-loops` of a NodePool: the launch-loop breaker survives a
-//! restart.
+//! What the launch-loop breaker keeps across a restart: demands that missed their nodes, in the annotation `fleetwright.dev/launch-loops` of a
+//! NodePool, and the demands that a NodeClaim was created for, in its annotation `fleetwright.dev/launched-for`.
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use fleetwright_core::{
-    model::NamespacedName,
-    safety::launch_loop::{DemandOwner, LoopRecord},
+    model::{NamespacedName, Pod},
+    safety::launch_loop::{Demand, DemandOwner, LoopRecord},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -84,6 +86,26 @@ fn entry(record: &LoopRecord) -> Entry {
         launched: record.launched,
         since: record.since,
     }
+}
+
+/// The demands of the pods that a NodeClaim is created for, by [`Demand::key`] in hexadecimal, joined by commas: 17 bytes for each, and
+/// at most as many as pods.
+#[must_use]
+pub fn write_keys(pods: &[Arc<Pod>]) -> String {
+    let mut demands: Vec<Demand> = Vec::new();
+    for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        if !demands.iter().any(|demand| demand.includes(pod)) {
+            demands.push(Demand::of(pod));
+        }
+    }
+    let keys: BTreeSet<String> = demands.iter().map(|demand| format!("{:016x}", demand.key())).collect();
+    keys.into_iter().collect::<Vec<_>>().join(",")
+}
+
+/// Reads [`write_keys`]; invalid entries are skipped.
+#[must_use]
+pub fn read_keys(written: &str) -> BTreeSet<u64> {
+    written.split(',').filter_map(|key| u64::from_str_radix(key, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use fleetwright_core::{
     scheduling::NewClaim,
 };
 use fleetwright_state::{
+    launch_loops,
     limits::{self, Admitted, NotAdmitted},
     raise::{self, Identity},
 };
@@ -144,8 +145,12 @@ impl ClaimCreator {
             Identity { name: name.clone(), batch, position: *position, cluster_uid: &self.cluster_uid };
         let mut claim = raise::claim(new_claim, &pool, &pods, identity);
         let now = self.clocks.now();
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        let launched_for = launch_loops::write_keys(&pods);
+        if !launched_for.is_empty() {
+            annotations.insert(api::labels::LAUNCHED_FOR.to_owned(), launched_for);
+        }
         if self.displaced.lock().recreates(&pods, now) {
-            let annotations = claim.metadata.annotations.get_or_insert_default();
             annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
         }
         index.reserve(name.as_str(), new_claim.pool.name.as_str(), limits::largest(new_claim));
@@ -233,10 +238,10 @@ impl ClaimCreator {
         self.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
         let types = new_claim.instance_types.iter().map(|type_| type_.name.to_string());
         log::created_nodeclaim(&name, &new_claim.pool.name, &new_claim.requests, types);
-        self.cluster.observe(claim);
         if reason == REASON {
             self.record_launch(&name, &pods);
         }
+        self.cluster.observe(claim);
         Created::Claim { name, pods }
     }
 

@@ -49,13 +49,19 @@ impl LaunchLoops {
         }
     }
 
-    /// Removes the pods of held demands from the new NodeClaims of `plan`, with an event on each, and records the demands for the next
-    /// process. Returns how soon another pass should follow, if any demand is held.
+    /// Removes the pods of held demands from the new NodeClaims of `plan`, with an event on each. Returns how soon another pass should follow, if
+    /// any demand is held.
+    ///
+    /// The next process continues from what is written: 1 demands that missed a node are recorded on the NodePool, 2 a NodeClaim names its demands
+    /// from its creation on. Between the two, a node that is missed is counted by the process that follows as soon as it sees its NodeClaim.
     pub(super) async fn hold(&self, plan: &mut Plan) -> Option<Duration> {
         let mut again: Option<Duration> = None;
         let mut held: BTreeSet<PodUid> = BTreeSet::new();
-        let mut records: BTreeMap<Str, Vec<LoopRecord>> = BTreeMap::new();
-        for HeldDemand { demand, pause, pool, record } in self.paused(plan) {
+        // Also for the NodePools whose records may be over.
+        let mut records: BTreeMap<Str, Vec<LoopRecord>> = self.recorded(plan);
+        for MissedDemand { demand, pause, pool, record } in self.missed(plan) {
+            records.entry(pool).or_default().extend(record);
+            let Some(pause) = pause else { continue };
             let facts = Facts { launch_loop: Some(pause), ..Facts::default() };
             let Err(why) = self.safety.admit(Act::CreateClaim, &facts) else { continue };
             let left = why.left().unwrap_or(RECHECK_AFTER).min(RECHECK_AFTER);
@@ -65,7 +71,6 @@ impl LaunchLoops {
                 report(&self.recorder, pod, &why);
                 held.insert(pod.uid.clone());
             }
-            records.entry(pool).or_default().extend(record);
         }
         if !held.is_empty() {
             for new_claim in &mut plan.new_claims {
@@ -79,42 +84,55 @@ impl LaunchLoops {
         again
     }
 
-    /// The held demands among the new NodeClaims of the plan.
-    fn paused(&self, plan: &Plan) -> Vec<HeldDemand> {
+    /// The NodePools of the plan that have records.
+    fn recorded(&self, plan: &Plan) -> BTreeMap<Str, Vec<LoopRecord>> {
+        let index = self.cluster.index();
+        let pools: BTreeSet<&str> =
+            plan.new_claims.iter().map(|new_claim| new_claim.pool.name.as_str()).collect();
+        let has_records = |pool: &&str| {
+            let annotations = index.pool(pool).and_then(|pool| pool.metadata.annotations.as_ref());
+            annotations.is_some_and(|annotations| annotations.contains_key(LAUNCH_LOOPS))
+        };
+        pools.into_iter().filter(has_records).map(|pool| (pool.into(), Vec::new())).collect()
+    }
+
+    /// The demands among the new NodeClaims of the plan that missed nodes.
+    fn missed(&self, plan: &Plan) -> Vec<MissedDemand> {
         let now = self.clocks.now();
         let mut index = self.cluster.index();
-        let mut checked: Vec<(Demand, Option<HeldDemand>)> = Vec::new();
+        let mut checked: Vec<MissedDemand> = Vec::new();
         for new_claim in &plan.new_claims {
             let pods = new_claim.pods.iter().filter(|pod| !pod.is_virtual);
             for pod in pods.filter(|pod| index.has_launches(pod)).collect::<Vec<&Arc<Pod>>>() {
-                if checked.iter().any(|(demand, _)| demand.includes(pod)) {
+                if checked.iter().any(|known| known.demand.includes(pod)) {
                     continue;
                 }
-                let demand = Demand::of(pod);
-                let held = index.launch_pause(pod, now).map(|pause| HeldDemand {
-                    demand: demand.clone(),
+                let pause = index.launch_pause(pod, now);
+                let record = index.launch_record(pod, now);
+                checked.push(MissedDemand {
+                    demand: Demand::of(pod),
                     pause,
                     pool: new_claim.pool.name.as_str().into(),
-                    record: index.launch_record(pod, now),
+                    record,
                 });
-                checked.push((demand, held));
             }
         }
-        checked.into_iter().filter_map(|(_, held)| held).collect()
+        checked.retain(|demand| demand.record.is_some());
+        checked
     }
 
-    /// Writes held demands to a NodePool, in place of those whose pods ran: after a restart their pauses go on. An error is not one of the
-    /// pass, and the next pass writes them again.
-    async fn record(&self, pool: &str, held: &[LoopRecord]) {
+    /// Writes demands that missed nodes to a NodePool, in place of those that later launches made up for. An error is not one of the pass, and the
+    /// next pass writes them again.
+    async fn record(&self, pool: &str, missed: &[LoopRecord]) {
         let (now, known) = (self.clocks.now(), self.cluster.index().pool(pool).cloned());
         let Some(known) = known else { return };
         let change = |newest: Option<&str>| {
             let mut records = launch_loops::read(newest.unwrap_or_default());
             let index = self.cluster.index();
             records.retain(|old| {
-                index.holds_launch_record(old, now) && !held.iter().any(|new| new.replaces(old))
+                index.holds_launch_record(old, now) && !missed.iter().any(|new| new.replaces(old))
             });
-            records.extend(held.iter().cloned());
+            records.extend(missed.iter().cloned());
             launch_loops::write(records)
         };
         if let Err(error) = self.patches.annotate(known, LAUNCH_LOOPS, change).await {
@@ -123,10 +141,11 @@ impl LaunchLoops {
     }
 }
 
-/// A demand that gets no NodeClaim now.
-struct HeldDemand {
+/// A demand that missed nodes.
+struct MissedDemand {
     demand: Demand,
-    pause: LoopPause,
+    /// Set if it gets no NodeClaim now.
+    pause: Option<LoopPause>,
     /// The NodePool of the NodeClaim that it would get.
     pool: Str,
     record: Option<LoopRecord>,

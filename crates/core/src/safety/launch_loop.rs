@@ -3,7 +3,12 @@
 //! A pod that is preempted, evicted or created again by its controller has another UID and is the same [`Demand`]. Whatever
 //! keeps its pods off their nodes, a demand that has missed its nodes [`FREE`] times gets the next one only after a pause, which
 //! doubles each further time. A launch is missed once its NodeClaim ends, or has an initialized node and lost all the pods that it was
-//! created for, while no pod of the demand that was bound since has run for [`RAN`] or has completed.
+//! created for. It is answered once one of these pods has run anywhere for [`RAN`] or has completed, or any pod of the demand has on its
+//! node. Pods of the demand that run elsewhere answer nothing, so that a loop within a large workload shows; each time that launches after
+//! the first missed one are answered makes up for one missed time.
+//!
+//! A restart continues from two records: what is missed is on the NodePool ([`LoopRecord`]), and NodeClaims name the demands that they were
+//! created for ([`Demand::key`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +35,8 @@ const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// How long a launch is remembered; longer than the longest pause, so that each pause finds the launches before it.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// How often old launches are forgotten.
+const SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// Launches that are remembered, at most; others are not counted.
 const BOUND: usize = 100_000;
 /// The label by which a ReplicaSet's name ends, where a Deployment owns it.
@@ -90,6 +97,12 @@ impl Demand {
         fnv1a_64(format!("{:?}", self.spec).into_bytes())
     }
 
+    /// A hash of owner and pod class, by which a NodeClaim names the demands that it was created for.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        fnv1a_64(format!("{} {:016x}", self.owner, self.class()).into_bytes())
+    }
+
     /// Whether a pod belongs to it.
     #[must_use]
     pub fn includes(&self, pod: &Pod) -> bool {
@@ -112,6 +125,25 @@ pub struct Launch {
     missed: Option<Timestamp>,
     /// Whether it is missed, by the last count.
     counts: bool,
+    /// When it was found to be answered.
+    answered: Option<Timestamp>,
+}
+
+impl Launch {
+    fn new(claim: ClaimName, pods: BTreeSet<PodUid>, at: Timestamp) -> Self {
+        Self { claim, pods, at, ended: None, missed: None, counts: false, answered: None }
+    }
+}
+
+/// What became of a launch, as far as its NodeClaim and pods show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchOutcome {
+    /// Pods may still run on its node.
+    Open,
+    /// No pod of its demand ran on its node.
+    Missed,
+    /// A pod that it was created for ran, or another pod of its demand on its node.
+    Answered,
 }
 
 /// Why a demand gets no node now.
@@ -135,7 +167,7 @@ pub struct LoopRecord {
     pub owner: DemandOwner,
     /// Their class ([`Demand::class`]).
     pub class: u64,
-    /// How many times nodes were launched of which all were missed.
+    /// How many times nodes were launched of which all were missed, less those that were answered since.
     pub rounds: usize,
     /// Nodes that it missed.
     pub missed: usize,
@@ -168,71 +200,134 @@ pub struct LaunchHistory {
     count: usize,
     /// By owner and class.
     restored: BTreeMap<(DemandOwner, u64), LoopRecord>,
+    /// NodeClaims that this process created.
+    own: BTreeSet<ClaimName>,
+    /// Launches of an earlier process whose demands no pod has shown yet.
+    unclaimed: UnclaimedLaunches,
+    swept: Option<Timestamp>,
+}
+
+/// Launches by NodeClaim, with the keys of the demands that they were for.
+#[derive(Clone, Debug, Default)]
+struct UnclaimedLaunches {
+    by_claim: BTreeMap<ClaimName, (Launch, BTreeSet<u64>)>,
+    by_key: BTreeMap<u64, BTreeSet<ClaimName>>,
+}
+
+impl UnclaimedLaunches {
+    fn insert(&mut self, launch: Launch, keys: BTreeSet<u64>) {
+        for key in &keys {
+            self.by_key.entry(*key).or_default().insert(launch.claim.clone());
+        }
+        self.by_claim.insert(launch.claim.clone(), (launch, keys));
+    }
+
+    fn remove(&mut self, claim: &ClaimName) {
+        let Some((_, keys)) = self.by_claim.remove(claim) else { return };
+        for key in keys {
+            if let Some(claims) = self.by_key.get_mut(&key) {
+                claims.remove(claim);
+                if claims.is_empty() {
+                    self.by_key.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Whether there is a launch for the demand of a pod. Without launches it costs nothing: a key takes longer than an owner.
+    fn knows(&self, pod: &Pod) -> bool {
+        !self.by_key.is_empty() && self.by_key.contains_key(&Demand::of(pod).key())
+    }
+
+    /// Takes the launches for a demand.
+    fn take(&mut self, key: u64) -> Vec<Launch> {
+        let claims = self.by_key.remove(&key).unwrap_or_default();
+        let mut launches = Vec::new();
+        for claim in claims {
+            let Some((launch, keys)) = self.by_claim.get_mut(&claim) else { continue };
+            launches.push(launch.clone());
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.by_claim.remove(&claim);
+            }
+        }
+        launches
+    }
 }
 
 impl LaunchHistory {
     /// Records that a NodeClaim was created for `pods`.
     pub fn launched(&mut self, claim: &ClaimName, pods: &[Arc<Pod>], now: Timestamp) {
-        self.retain(|launch| !is_over(launch.at, REMEMBERED, now));
-        self.restored.retain(|_, record| !record.is_over(now));
+        self.sweep(now);
+        self.unclaimed.remove(claim);
+        self.own.insert(claim.clone());
         for pod in pods.iter().filter(|pod| !pod.is_virtual) {
             if self.count >= BOUND {
                 return;
             }
-            let demand = Demand::of(pod);
-            let demands = self.by_owner.entry(demand.owner.clone()).or_default();
-            let known = demands.iter().position(|(known, _)| known.includes(pod));
-            let position = known.unwrap_or_else(|| {
-                demands.push((demand, Vec::new()));
-                demands.len() - 1
-            });
-            let Some((_, launches)) = demands.get_mut(position) else { continue };
+            let launches = self.launches_of(Demand::of(pod));
             match launches.last_mut().filter(|launch| launch.claim == *claim) {
                 Some(launch) => drop(launch.pods.insert(pod.uid.clone())),
                 None => {
-                    let pods = BTreeSet::from([pod.uid.clone()]);
-                    launches.push(Launch {
-                        claim: claim.clone(),
-                        pods,
-                        at: now,
-                        ended: None,
-                        missed: None,
-                        counts: false,
-                    });
+                    launches.push(Launch::new(claim.clone(), BTreeSet::from([pod.uid.clone()]), now));
                     self.count += 1;
                 }
             }
         }
     }
 
+    /// The launches for a demand, to add to.
+    fn launches_of(&mut self, demand: Demand) -> &mut Vec<Launch> {
+        let demands = self.by_owner.entry(demand.owner.clone()).or_default();
+        let same = |known: &Demand| Arc::ptr_eq(&known.spec, &demand.spec) || known.spec == demand.spec;
+        let position = demands.iter().position(|(known, _)| same(known)).unwrap_or(demands.len());
+        if position == demands.len() {
+            demands.push((demand, Vec::new()));
+        }
+        &mut demands[position].1
+    }
+
+    /// Forgets what is older than an hour, once a minute.
+    fn sweep(&mut self, now: Timestamp) {
+        if self.swept.is_some_and(|swept| !is_over(swept, SWEPT_EVERY, now) && swept <= now) {
+            return;
+        }
+        self.swept = Some(now);
+        self.retain(|launch| !is_over(launch.at, REMEMBERED, now));
+        self.restored.retain(|_, record| !record.is_over(now));
+        let launches = self.by_owner.values().flatten().flat_map(|(_, launches)| launches);
+        let remembered: BTreeSet<&ClaimName> = launches.map(|launch| &launch.claim).collect();
+        self.own.retain(|claim| remembered.contains(claim));
+        let old = |(launch, _): &&(Launch, BTreeSet<u64>)| is_over(launch.at, REMEMBERED, now);
+        let old: Vec<ClaimName> =
+            self.unclaimed.by_claim.values().filter(old).map(|(launch, _)| launch.claim.clone()).collect();
+        old.iter().for_each(|claim| self.unclaimed.remove(claim));
+    }
+
     /// Records that a NodeClaim is deleted. One that was never launched is no node: it is forgotten.
     pub fn ended(&mut self, claim: &ClaimName, was_launched: bool, at: Timestamp) {
         if was_launched {
             let all = self.by_owner.values_mut().flatten().flat_map(|(_, launches)| launches);
-            for launch in all.filter(|launch| launch.claim == *claim) {
+            let unclaimed = self.unclaimed.by_claim.get_mut(claim).map(|(launch, _)| launch);
+            for launch in all.filter(|launch| launch.claim == *claim).chain(unclaimed) {
                 launch.ended.get_or_insert(at);
             }
         } else {
+            self.unclaimed.remove(claim);
             self.retain(|launch| launch.claim != *claim);
         }
     }
 
-    /// Records that a pod ran that was bound at `bound`: its demand is answered, so that earlier launches are not missed.
-    pub fn ran(&mut self, pod: &Pod, bound: Timestamp) {
-        if let Some(key) = self.restored_key(pod)
-            && self.restored.get(&key).is_some_and(|record| record.launched <= bound)
-        {
-            self.restored.remove(&key);
-        }
+    /// Records that a pod ran, on the node of `claim` if that has one: it answers the launches for itself and, for its demand, that of the
+    /// node.
+    pub fn ran(&mut self, pod: &Pod, claim: Option<&ClaimName>, now: Timestamp) {
+        self.adopt(pod);
         let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return };
-        for (_, launches) in demands.iter_mut().filter(|(demand, _)| demand.includes(pod)) {
-            let before = launches.len();
-            launches.retain(|launch| launch.at > bound);
-            self.count -= before - launches.len();
-        }
-        demands.retain(|(_, launches)| !launches.is_empty());
-        if demands.is_empty() {
-            self.by_owner.remove(&DemandOwner::of(pod));
+        let launches = demands.iter_mut().filter(|(demand, _)| demand.includes(pod)).flat_map(|(_, all)| all);
+        for launch in launches.filter(|launch| launch.pods.contains(&pod.uid) || claim == Some(&launch.claim))
+        {
+            launch.answered.get_or_insert(now);
+            launch.counts = false;
         }
     }
 
@@ -241,6 +336,7 @@ impl LaunchHistory {
     pub fn knows(&self, pod: &Pod) -> bool {
         (!self.by_owner.is_empty() && self.by_owner.contains_key(&DemandOwner::of(pod)))
             || self.restored_key(pod).is_some()
+            || self.unclaimed.knows(pod)
     }
 
     /// Takes over what an earlier process recorded. Records of this process are ignored: it knows their launches.
@@ -255,14 +351,52 @@ impl LaunchHistory {
         }
     }
 
-    /// Whether a record is still true: no pod of its demand ran since.
+    /// Takes over a NodeClaim that an earlier process created for `pods` of the demands with these keys.
+    pub fn restore_launch(
+        &mut self,
+        claim: &ClaimName,
+        keys: BTreeSet<u64>,
+        pods: BTreeSet<PodUid>,
+        at: Timestamp,
+    ) {
+        let known = self.own.contains(claim) || self.unclaimed.by_claim.contains_key(claim);
+        if keys.is_empty() || known || self.unclaimed.by_claim.len() >= BOUND {
+            return;
+        }
+        self.unclaimed.insert(Launch::new(claim.clone(), pods, at), keys);
+    }
+
+    /// Moves the launches of an earlier process for the demand of a pod to those of this process. Those that its record includes stay out.
+    fn adopt(&mut self, pod: &Pod) {
+        if !self.unclaimed.knows(pod) {
+            return;
+        }
+        let demand = Demand::of(pod);
+        let adopted = self.unclaimed.take(demand.key());
+        let record = self.restored.get(&(demand.owner.clone(), demand.class()));
+        // The time of a NodeClaim has whole seconds.
+        let counted = record.map(|record| record.launched.as_second());
+        let launches = self.launches_of(demand);
+        let before = launches.len();
+        for launch in
+            adopted.into_iter().filter(|launch| counted.is_none_or(|last| launch.at.as_second() > last))
+        {
+            if !launches.iter().any(|known| known.claim == launch.claim) {
+                launches.push(launch);
+            }
+        }
+        let added = launches.len() - before;
+        self.count = self.count.saturating_add(added);
+    }
+
+    /// Whether a record is still true: its launches are remembered, and no later ones made up for them.
     #[must_use]
-    pub fn holds(&self, record: &LoopRecord) -> bool {
-        self.restored.contains_key(&(record.owner.clone(), record.class))
-            || self
-                .by_owner
-                .get(&record.owner)
-                .is_some_and(|demands| demands.iter().any(|(demand, _)| demand.class() == record.class))
+    pub fn holds(&self, record: &LoopRecord, now: Timestamp) -> bool {
+        let demands = self.by_owner.get(&record.owner).into_iter().flatten();
+        match demands.into_iter().find(|(demand, _)| demand.class() == record.class) {
+            Some((_, launches)) => self.balance(&record.owner, record.class, launches, now).is_some(),
+            None => self.restored.contains_key(&(record.owner.clone(), record.class)),
+        }
     }
 
     /// The key of the record of an earlier process, if there is one of the owner of a pod.
@@ -277,30 +411,26 @@ impl LaunchHistory {
         self.restored.contains_key(&key).then_some(key)
     }
 
-    /// Counts the launches for the demand of a pod that `is_missed`, and those that were recorded; returns their number.
-    pub fn count_missed(
-        &mut self,
-        pod: &Pod,
-        now: Timestamp,
-        is_missed: impl Fn(&Demand, &Launch) -> bool,
-    ) -> usize {
-        let recorded = self.restored_key(pod).and_then(|key| self.restored.get(&key));
-        let mut missed = recorded.filter(|record| !record.is_over(now)).map_or(0, |record| record.missed);
-        let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return missed };
+    /// Judges the launches for the demand of a pod that are not answered yet.
+    pub fn judge(&mut self, pod: &Pod, now: Timestamp, outcome: impl Fn(&Demand, &Launch) -> LaunchOutcome) {
+        self.adopt(pod);
+        let Some(demands) = self.by_owner.get_mut(&DemandOwner::of(pod)) else { return };
         let Some((demand, launches)) = demands.iter_mut().find(|(demand, _)| demand.includes(pod)) else {
-            return missed;
+            return;
         };
-        for launch in launches.iter_mut().filter(|launch| !is_over(launch.at, REMEMBERED, now)) {
-            launch.counts = is_missed(demand, launch);
+        for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
+            let found = outcome(demand, launch);
+            launch.counts = found == LaunchOutcome::Missed;
             if launch.counts {
                 launch.missed = launch.missed.or(launch.ended).or(Some(now));
-                missed = missed.saturating_add(1);
+            }
+            if found == LaunchOutcome::Answered {
+                launch.answered = Some(now);
             }
         }
-        missed
     }
 
-    /// The pause of the demand of a pod, by the launches that were counted last.
+    /// The pause of the demand of a pod, by the launches that were judged last.
     #[must_use]
     pub fn pause(&self, pod: &Pod, now: Timestamp) -> Option<LoopPause> {
         let record = self.record(pod, now)?;
@@ -316,27 +446,56 @@ impl LaunchHistory {
         })
     }
 
-    /// What is to be recorded of the demand of a pod, by the launches that were counted last; `None` where none is missed.
+    /// What is to be recorded of the demand of a pod, by the launches that were judged last; `None` where none is missed.
     #[must_use]
     pub fn record(&self, pod: &Pod, now: Timestamp) -> Option<LoopRecord> {
-        let (owner, class) = (DemandOwner::of(pod), Demand::of(pod).class());
+        let owner = DemandOwner::of(pod);
         let demands = self.by_owner.get(&owner).into_iter().flatten();
-        let launches = demands.filter(|(demand, _)| demand.includes(pod)).flat_map(|(_, launches)| launches);
-        let counted = launches.filter(|launch| launch.counts && !is_over(launch.at, REMEMBERED, now));
+        let launches: &[Launch] = demands
+            .into_iter()
+            .find(|(demand, _)| demand.includes(pod))
+            .map_or(&[], |(_, all)| all.as_slice());
+        if self.restored.is_empty() && !launches.iter().any(|launch| launch.counts) {
+            return None;
+        }
+        self.balance(&owner, Demand::of(pod).class(), launches, now)
+    }
+
+    /// What is missed of `launches` and of the record of an earlier process, less what was answered since the first missed one.
+    fn balance(
+        &self,
+        owner: &DemandOwner,
+        class: u64,
+        launches: &[Launch],
+        now: Timestamp,
+    ) -> Option<LoopRecord> {
+        let remembered = || launches.iter().filter(|launch| !is_over(launch.at, REMEMBERED, now));
+        let counted = remembered().filter(|launch| launch.counts);
         let mut missed: Vec<(Timestamp, &Launch)> =
             counted.filter_map(|launch| Some((launch.missed?, launch))).collect();
         missed.sort_by_key(|(_, launch)| launch.at);
-        let earlier = self.restored.get(&(owner.clone(), class)).filter(|record| !record.is_over(now));
-        let Some((since, launch)) = missed.iter().max_by_key(|(at, _)| *at) else { return earlier.cloned() };
-        Some(LoopRecord {
-            owner,
-            class,
-            rounds: rounds(&missed).saturating_add(earlier.map_or(0, |record| record.rounds)),
-            missed: missed.len().saturating_add(earlier.map_or(0, |record| record.missed)),
-            claim: launch.claim.clone(),
-            launched: launch.at,
-            since: *since,
-        })
+        let earlier =
+            self.restored.get(&(owner.clone(), class)).filter(|record| !record.is_over(now)).cloned();
+        let first = earlier.as_ref().map(|record| record.launched);
+        let first = first.or_else(|| missed.first().map(|(_, launch)| launch.at))?;
+        let answered = remembered().filter(|launch| launch.at >= first);
+        let mut answered: Vec<(Timestamp, &Launch)> =
+            answered.filter_map(|launch| Some((launch.answered?, launch))).collect();
+        answered.sort_by_key(|(_, launch)| launch.at);
+        let mut record = match missed.iter().max_by_key(|(at, _)| *at) {
+            None => earlier?,
+            Some((since, launch)) => LoopRecord {
+                owner: owner.clone(),
+                class,
+                rounds: rounds(&missed).saturating_add(earlier.as_ref().map_or(0, |record| record.rounds)),
+                missed: missed.len().saturating_add(earlier.as_ref().map_or(0, |record| record.missed)),
+                claim: launch.claim.clone(),
+                launched: launch.at,
+                since: *since,
+            },
+        };
+        record.rounds = record.rounds.checked_sub(rounds(&answered)).filter(|rounds| *rounds > 0)?;
+        Some(record)
     }
 
     fn retain(&mut self, stays: impl Fn(&Launch) -> bool) {
@@ -349,11 +508,11 @@ impl LaunchHistory {
     }
 }
 
-/// How many times nodes were launched of which all were missed: launches before the first of a round was missed are part of it.
-fn rounds(missed: &[(Timestamp, &Launch)]) -> usize {
+/// How many times nodes were launched that all had this end: launches before the first end of a round are part of it.
+fn rounds(launches: &[(Timestamp, &Launch)]) -> usize {
     let mut end: Option<Timestamp> = None;
     let mut rounds = 0;
-    for (at, launch) in missed {
+    for (at, launch) in launches {
         if end.is_none_or(|end| launch.at >= end) {
             rounds += 1;
             end = Some(*at);
@@ -374,126 +533,4 @@ fn is_over(since: Timestamp, length: Duration, now: Timestamp) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    //! What counts as one demand, and what pauses it.
-    use jiff::SignedDuration;
-
-    use super::*;
-    use crate::testing::{now, pod};
-
-    fn after(seconds: i64) -> Timestamp {
-        now() + SignedDuration::from_secs(seconds)
-    }
-
-    /// A pod of the Deployment `web`, by its ReplicaSet.
-    fn web(name: &str, hash: &str, cpu: i64) -> Arc<Pod> {
-        pod(name).cpu(cpu).label(TEMPLATE_HASH, hash).owner("ReplicaSet", &format!("web-{hash}")).build()
-    }
-
-    /// The missed nodes and the seconds of the pause, where every launch is missed.
-    fn held(history: &mut LaunchHistory, pod: &Pod, seconds: i64) -> Option<(usize, u64)> {
-        history.count_missed(pod, after(seconds), |_, _| true);
-        history.pause(pod, after(seconds)).map(|pause| (pause.missed, pause.left.as_secs()))
-    }
-
-    #[test]
-    fn a_third_node_waits_and_each_further_one_twice_as_long() {
-        let mut history = LaunchHistory::default();
-        let mut at = 0;
-        for (number, pause) in [(1, None), (2, Some(60)), (3, Some(120)), (4, Some(240)), (5, Some(480))] {
-            let pod = web(&format!("web-{number}"), "a", 1000);
-            history.launched(&format!("c{number}").into(), std::slice::from_ref(&pod), after(at));
-            assert_eq!(held(&mut history, &pod, at + 5), pause.map(|left| (number, left)));
-            at += 5 + i64::try_from(pause.unwrap_or(0)).unwrap();
-            assert_eq!(held(&mut history, &pod, at), None, "after the pause");
-        }
-        assert_eq!(held(&mut history, &web("web-9", "a", 1000), 3700), None, "forgotten");
-    }
-
-    #[test]
-    fn nodes_that_are_launched_together_count_once() {
-        let mut history = LaunchHistory::default();
-        let pod = web("p", "a", 1000);
-        for (round, at) in [0, 900].into_iter().enumerate() {
-            for number in 0..14 {
-                history.launched(&format!("c{round}-{number}").into(), std::slice::from_ref(&pod), after(at));
-            }
-            let expected = (round == 1).then_some((28, 60));
-            assert_eq!(held(&mut history, &pod, at + 5), expected);
-        }
-    }
-
-    #[test]
-    fn a_demand_is_an_owner_and_a_class() {
-        let mut history = LaunchHistory::default();
-        for (number, hash) in ["a", "b"].into_iter().enumerate() {
-            let at = i64::try_from(number).unwrap();
-            history.launched(&format!("c{number}").into(), &[web("p", hash, 1000)], after(at));
-            held(&mut history, &web("p", hash, 1000), at);
-        }
-        assert!(
-            held(&mut history, &web("new", "c", 1000), 0).is_some(),
-            "another ReplicaSet of the Deployment"
-        );
-        assert_eq!(held(&mut history, &web("new", "c", 2000), 0), None, "another class");
-        let other = pod("new").cpu(1000).owner("ReplicaSet", "api-a").build();
-        assert_eq!(held(&mut history, &other, 0), None, "another owner");
-        let bare = |uid: &str| pod(uid).cpu(1000).with(|pod| pod.owner = None).build();
-        for claim in ["d1", "d2"] {
-            history.launched(&claim.into(), &[bare("x")], now());
-            held(&mut history, &bare("x"), 0);
-        }
-        assert!(held(&mut history, &bare("x"), 0).is_some());
-        assert_eq!(held(&mut history, &bare("y"), 0), None, "another pod");
-    }
-
-    #[test]
-    fn a_pod_that_ran_answers_the_launches_before_it() {
-        let mut history = LaunchHistory::default();
-        let pod = web("p", "a", 1000);
-        for (number, at) in [(1, 0), (2, 10), (3, 20)] {
-            history.launched(&format!("c{number}").into(), std::slice::from_ref(&pod), after(at));
-        }
-        history.ran(&pod, after(12));
-        assert_eq!(history.count_missed(&pod, after(30), |_, _| true), 1);
-        history.ended(&"c3".into(), false, after(30));
-        assert!(!history.knows(&pod), "a NodeClaim without capacity is no node");
-        assert_eq!(history.count, 0);
-    }
-
-    #[test]
-    fn a_restart_keeps_the_pause() {
-        let (mut before, mut after_restart) = (LaunchHistory::default(), LaunchHistory::default());
-        let pod = web("p", "a", 1000);
-        for (claim, at) in [("c1", 0), ("c2", 10)] {
-            before.launched(&claim.into(), std::slice::from_ref(&pod), after(at));
-            held(&mut before, &pod, at + 5);
-        }
-        let record = before.record(&pod, after(20)).unwrap();
-        before.restore(record.clone());
-        assert_eq!(held(&mut before, &pod, 20), Some((2, 55)), "its own launches count once");
-        after_restart.restore(record.clone());
-        assert!(after_restart.knows(&pod) && after_restart.holds(&record));
-        assert_eq!(held(&mut after_restart, &pod, 20), Some((2, 55)));
-        assert_eq!(held(&mut after_restart, &web("p", "a", 2000), 20), None, "another class");
-        after_restart.launched(&"c3".into(), std::slice::from_ref(&pod), after(80));
-        assert_eq!(held(&mut after_restart, &pod, 85), Some((3, 120)), "the third node doubles the pause");
-        assert_eq!(held(&mut after_restart.clone(), &pod, 3700), None, "forgotten");
-        let mut wrong = LaunchHistory::default();
-        let launched = after(7200);
-        wrong.restore(LoopRecord { rounds: usize::MAX, missed: usize::MAX, launched, ..record.clone() });
-        assert_eq!(held(&mut wrong, &pod, 20), None, "two hours ahead");
-        after_restart.ran(&pod, after(5));
-        assert!(after_restart.holds(&record), "bound before the last launch");
-        after_restart.ran(&pod, after(90));
-        assert!(!after_restart.holds(&record) && !after_restart.knows(&pod));
-    }
-
-    #[test]
-    fn fifty_pods_of_one_nodeclaim_are_one_launch() {
-        let mut history = LaunchHistory::default();
-        let pods: Vec<_> = (0..50).map(|number| web(&format!("p{number}"), "a", 1000)).collect();
-        history.launched(&"c".into(), &pods, now());
-        assert_eq!((history.count, held(&mut history, &pods[0], 0)), (1, None));
-    }
-}
+mod tests;

@@ -1,16 +1,18 @@
 //! What the launch-loop breaker learns from pods and NodeClaims.
 
+use fleetwright_api::labels::LAUNCHED_FOR;
 use fleetwright_core::{
-    model::{NodeClaim, Pod, nodeclaim::ConditionType},
-    safety::launch_loop::{Demand, FREE, Launch, LaunchHistory, LoopPause, has_run},
+    model::{ClaimName, NodeClaim, Pod, nodeclaim::ConditionType},
+    safety::launch_loop::{Demand, Launch, LaunchHistory, LaunchOutcome, LoopPause, has_run},
 };
 use jiff::Timestamp;
 
-use crate::objects::Objects;
+use crate::{launch_loops, objects::Objects};
 
 /// Follows a pod that leaves its node. `seen` is the time of the last snapshot.
 pub(super) fn pod_changed(
     history: &mut LaunchHistory,
+    objects: &Objects,
     before: Option<&Pod>,
     after: Option<&Pod>,
     seen: Option<Timestamp>,
@@ -24,9 +26,10 @@ pub(super) fn pod_changed(
     }
     // The deletion timestamp is the end of the grace period.
     let deleted = after.and_then(|after| after.deleting?.checked_sub(pod.spec.termination_grace_period).ok());
-    let (Some(left), Some(bound)) = (deleted.or(seen), pod.bound_since) else { return };
+    let Some(left) = deleted.or(seen) else { return };
     if has_run(after.unwrap_or(pod), left) {
-        history.ran(pod, bound);
+        let claim = pod.node.as_ref().and_then(|node| objects.claim_of_node(node)?.metadata.name.as_deref());
+        history.ran(pod, claim.map(ClaimName::from).as_ref(), left);
     }
 }
 
@@ -44,6 +47,17 @@ pub(super) fn claim_changed(
     }
 }
 
+/// Takes over a NodeClaim that an earlier process created for pods, the first time that it is seen. The provisioner counts its own
+/// NodeClaims.
+pub(super) fn claim_seen(history: &mut LaunchHistory, claim: &NodeClaim) {
+    let written = claim.annotations.get(LAUNCHED_FOR).map(|written| launch_loops::read_keys(written));
+    let keys = written.unwrap_or_default();
+    history.restore_launch(&claim.name, keys, claim.intended_pods.iter().cloned().collect(), claim.created);
+    if let Some(at) = claim.deleting {
+        history.ended(&claim.name, claim.provider_id.is_some(), at);
+    }
+}
+
 /// The pause of the demand that a pod belongs to.
 pub(super) fn pause(
     history: &mut LaunchHistory,
@@ -54,37 +68,36 @@ pub(super) fn pause(
     if !history.knows(pod) {
         return None;
     }
-    let count = |history: &mut LaunchHistory| {
-        history.count_missed(pod, now, |demand, launch| is_missed(objects, demand, launch))
-    };
-    if count(history) < FREE {
-        return None;
-    }
-    // Pods that run on any node since answer the launches before them.
-    let demand = Demand::of(pod);
-    let running =
-        objects.pods().filter(|other| other.node.is_some() && other.is_active() && demand.includes(other));
-    for other in running.filter(|other| has_run(other, now)) {
-        history.ran(other, other.bound_since.unwrap_or(now));
-    }
-    count(history);
+    history.judge(pod, now, |demand, launch| outcome(objects, demand, launch, now));
     history.pause(pod, now)
 }
 
-/// Whether a launch is missed, as far as its NodeClaim and the pods that exist show.
-fn is_missed(objects: &Objects, demand: &Demand, launch: &Launch) -> bool {
-    let intended = || launch.pods.iter().filter_map(|uid| Some((uid, objects.pod_by_uid(uid)?)));
-    if intended().any(|(_, pod)| pod.node.is_some() && pod.is_active()) {
-        return false;
+/// What became of a launch, as far as its NodeClaim and the pods that exist show.
+fn outcome(objects: &Objects, demand: &Demand, launch: &Launch, now: Timestamp) -> LaunchOutcome {
+    // The NodeClaim of an earlier process names the pods of all its demands.
+    let intended = || {
+        let present = launch.pods.iter().filter_map(move |uid| Some((uid, objects.pod_by_uid(uid)?)));
+        present.filter(move |(_, pod)| demand.includes(pod))
+    };
+    let claim = objects.claim_model(&launch.claim);
+    let node = claim.and_then(|claim| claim.node_name.as_ref());
+    let on_node = || {
+        node.into_iter().flat_map(move |node| objects.pods_on(node)).filter(move |pod| demand.includes(pod))
+    };
+    if intended().map(|(_, pod)| pod).chain(on_node()).any(|pod| has_run(pod, now)) {
+        return LaunchOutcome::Answered;
     }
-    let Some(claim) = objects.claim_model(&launch.claim) else { return launch.ended.is_some() };
-    let mut on_node = claim.node_name.iter().flat_map(|node| objects.pods_on(node));
-    if on_node.any(|pod| pod.is_active() && demand.includes(pod)) {
-        return false;
+    if intended().any(|(_, pod)| pod.node.is_some() && pod.is_active()) {
+        return LaunchOutcome::Open;
+    }
+    let missed = |missed: bool| if missed { LaunchOutcome::Missed } else { LaunchOutcome::Open };
+    let Some(claim) = claim else { return missed(launch.ended.is_some()) };
+    if on_node().any(|pod| pod.is_active()) {
+        return LaunchOutcome::Open;
     }
     if claim.deleting.is_some() {
-        return launch.ended.is_some();
+        return missed(launch.ended.is_some());
     }
     let waits = |(uid, pod): (_, &std::sync::Arc<Pod>)| pod.is_active() && claim.intended_pods.contains(uid);
-    claim.is(ConditionType::Initialized) && !intended().any(waits)
+    missed(claim.is(ConditionType::Initialized) && !intended().any(waits))
 }

@@ -1,0 +1,174 @@
+//! What counts as one demand, and what pauses it.
+use jiff::SignedDuration;
+
+use super::*;
+use crate::testing::{now, pod};
+
+fn after(seconds: i64) -> Timestamp {
+    now() + SignedDuration::from_secs(seconds)
+}
+
+/// A pod of the Deployment `web`, by its ReplicaSet.
+fn web(name: &str, hash: &str, cpu: i64) -> Arc<Pod> {
+    pod(name).cpu(cpu).label(TEMPLATE_HASH, hash).owner("ReplicaSet", &format!("web-{hash}")).build()
+}
+
+/// The missed nodes and the seconds of the pause, where every launch is missed that is not answered.
+fn held(history: &mut LaunchHistory, pod: &Pod, seconds: i64) -> Option<(usize, u64)> {
+    history.judge(pod, after(seconds), |_, _| LaunchOutcome::Missed);
+    history.pause(pod, after(seconds)).map(|pause| (pause.missed, pause.left.as_secs()))
+}
+
+#[test]
+fn a_third_node_waits_and_each_further_one_twice_as_long() {
+    let mut history = LaunchHistory::default();
+    let mut at = 0;
+    for (number, pause) in [(1, None), (2, Some(60)), (3, Some(120)), (4, Some(240)), (5, Some(480))] {
+        let pod = web(&format!("web-{number}"), "a", 1000);
+        history.launched(&format!("c{number}").into(), std::slice::from_ref(&pod), after(at));
+        assert_eq!(held(&mut history, &pod, at + 5), pause.map(|left| (number, left)));
+        at += 5 + i64::try_from(pause.unwrap_or(0)).unwrap();
+        assert_eq!(held(&mut history, &pod, at), None, "after the pause");
+    }
+    assert_eq!(held(&mut history, &web("web-9", "a", 1000), 3700), None, "forgotten");
+}
+
+#[test]
+fn nodes_that_are_launched_together_count_once() {
+    let mut history = LaunchHistory::default();
+    let pod = web("p", "a", 1000);
+    for (round, at) in [0, 900].into_iter().enumerate() {
+        for number in 0..14 {
+            history.launched(&format!("c{round}-{number}").into(), std::slice::from_ref(&pod), after(at));
+        }
+        let expected = (round == 1).then_some((28, 60));
+        assert_eq!(held(&mut history, &pod, at + 5), expected);
+    }
+}
+
+#[test]
+fn a_demand_is_an_owner_and_a_class() {
+    let mut history = LaunchHistory::default();
+    for (number, hash) in ["a", "b"].into_iter().enumerate() {
+        let at = i64::try_from(number).unwrap();
+        history.launched(&format!("c{number}").into(), &[web("p", hash, 1000)], after(at));
+        held(&mut history, &web("p", hash, 1000), at);
+    }
+    assert!(held(&mut history, &web("new", "c", 1000), 0).is_some(), "another ReplicaSet of the Deployment");
+    assert_eq!(held(&mut history, &web("new", "c", 2000), 0), None, "another class");
+    let other = pod("new").cpu(1000).owner("ReplicaSet", "api-a").build();
+    assert_eq!(held(&mut history, &other, 0), None, "another owner");
+    let bare = |uid: &str| pod(uid).cpu(1000).with(|pod| pod.owner = None).build();
+    for claim in ["d1", "d2"] {
+        history.launched(&claim.into(), &[bare("x")], now());
+        held(&mut history, &bare("x"), 0);
+    }
+    assert!(held(&mut history, &bare("x"), 0).is_some());
+    assert_eq!(held(&mut history, &bare("y"), 0), None, "another pod");
+}
+
+#[test]
+fn pods_that_run_elsewhere_answer_nothing() {
+    let mut history = LaunchHistory::default();
+    for (number, at) in [(1, 0), (2, 10)] {
+        let pod = web(&format!("p{number}"), "a", 1000);
+        history.launched(&format!("c{number}").into(), std::slice::from_ref(&pod), after(at));
+        held(&mut history, &pod, at + 5);
+    }
+    let other = web("other", "a", 1000);
+    history.ran(&other, Some(&"elsewhere".into()), after(20));
+    history.ran(&other, None, after(20));
+    assert_eq!(held(&mut history, &other, 20), Some((2, 55)), "a large workload has such pods all the time");
+    history.ran(&other, Some(&"c2".into()), after(20));
+    assert_eq!(held(&mut history, &other, 20), None, "on the node that was launched for another one");
+}
+
+#[test]
+fn an_answered_launch_makes_up_for_one_that_was_missed_before() {
+    let mut history = LaunchHistory::default();
+    let pod = |number: usize| web(&format!("p{number}"), "a", 1000);
+    let rounds = |history: &LaunchHistory, at| history.record(&pod(9), after(at)).map(|record| record.rounds);
+    for (number, at, ran) in
+        [(1_usize, 0, true), (2, 100, false), (3, 200, false), (4, 300, true), (5, 400, true)]
+    {
+        history.launched(&format!("c{number}").into(), &[pod(number)], after(at));
+        if ran {
+            history.ran(&pod(number), None, after(at + 90));
+        }
+        held(&mut history, &pod(number), at + 95);
+        let expected = [None, Some(1), Some(2), Some(1), None];
+        assert_eq!(rounds(&history, at + 95), expected[number - 1], "after launch {number}");
+    }
+    history.ended(&"c3".into(), false, after(500));
+    assert_eq!(history.count, 4, "a NodeClaim without capacity is no node");
+}
+
+#[test]
+fn launches_of_an_earlier_process_count_once_a_pod_shows_their_demand() {
+    let pod = web("p", "a", 1000);
+    let key = BTreeSet::from([Demand::of(&pod).key()]);
+    let launch = |history: &mut LaunchHistory, claim: &str, at| {
+        history.restore_launch(&claim.into(), key.clone(), BTreeSet::from(["gone".into()]), after(at));
+    };
+    let mut history = LaunchHistory::default();
+    launch(&mut history, "c1", 0);
+    launch(&mut history, "c2", 0);
+    history.ended(&"c2".into(), false, after(1));
+    assert!(history.knows(&pod) && !history.knows(&web("p", "a", 2000)), "another class");
+    assert_eq!(held(&mut history, &pod, 5), None);
+    launch(&mut history, "c3", 10);
+    history.launched(&"c3".into(), std::slice::from_ref(&pod), after(10));
+    launch(&mut history, "c3", 10);
+    assert_eq!(held(&mut history, &pod, 15), Some((2, 60)), "c2 was no node, and c3 counts once");
+    let record = history.record(&pod, after(15)).unwrap();
+    let mut next = LaunchHistory::default();
+    launch(&mut next, "c3", 10);
+    next.restore(record);
+    assert_eq!(held(&mut next, &pod, 15), Some((2, 60)), "the record has c3");
+    launch(&mut next, "c4", 80);
+    assert_eq!(held(&mut next, &pod, 90), Some((3, 120)), "and not c4");
+    let mut late = LaunchHistory::default();
+    launch(&mut late, "c1", 0);
+    let other = crate::testing::pod("q").owner("ReplicaSet", "api-a").build();
+    late.launched(&"d".into(), &[other], after(3700));
+    assert!(!late.knows(&pod), "forgotten");
+}
+
+#[test]
+fn a_restart_keeps_the_pause() {
+    let (mut before, mut after_restart) = (LaunchHistory::default(), LaunchHistory::default());
+    let pod = web("p", "a", 1000);
+    for (claim, at) in [("c1", 0), ("c2", 10)] {
+        before.launched(&claim.into(), std::slice::from_ref(&pod), after(at));
+        held(&mut before, &pod, at + 5);
+    }
+    let record = before.record(&pod, after(20)).unwrap();
+    before.restore(record.clone());
+    assert_eq!(held(&mut before, &pod, 20), Some((2, 55)), "its own launches count once");
+    after_restart.restore(record.clone());
+    assert!(after_restart.knows(&pod) && after_restart.holds(&record, after(20)));
+    assert_eq!(held(&mut after_restart, &pod, 20), Some((2, 55)));
+    assert_eq!(held(&mut after_restart, &web("p", "a", 2000), 20), None, "another class");
+    after_restart.launched(&"c3".into(), std::slice::from_ref(&pod), after(80));
+    assert_eq!(held(&mut after_restart, &pod, 85), Some((3, 120)), "the third node doubles the pause");
+    assert_eq!(held(&mut after_restart.clone(), &pod, 3700), None, "forgotten");
+    let mut wrong = LaunchHistory::default();
+    let launched = after(7200);
+    wrong.restore(LoopRecord { rounds: usize::MAX, missed: usize::MAX, launched, ..record.clone() });
+    assert_eq!(held(&mut wrong, &pod, 20), None, "two hours ahead");
+    assert!(after_restart.holds(&record, after(90)));
+    for (claim, at) in [("c4", 100), ("c5", 200), ("c6", 300)] {
+        let other = web(claim, "a", 1000);
+        after_restart.launched(&claim.into(), std::slice::from_ref(&other), after(at));
+        after_restart.ran(&other, Some(&claim.into()), after(at + 60));
+    }
+    assert!(!after_restart.holds(&record, after(400)), "three nodes were missed, and three are used");
+}
+
+#[test]
+fn fifty_pods_of_one_nodeclaim_are_one_launch() {
+    let mut history = LaunchHistory::default();
+    let pods: Vec<_> = (0..50).map(|number| web(&format!("p{number}"), "a", 1000)).collect();
+    history.launched(&"c".into(), &pods, now());
+    assert_eq!((history.count, held(&mut history, &pods[0], 0)), (1, None));
+}
