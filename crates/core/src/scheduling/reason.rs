@@ -330,7 +330,10 @@ fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[
         "pod affinity" if unused => {
             ": none of the pods that it names has a place; where they wait for each other, let one match its own term"
         }
-        "pod affinity" => ": none of the domains that have such pods is open to it",
+        "pod affinity" => {
+            ": none of the domains that have such pods is open to it; evict those pods, so that they are placed again together with it, or let it \
+             be where they are"
+        }
         "pod anti-affinity" => ": every domain has a pod that it avoids, or one that avoids it; add domains",
         _ => ": every domain that is open to it would exceed maxSkew; add domains, or raise maxSkew",
     })

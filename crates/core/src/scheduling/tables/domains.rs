@@ -89,10 +89,14 @@ impl Tables {
             return true;
         }
         let only = universe.only(key, value);
+        let is_zone = universe.name(key).as_ref() == labels::ZONE;
         filter.alternatives.iter().any(|wanted| {
             let met = universe.meet(pool.req, *wanted, Side::Claim);
             let there = met.and_then(|met| universe.meet(met, only, Side::Plain));
-            there.is_some_and(|req| !pool.mask(universe, req).is_empty())
+            // A zone that is out of capacity for minutes stays a domain.
+            there.is_some_and(|req| {
+                if is_zone { pool.offers(universe, req) } else { !pool.mask(universe, req).is_empty() }
+            })
         })
     }
 

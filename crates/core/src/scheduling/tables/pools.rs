@@ -40,6 +40,8 @@ pub(crate) struct Pool {
     pub(crate) limits: Vec<Limit>,
     /// The zones in which some instance type that it allows has an offering, available or not.
     pub(crate) zones: Vec<Value>,
+    /// The offerings that are not available, with the requirements of their instance types.
+    unavailable: Vec<(Req, Req)>,
     /// Rows by requirement: those that may be bought under it.
     masks: RefCell<HashMap<Req, Arc<Bits<InstanceTypeId>>>>,
     /// Offerings by requirement, cheapest first.
@@ -233,6 +235,7 @@ impl Pool {
             ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
             rows,
             zones: zones_of(catalog, req, context.universe),
+            unavailable: unavailable(catalog, req, context.universe),
             min_values,
             limits,
             masks: RefCell::default(),
@@ -262,6 +265,14 @@ impl Pool {
         let mask = Arc::new(rows.map(|(row_id, _)| row_id).collect::<Bits<InstanceTypeId>>());
         self.masks.borrow_mut().insert(req, Arc::clone(&mask));
         mask
+    }
+
+    /// Whether there is an offering under `req`, available or not.
+    pub(crate) fn offers(&self, universe: &Universe, req: Req) -> bool {
+        let agree = |(instance_type, offering): &(Req, Req)| {
+            agrees(universe, *instance_type, req) && agrees(universe, *offering, req)
+        };
+        self.unavailable.iter().any(agree) || !self.mask(universe, req).is_empty()
     }
 
     /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
@@ -339,6 +350,23 @@ fn zones_of(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<Value> 
     zones.sort_unstable();
     zones.dedup();
     zones
+}
+
+/// The offerings of the catalogue that are not available, where `req` allows type and offering.
+fn unavailable(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<(Req, Req)> {
+    let mut found = Vec::new();
+    for instance_type in &catalog.instance_types {
+        for offering in instance_type.offerings.iter().filter(|offering| !offering.available) {
+            let described = universe.req(&instance_type.requirements);
+            let offered = universe.req(&offering.requirements);
+            if agrees(universe, described, req) && agrees(universe, offered, req) {
+                found.push((described, offered));
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// The rows of one instance type: one per distinct allocatable of its available offerings.

@@ -55,6 +55,34 @@ fn zones_of_pools_that_a_pod_cannot_use_are_no_domains() {
 }
 
 #[test]
+fn a_zone_without_capacity_stays_a_domain_of_pods_that_ask_for_nodes() {
+    let types = |has_b: bool| {
+        let x86 = instance_type("x86", 4, 8).offer("a", SPOT, 10);
+        let x86 = x86.offer_with("b", SPOT, 10, |offering| offering.available = false);
+        let arm = instance_type("arm", 4, 8).label(ARCH, "arm64").offer("a", SPOT, 9).offer("b", SPOT, 9);
+        let only_a = instance_type("x86", 4, 8).offer("a", SPOT, 10);
+        vec![if has_b { x86 } else { only_a }.build(), arm.build()]
+    };
+    let p = pod("p").app("x").cpu(100).selector(ARCH, "amd64").spread(spread_over(ZONE, 1, "x"));
+    let placed = |has_b: bool| {
+        let catalog = Arc::new(Catalog::new(types(has_b)));
+        let builder = ClusterBuilder::new().catalog(catalog).pool(pool("default")).pending_many(2, &p);
+        plan(builder).1.new_claims.iter().map(|new_claim| new_claim.pods.len()).sum::<usize>()
+    };
+    assert_eq!(placed(false), 2, "zone b has no such type");
+    assert_eq!(placed(true), 1, "zone b has it, although not now");
+}
+
+#[test]
+fn what_undoes_a_zone_that_kube_scheduler_chose_is_named() {
+    let tied = |name: &str| pod(name).app("x").cpu(100).affinity(affinity_to(ZONE, "x"));
+    let builder = ClusterBuilder::with_default_pool().node(node("n").zone("b").pod(tied("free").bound("n")));
+    let (_, plan) = plan(builder.pending(tied("late").selector(ZONE, "c")));
+    let why = plan.unplaced[0].1.to_string();
+    assert!(why.contains("b:1") && why.contains("evict those pods"), "{why}");
+}
+
+#[test]
 fn ports_of_daemons_are_named_where_the_pool_has_other_types_too() {
     let types = vec![
         instance_type("x86", 4, 8).offer("a", SPOT, 10).build(),
