@@ -14,11 +14,20 @@ pub(super) const UNUSED_FOR: SignedDuration = SignedDuration::from_mins(50);
 
 /// Names of launch templates with their last use: those that EC2 lists, and those of launches since. Garbage collection deletes by it.
 #[derive(Debug, Default)]
-pub(super) struct TemplateUse(Mutex<BTreeMap<String, Timestamp>>);
+pub(super) struct TemplateUse {
+    by_name: Mutex<BTreeMap<String, Timestamp>>,
+    /// Held while a template is looked up and created: launches of one shape at the same time would each create it.
+    creation: futures::lock::Mutex<()>,
+}
 
 impl TemplateUse {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the creation of other templates; this one's is exclusive until the guard is dropped.
+    pub(super) async fn creation(&self) -> futures::lock::MutexGuard<'_, ()> {
+        self.creation.lock().await
     }
 
     /// Whether a template is known to exist.

@@ -29,23 +29,36 @@ pub(super) async fn ensure_templates(
     for group in &plan.groups {
         let data = content(provider, known, claim, group, plan, tags)?;
         let name = template_name(&data);
-        let known = provider.templates.exists(&name);
-        if !known {
-            let existing =
-                provider.api.launch_templates(&[Filter::new("launch-template-name", [&name])]).await;
-            let existing = existing.map_err(|error| call_error(&error))?;
-            if existing.is_empty() {
-                match provider.api.create_launch_template(&name, &data, tags).await {
-                    // Another process was faster, with the same content.
-                    Err(error) if error.code == "InvalidLaunchTemplateName.AlreadyExistsException" => {}
-                    made => made.map_err(|error| call_error(&error))?,
-                }
+        if !provider.templates.exists(&name) {
+            let _creation = provider.templates.creation().await;
+            // A launch of the same shape may have created it meanwhile.
+            if !provider.templates.exists(&name) {
+                create(provider, &name, &data, tags).await?;
+                provider.templates.used(name.clone(), provider.clock.now());
             }
         }
         provider.templates.used(name.clone(), provider.clock.now());
         names.insert(group.clone(), name);
     }
     Ok(names)
+}
+
+/// Creates a launch template unless EC2 has it.
+async fn create(
+    provider: &AwsProvider,
+    name: &str,
+    data: &TemplateData,
+    tags: &TagSet,
+) -> Result<(), LaunchError> {
+    let existing = provider.api.launch_templates(&[Filter::new("launch-template-name", [name])]).await;
+    if !existing.map_err(|error| call_error(&error))?.is_empty() {
+        return Ok(());
+    }
+    match provider.api.create_launch_template(name, data, tags).await {
+        // Another process was faster, with the same content.
+        Err(error) if error.code == "InvalidLaunchTemplateName.AlreadyExistsException" => Ok(()),
+        made => made.map_err(|error| call_error(&error)),
+    }
 }
 
 /// The content of a group's launch template.

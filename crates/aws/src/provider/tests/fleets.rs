@@ -8,6 +8,19 @@ fn request(name: &str) -> LaunchRequest {
     LaunchRequest::new(claim(name, name))
 }
 
+/// Batches of one shape that are launched at the same time share one launch template, which is looked up and created once.
+#[tokio::test]
+async fn launches_of_one_shape_create_one_template() {
+    let aws = Aws::new(settings()).await;
+    aws.cloud.interleave();
+    let provider = aws.provider();
+    let requests = ["a", "b", "c", "d"].map(|name| [request(name)]);
+    let answers = futures::future::join_all(requests.iter().map(|own| provider.launch(own))).await;
+    assert!(answers.iter().flatten().all(Result::is_ok), "{answers:?}");
+    let counts = ["DescribeLaunchTemplates", "CreateLaunchTemplate"].map(|call| aws.cloud.count(call));
+    assert_eq!(counts, [1, 1]);
+}
+
 /// Interfaces for EFA that the class lists are capacity from birth, although the claim does not ask for them.
 #[tokio::test]
 async fn instances_have_the_efa_interfaces_of_their_class() {
