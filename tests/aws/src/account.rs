@@ -10,8 +10,8 @@ use fleetwright_tests::e2e::process::{Process, Recipe, free_ports};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::proxy::call::encode;
-use crate::proxy::xml::{self, Element};
+use fleetwright_aws_emulator::call::encode;
+use fleetwright_aws_emulator::xml::{self, Element};
 
 /// How long moto may take to start.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -235,7 +235,7 @@ fn tags(item: &Element) -> BTreeMap<String, String> {
 }
 
 /// The header by which moto selects the service; moto does not verify it.
-fn signature(service: &str) -> String {
+pub(crate) fn signature(service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential=administrator/20260101/{REGION}/{service}/aws4_request, SignedHeaders=host, \
          Signature=none"

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use fleetwright_aws_api::labels;
+use fleetwright_aws_emulator::iam::{ACCOUNT, Policies};
 use fleetwright_tests::e2e::Checks;
 use futures::future::LocalBoxFuture;
 
-use crate::account::Account;
-use crate::cluster::{Cluster, NAME, Seat};
+use crate::account::{Account, REGION};
+use crate::cluster::{Cluster, NAME, Seat, UID};
 use crate::proxy::Proxy;
 
 /// A named case.
@@ -38,12 +39,18 @@ pub(crate) struct Cx<'w> {
     /// The certificate authority that EKS returns for the cluster, base64.
     pub(crate) authority: String,
     pub(crate) checks: Checks,
+    /// What the case measured, for its line of the report.
+    pub(crate) figures: Vec<String>,
 }
 
 impl Cx<'_> {
     /// Makes what an administrator makes before there is a controller: an EKS cluster, tagged subnets in two of three zones, a
     /// tagged security group, a role for nodes, and the images that SSM names.
+    ///
+    /// Both clusters' controllers may do what `deploy/iam/controller-policy.json` allows, and nothing else.
     pub(crate) async fn prepare(&mut self) -> anyhow::Result<()> {
+        let scoped = self.policy("controller-policy.json", UID)?;
+        self.govern(&Policies::of(&[&scoped])?);
         self.authority = self.account.create_cluster(NAME).await?;
         let discovery = [("karpenter.sh/discovery", NAME)];
         let subnets = self.account.subnets().await?;
@@ -71,11 +78,36 @@ impl Cx<'_> {
         Ok(())
     }
 
+    /// A policy of `deploy/iam` with its variables filled in.
+    pub(crate) fn policy(&self, name: &str, uid: &str) -> anyhow::Result<String> {
+        let text = std::fs::read_to_string(self.root.join("deploy/iam").join(name))?;
+        let blanks = [
+            ("${AWS_PARTITION}", "aws"),
+            ("${AWS_REGION}", REGION),
+            ("${AWS_ACCOUNT_ID}", ACCOUNT),
+            ("${CLUSTER_NAME}", NAME),
+            ("${CLUSTER_UID}", uid),
+            ("${NODE_ROLE_NAME}", "nodes"),
+        ];
+        Ok(blanks.iter().fold(text, |text, (blank, value)| text.replace(blank, value)))
+    }
+
+    /// Gives both controllers these policies.
+    pub(crate) fn govern(&self, policies: &Policies) {
+        let of = |key: &str| (key.to_owned(), policies.clone());
+        self.proxy.rules(|rules| rules.policies = ["OURS", "THEIRS"].map(of).into());
+    }
+
     /// Our cluster, its class ready.
     pub(crate) async fn ours(&self) -> anyhow::Result<Cluster> {
-        let mut cluster = Cluster::start(&self.proxy.url, Seat::ours(&self.authority)).await?;
+        let mut cluster = self.fresh().await?;
         cluster.ready().await?;
         Ok(cluster)
+    }
+
+    /// The cluster of [`Cx::ours`], its class not looked at yet.
+    pub(crate) async fn fresh(&self) -> anyhow::Result<Cluster> {
+        Cluster::timed(&self.proxy.url, Seat::ours(&self.authority), self.proxy.clock.clone()).await
     }
 
     /// One check; `false` fails the case with what was expected.

@@ -4,15 +4,33 @@ use crate::case::{Case, Run};
 
 mod basics;
 mod commands;
+mod consistency;
 mod faults;
+mod fleets;
 mod flow;
 mod interruption;
+mod limits;
+mod load;
 mod ownership;
 mod pages;
+mod policies;
+mod reserved;
 
 /// All cases. A new one is a function and a line below.
 pub(crate) fn all() -> Vec<Case> {
-    [basics(), faults(), ownership(), processes()].concat()
+    [
+        basics(),
+        faults(),
+        late(),
+        partial(),
+        permissions(),
+        limited(),
+        owned(),
+        ownership(),
+        processes(),
+        load(),
+    ]
+    .concat()
 }
 
 fn case(name: &'static str, shows: &'static str, run: Run) -> Case {
@@ -89,6 +107,179 @@ fn faults() -> Vec<Case> {
             |cx| Box::pin(faults::denied(cx)),
         ),
     ]
+}
+
+/// Eventual consistency.
+fn late() -> Vec<Case> {
+    vec![
+        case(
+            "profile-late",
+            "a new instance profile is waited for, is no refusal, and the first scale-up is one fleet",
+            |cx| Box::pin(consistency::profile(cx)),
+        ),
+        case(
+            "instances-late",
+            "an instance that EC2 does not show yet is not taken for a terminated one",
+            |cx| Box::pin(consistency::instances(cx)),
+        ),
+        case(
+            "lost-and-late",
+            "a lost launch that EC2 does not show is not launched again by a new process",
+            |cx| Box::pin(consistency::lost_and_late(cx)),
+        ),
+        case("templates-late", "a launch template that launches do not know yet is waited for", |cx| {
+            Box::pin(consistency::templates(cx))
+        }),
+        case("instances-omitted", "an instance that a list lacks now and then is not given up", |cx| {
+            Box::pin(consistency::omitted(cx))
+        }),
+        case(
+            "all-late",
+            "thirty instances are launched and ended once each while everything is late",
+            |cx| Box::pin(consistency::strange(cx)),
+        ),
+    ]
+}
+
+/// Fleets that EC2 fulfils in part.
+fn partial() -> Vec<Case> {
+    vec![
+        case("fleet-partial", "a fleet takes what its pools have, and the rest has no capacity", |cx| {
+            Box::pin(fleets::partial(cx))
+        }),
+        case("fleet-mixed", "shortage and a quota in one fleet are told both", |cx| {
+            Box::pin(fleets::mixed(cx))
+        }),
+        case(
+            "fleet-throttled",
+            "instances that EC2 throttles within a fleet are the next attempt's, as one fleet",
+            |cx| Box::pin(fleets::throttled(cx)),
+        ),
+        case(
+            "spot-quota",
+            "a quota of spot capacity is told, remembered, and leaves on-demand alone",
+            |cx| Box::pin(fleets::spot_quota(cx)),
+        ),
+        case("spot-pools", "spot capacity comes from a pool with room for all", |cx| {
+            Box::pin(fleets::spot_pools(cx))
+        }),
+        case("fleet-unsold", "a type that a zone does not have is an error of its own only", |cx| {
+            Box::pin(fleets::unsold(cx))
+        }),
+        case("fleet-addresses", "a subnet without addresses is left out", |cx| {
+            Box::pin(fleets::addresses(cx))
+        }),
+        case("token-mismatch", "a token that EC2 knows with another request launches nothing twice", |cx| {
+            Box::pin(fleets::mismatch(cx))
+        }),
+        case(
+            "template-deleted",
+            "a launch template that was deleted by hand is made again within the launch",
+            |cx| Box::pin(fleets::template_deleted(cx)),
+        ),
+    ]
+}
+
+/// IAM.
+fn permissions() -> Vec<Case> {
+    vec![
+        case(
+            "iam-fleet",
+            "a missing statement for fleets is told with the action, and no encoded text",
+            |cx| Box::pin(policies::fleet(cx)),
+        ),
+        case("iam-organization", "a denial of a service control policy is told as such", |cx| {
+            Box::pin(policies::organization(cx))
+        }),
+        case("iam-boundary", "what a permissions boundary leaves out is told as such", |cx| {
+            Box::pin(policies::boundary(cx))
+        }),
+        case("iam-role", "a role that may not be passed is told as such", |cx| Box::pin(policies::role(cx))),
+        case(
+            "iam-metadata",
+            "an organization that demands IMDSv2 lets the dry run and launches pass",
+            |cx| Box::pin(policies::metadata(cx)),
+        ),
+        case("iam-strict", "the strict policy allows the whole life of a node", |cx| {
+            Box::pin(policies::strict(cx))
+        }),
+        case("iam-other-cluster", "with the permissions of another cluster nothing is made", |cx| {
+            Box::pin(policies::other_cluster(cx))
+        }),
+        case(
+            "iam-fleet-errors",
+            "launches that are denied within a fleet say which policy denies them",
+            |cx| Box::pin(policies::fleet_errors(cx)),
+        ),
+        case("iam-untagged", "one instance that may not be ended holds up no other", |cx| {
+            Box::pin(policies::untagged(cx))
+        }),
+        case("iam-own-boundary", "our policy as a boundary allows what it allows as a policy", |cx| {
+            Box::pin(policies::all_allowed(cx))
+        }),
+    ]
+}
+
+/// Rates, pages, clocks.
+fn limited() -> Vec<Case> {
+    vec![
+        case("buckets", "forty launches of their own stay within EC2's token buckets", |cx| {
+            Box::pin(limits::buckets(cx))
+        }),
+        case("bucket-terminations", "120 ends stay within EC2's buckets for calls and instances", |cx| {
+            Box::pin(limits::terminations(cx))
+        }),
+        case("odd-pages", "lists are complete whatever the size of a page", |cx| {
+            Box::pin(limits::odd_pages(cx))
+        }),
+        case(
+            "clock-skew",
+            "a clock that AWS does not accept is named, and four minutes do not matter",
+            |cx| Box::pin(limits::skew(cx)),
+        ),
+    ]
+}
+
+/// Capacity with an owner.
+fn owned() -> Vec<Case> {
+    vec![
+        case("reserved", "a reservation is used first, and on-demand capacity once it is full", |cx| {
+            Box::pin(reserved::used_first(cx))
+        }),
+        case("reserved-taken", "a reservation that others have filled is told, and known", |cx| {
+            Box::pin(reserved::taken(cx))
+        }),
+        case(
+            "capacity-block",
+            "a block is used from its start, drained before its end, and then not used",
+            |cx| Box::pin(reserved::block(cx)),
+        ),
+        case("spread-group", "a spread group holds seven instances per zone", |cx| {
+            Box::pin(reserved::spread(cx))
+        }),
+        case("cluster-group", "a cluster group stays in one zone", |cx| {
+            Box::pin(reserved::cluster_group(cx))
+        }),
+        case("partition-group", "a partition that a claim asks for is the instance's", |cx| {
+            Box::pin(reserved::partitions(cx))
+        }),
+        case("efa", "a claim for EFA gets an interface of that kind, and no other does", |cx| {
+            Box::pin(reserved::efa(cx))
+        }),
+        case("zonal-shift", "a zone that traffic is shifted away from is not used meanwhile", |cx| {
+            Box::pin(reserved::shift(cx))
+        }),
+        case("autoshift", "nor is one that AWS itself shifts traffic away from", |cx| {
+            Box::pin(reserved::autoshift(cx))
+        }),
+    ]
+}
+
+/// Calls.
+fn load() -> Vec<Case> {
+    vec![case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
+        Box::pin(load::steady(cx))
+    })]
 }
 
 /// Whose is what.

@@ -73,8 +73,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a controller's provider that finds AWS at `url`.
+    /// Starts a controller's provider that finds AWS at `url`, with a clock of its own.
     pub(crate) async fn start(url: &str, seat: Seat) -> anyhow::Result<Self> {
+        Self::timed(url, seat, Arc::default()).await
+    }
+
+    /// The same by a clock that others go by too.
+    pub(crate) async fn timed(url: &str, seat: Seat, clock: Arc<Forward>) -> anyhow::Result<Self> {
         let endpoint = Endpoint {
             url: url.to_owned(),
             region: REGION.to_owned(),
@@ -83,7 +88,7 @@ impl Cluster {
         };
         let classes = Classes::default();
         classes.set(class(&format!("{}-class", seat.uid))?);
-        Self::with(endpoint, seat, classes, Arc::default()).await
+        Self::with(endpoint, seat, classes, clock).await
     }
 
     async fn with(

@@ -1,21 +1,6 @@
-//! A thin proxy between the SDK and moto. It passes calls on as they are, counts them, and adds what AWS does and moto does
-//! not:
-//!
-//! - `CreateFleet`: a repeated token returns the first answer, missing capacity is an error, as are tags of spot requests where none is
-//!   created, and the cheapest override is used ([`fleet`]);
-//! - what is made without the tags that `deploy/iam` demands is refused;
-//! - throttling, missing permissions, expired tokens and lost answers, if a case requests them ([`rules`]);
-//! - pages, if a case requests them: moto returns everything at once;
-//! - the architecture of registered images, which moto forgets; the security groups of instances, which moto returns for their interfaces
-//!   only;
-//! - SSM parameters of images, capacity reservations, placement groups, the price list, zonal shifts: moto has few or
-//!   none of them ([`answer`]).
-
-pub(crate) mod answer;
-pub(crate) mod call;
-pub(crate) mod fleet;
-pub(crate) mod rules;
-pub(crate) mod xml;
+//! A thin proxy between the SDK and moto. It passes calls on as they are, counts them, and adds what AWS does and moto does not: the decisions are
+//! those of `fleetwright-aws-emulator`, whose modules say what they follow. Here is what needs a connection: several launches for one fleet,
+//! tags of instances that IAM wants to know, instances that AWS terminates itself, lost answers.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -29,11 +14,16 @@ use axum::response::Response;
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio::task::JoinHandle;
 
-use answer::Answer;
-use call::{Call, encode};
-use fleet::Decision;
-use rules::Rules;
-use xml::Element;
+use crate::account::REGION;
+use crate::clock::Forward;
+
+use fleetwright_aws_emulator::answer::{self, Answer};
+use fleetwright_aws_emulator::call::{Call, encode};
+use fleetwright_aws_emulator::fleet::{self, Allocation};
+use fleetwright_aws_emulator::rules::{Decision, Rules};
+use fleetwright_aws_emulator::xml::{self, Element};
+use fleetwright_core::clock::Clock as _;
+use jiff::Timestamp;
 
 /// The largest body that is passed on.
 const BODY_MAX: usize = 16 << 20;
@@ -42,11 +32,14 @@ const BODY_MAX: usize = 16 << 20;
 pub(crate) struct Proxy {
     /// `http://host:port`
     pub(crate) url: String,
+    /// The clock of AWS, which cases set forward.
+    pub(crate) clock: Arc<Forward>,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
 struct Shared {
+    clock: Arc<Forward>,
     /// moto's URL.
     upstream: String,
     client: reqwest::Client,
@@ -61,13 +54,16 @@ impl Proxy {
         let url = format!("http://{}", listener.local_addr()?);
         // Whatever proxies the environment names, moto runs on this host.
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let shared = Arc::new(Shared { upstream, client, rules: Mutex::default(), calls: Mutex::default() });
+        let clock = Arc::new(Forward::default());
+        let rules = Mutex::new(Rules::of(REGION));
+        let shared =
+            Arc::new(Shared { clock: clock.clone(), upstream, client, rules, calls: Mutex::default() });
         let router = Router::new().fallback(handle).with_state(shared.clone());
         let task = tokio::spawn(async move {
             // Only a broken listener ends it, and then every call fails.
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Self { url, shared, task })
+        Ok(Self { url, clock, shared, task })
     }
 
     /// Reads or changes the rules.
@@ -77,7 +73,7 @@ impl Proxy {
 
     /// Forgets rules and calls, as for a new account.
     pub(crate) fn reset(&self) {
-        self.rules(|rules| *rules = Rules::default());
+        self.rules(|rules| *rules = Rules::of(REGION));
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -136,28 +132,20 @@ impl Shared {
     async fn answer(&self, incoming: Incoming) -> anyhow::Result<Answer> {
         let path = incoming.target.split('?').next().unwrap_or_default();
         let mut call = Call::of(&incoming.method, path, &incoming.headers, &incoming.body);
-        let own = self.rules(|rules| rules.answer(&call));
+        self.reclaim().await?;
+        self.learn_tags(&call).await?;
+        let now = self.clock.now();
+        let own = self.rules(|rules| rules.answer(&call, now));
         let mut answer = match own {
             Some(own) => own,
             None if call.action == "CreateFleet" && !call.is_dry_run() => {
-                self.fleet(&call, &incoming).await?
+                self.fleet(&call, &incoming, now).await?
             }
             None => self.whole(&call, &incoming).await?,
         };
-        if ["DescribeImages", "DescribeInstances"].contains(&call.action.as_str()) && answer.status == 200 {
-            let mut root = xml::parse(&answer.body)?;
-            self.rules(|rules| rules.add_architectures(&mut root));
-            answer::add_groups(&mut root);
-            answer.body = root.document();
-        }
-        if let Some(size) = self.page_size(&call)
-            && answer.status == 200
-        {
-            let token = call.params.get("NextToken").and_then(|token| token.strip_prefix("page-"));
-            let from = token.and_then(|from| from.parse().ok()).unwrap_or(0);
-            let mut root = xml::parse(&answer.body)?;
-            answer::page(&mut root, from, size);
-            answer.body = root.document();
+        if answer.status == 200 {
+            self.rules(|rules| rules.note(&call, now));
+            self.show(&call, &mut answer, now)?;
         }
         answer.lost = self.rules(|rules| rules.loses(&call));
         call.status = answer.status;
@@ -165,25 +153,91 @@ impl Shared {
         Ok(answer)
     }
 
-    async fn fleet(&self, call: &Call, incoming: &Incoming) -> anyhow::Result<Answer> {
-        let decision = self.rules(|rules| rules.fleets.decide(call, &rules.dry));
-        let answer = match decision {
-            Decision::Refused(refusal) => return Ok(Answer::refusal(call, &refusal)),
-            Decision::Again(body) => Answer { body, ..Answer::xml(&Element::default()) },
-            Decision::Nothing(errors) => Answer::xml(&fleet::nothing(errors)),
-            Decision::Launch(params, errors) => {
-                let mut answer = self.pass(incoming, encode(&params).into()).await?;
-                if answer.status == 200 && !errors.is_empty() {
-                    let mut root = xml::parse(&answer.body)?;
-                    root.children.push(Element::of("errorSet", errors));
-                    answer.body = root.document();
-                }
-                answer
+    /// Changes an answer to what AWS shows, one page of it.
+    fn show(&self, call: &Call, answer: &mut Answer, now: Timestamp) -> anyhow::Result<()> {
+        const CHANGED: [&str; 3] = ["DescribeImages", "DescribeInstances", "DescribeLaunchTemplates"];
+        if CHANGED.contains(&call.action.as_str()) {
+            let mut root = xml::parse(&answer.body)?;
+            if let Err(refusal) = self.rules(|rules| rules.show(call, &mut root, now)) {
+                *answer = Answer::refusal(call, &refusal);
+                return Ok(());
             }
-        };
-        if answer.status == 200 {
-            self.rules(|rules| rules.fleets.keep(call, &answer.body));
+            answer.body = root.document();
         }
+        if let Some(size) = self.page_size(call) {
+            let token = call.params.get("NextToken").and_then(|token| token.strip_prefix("page-"));
+            let from = token.and_then(|from| from.parse().ok()).unwrap_or(0);
+            let mut root = xml::parse(&answer.body)?;
+            answer::page(&mut root, from, size);
+            answer.body = root.document();
+        }
+        Ok(())
+    }
+
+    /// Terminates what AWS terminates by itself.
+    async fn reclaim(&self) -> anyhow::Result<()> {
+        let now = self.clock.now();
+        let ids = self.rules(|rules| rules.reclaimed(now));
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let listed = |prefix: &str| -> Vec<(String, String)> {
+            (1..).zip(&ids).map(|(number, id)| (format!("{prefix}{number}"), id.clone())).collect()
+        };
+        self.ask("TerminateInstances", listed("InstanceId.")).await.map(drop)
+    }
+
+    /// Looks up the tags of the instances that a call changes: IAM decides by them.
+    async fn learn_tags(&self, call: &Call) -> anyhow::Result<()> {
+        if !["CreateTags", "TerminateInstances"].contains(&call.action.as_str()) {
+            return Ok(());
+        }
+        let is_id = |key: &str| key.starts_with("InstanceId.") || key.starts_with("ResourceId.");
+        let ids: Vec<String> =
+            call.params.iter().filter(|(key, _)| is_id(key)).map(|(_, id)| id.clone()).collect();
+        let mut asked = vec![("Filter.1.Name".to_owned(), "resource-id".to_owned())];
+        asked.extend((1..).zip(&ids).map(|(number, id)| (format!("Filter.1.Value.{number}"), id.clone())));
+        let told = self.ask("DescribeTags", asked).await?;
+        let mut found = BTreeMap::<String, BTreeMap<String, String>>::new();
+        for item in told.child("tagSet").map(|set| set.children.as_slice()).unwrap_or_default() {
+            let text = |name: &str| item.at(&[name]).to_owned();
+            let resource = format!("instance/{}", text("resourceId"));
+            found.entry(resource).or_default().insert(text("key"), text("value"));
+        }
+        self.rules(|rules| rules.tags.extend(found));
+        Ok(())
+    }
+
+    /// Asks moto's EC2 as the emulator.
+    async fn ask(&self, action: &str, params: Vec<(String, String)>) -> anyhow::Result<Element> {
+        let own = [("Action", action), ("Version", "2016-11-15")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let all: BTreeMap<String, String> = own.into_iter().chain(params).collect();
+        let request =
+            self.client.post(&self.upstream).header("authorization", crate::account::signature("ec2"));
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        xml::parse(&request.body(encode(&all)).send().await?.error_for_status()?.text().await?)
+    }
+
+    async fn fleet(&self, call: &Call, incoming: &Incoming, now: Timestamp) -> anyhow::Result<Answer> {
+        let allocation = match self.rules(|rules| rules.decide(call, now)) {
+            Decision::Refused(refusal) => return Ok(Answer::refusal(call, &refusal)),
+            Decision::Again(body) => return Ok(Answer { body, ..Answer::xml(&Element::default()) }),
+            Decision::Launch(allocation) => allocation,
+        };
+        let Allocation { shares, errors } = allocation;
+        let mut whole = fleet::nothing();
+        for share in shares {
+            let answer = self.pass(incoming, encode(&share.params).into()).await?;
+            if answer.status != 200 {
+                return Ok(answer);
+            }
+            let ids = fleet::add(&mut whole, &xml::parse(&answer.body)?);
+            self.rules(|rules| rules.launched(&share.way, &ids, now));
+        }
+        whole.children.push(Element::of("errorSet", errors));
+        let answer = Answer::xml(&whole);
+        self.rules(|rules| rules.fleets.keep(call, &answer.body));
         Ok(answer)
     }
 

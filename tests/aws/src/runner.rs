@@ -103,11 +103,14 @@ async fn run_cases(chosen: &[Case], places: &Places, out: &mut dyn Write) -> any
     let mut failed = 0;
     for case in chosen {
         account.check_running()?;
-        let (result, took) = attempt(case, &account, &proxy, places, &folder).await?;
+        let (result, took, figures) = attempt(case, &account, &proxy, places, &folder).await?;
         let (name, seconds) = (case.name, took.as_secs_f64());
         match result {
             Ok(checks) => {
-                writeln!(out, "{name:<20} ok    {seconds:5.1} s {checks:3} checks: {}", case.shows)?
+                writeln!(out, "{name:<20} ok    {seconds:5.1} s {checks:3} checks: {}", case.shows)?;
+                for figure in figures {
+                    writeln!(out, "  {figure}")?;
+                }
             }
             Err(error) => {
                 failed += 1;
@@ -135,7 +138,7 @@ async fn attempt(
     proxy: &Proxy,
     places: &Places,
     folder: &Path,
-) -> anyhow::Result<(anyhow::Result<usize>, Duration)> {
+) -> anyhow::Result<(anyhow::Result<usize>, Duration, Vec<String>)> {
     let begin = Instant::now();
     account.reset().await?;
     proxy.reset();
@@ -150,6 +153,7 @@ async fn attempt(
         path: places.path.clone(),
         authority: String::new(),
         checks: Checks::default(),
+        figures: Vec::new(),
     };
     let whole = async {
         cx.prepare().await.context("preparing the account")?;
@@ -163,12 +167,12 @@ async fn attempt(
     if verdict.is_err() {
         record_calls(proxy, &cx.folder);
     }
-    Ok((verdict, begin.elapsed()))
+    Ok((verdict, begin.elapsed(), cx.figures))
 }
 
 /// Records the calls, to debug a failure.
 fn record_calls(proxy: &Proxy, folder: &Path) {
-    let line = |call: &crate::proxy::call::Call| {
+    let line = |call: &fleetwright_aws_emulator::call::Call| {
         format!("{} {} {} {}\n", call.access_key, call.service, call.action, call.status)
     };
     let text: String = proxy.calls().iter().map(line).collect();

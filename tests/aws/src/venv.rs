@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
-/// The version that the deviations in [`crate::proxy`] are known of.
+/// The version whose deviations `fleetwright-aws-emulator` makes up for.
 const MOTO: &str = "moto[server]==5.2.5";
 
 /// The folder's name carries the version, so that a newer one is not taken for it.

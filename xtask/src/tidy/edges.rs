@@ -38,6 +38,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "scenarios", uses: RUNS, tests_use: &[] },
     Layer { name: "operator", uses: EVERYTHING, tests_use: &[] },
     Layer { name: "tests", uses: EVERYTHING, tests_use: &[] },
+    Layer { name: "aws-emulator", uses: &[], tests_use: &[] },
     Layer { name: "tests-aws", uses: CASES, tests_use: &[] },
     Layer { name: "xtask", uses: &["api", "aws-api"], tests_use: &[] },
 ];
@@ -54,6 +55,7 @@ const EVERYTHING: &[&str] = &[
     "aws",
     "aws-api",
     "aws-client",
+    "aws-emulator",
     "aws-tools",
     "controllers",
     "core",
@@ -68,7 +70,7 @@ const EVERYTHING: &[&str] = &[
 ];
 
 /// What the cases against a moto server are made of: the provider over the SDK, and the harness of the other tiers.
-const CASES: &[&str] = &["aws", "aws-api", "aws-client", "aws-tools", "core", "tests"];
+const CASES: &[&str] = &["aws", "aws-api", "aws-client", "aws-emulator", "aws-tools", "core", "tests"];
 
 /// The lab: the crates that simulate. The operator links them behind its feature `lab`, and the release image has none of them.
 const LAB: [&str; 3] = ["fake", "fake-kube", "sim"];

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use fleetwright_aws_emulator::capacity::Dry;
 use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::labels::ON_DEMAND;
 use jiff::SignedDuration;
@@ -10,7 +11,6 @@ use jiff::SignedDuration;
 use super::basics::{claims, launched};
 use crate::case::Cx;
 use crate::cluster::{Cluster, Seat, UID};
-use crate::proxy::fleet::Dry;
 
 /// Whether an offering on demand is to be had.
 async fn available(cluster: &Cluster, name: &str, zone: &str) -> anyhow::Result<bool> {
@@ -27,7 +27,7 @@ pub(super) async fn capacity(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let cluster = cx.ours().await?;
     let dry = |instance_type, zone| Dry { instance_type: Some(instance_type), zone, capacity_type: None };
     cx.proxy.rules(|rules| {
-        rules.dry = vec![dry("m5.large", Some("us-west-2a")), dry("m5.large", Some("us-west-2b"))]
+        rules.supply.dry = vec![dry("m5.large", Some("us-west-2a")), dry("m5.large", Some("us-west-2b"))]
     });
     let instances = launched(cluster.launch("one", 1, &claims(&["a"])).await)?;
     let kind = instances[0].labels.get("node.kubernetes.io/instance-type").map(|it| &**it);
@@ -40,7 +40,7 @@ pub(super) async fn capacity(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.check(format!("m5.xlarge in {zone} is"), available(&cluster, "m5.xlarge", zone).await?)?;
     }
 
-    cx.proxy.rules(|rules| rules.dry = vec![Dry::default()]);
+    cx.proxy.rules(|rules| rules.supply.dry = vec![Dry::default()]);
     let before = cx.proxy.mark();
     let refused = cluster.launch("two", 1, &claims(&["b", "c"])).await;
     let typed = refused.iter().all(|answer| matches!(answer, Err(LaunchError::InsufficientCapacity(_))));
@@ -54,7 +54,7 @@ pub(super) async fn capacity(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check("no capacity, again", matches!(refused[0], Err(LaunchError::InsufficientCapacity(_))))?;
     cx.equal("fleets for what is known", &cx.proxy.count("CreateFleet", known), &0)?;
 
-    cx.proxy.rules(|rules| rules.dry.clear());
+    cx.proxy.rules(|rules| rules.supply.dry.clear());
     cluster.pass(SignedDuration::from_mins(4));
     cx.check("it is to be had again after a while", available(&cluster, "m5.large", "us-west-2a").await?)?;
     launched(cluster.launch("four", 1, &claims(&["e"])).await)?;

@@ -41,10 +41,10 @@ async fn left(cx: &Cx<'_>, queue: &str) -> anyhow::Result<u64> {
 }
 
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let made = cx.account.sqs("CreateQueue", &json!({"QueueName": "interruptions"})).await?;
+    let made = cx.account.sqs("CreateQueue", &json!({"QueueName": NAME})).await?;
     let queue = made["QueueUrl"].as_str().context("a queue without an address")?.to_owned();
     let mut seat = Seat::ours(&cx.authority);
-    seat.settings.interruption_queue = Some("interruptions".to_owned());
+    seat.settings.interruption_queue = Some(NAME.to_owned());
     let mut cluster = Cluster::start(&cx.proxy.url, seat).await?;
     cluster.ready().await?;
     let spot_claim = claim("a", &[(INSTANCE_TYPE, &["m5.large"]), ("karpenter.sh/capacity-type", &[SPOT])]);
@@ -93,13 +93,22 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cluster.round("interruption").await?;
     cx.equal("messages of a flood that are left", &left(cx, &queue).await?, &0)?;
 
+    foreign(cx, &mut cluster, &queue).await
+}
+
+/// Messages of others, and queues of others.
+async fn foreign(cx: &mut Cx<'_>, cluster: &mut Cluster, queue: &str) -> anyhow::Result<()> {
     // Another cluster of our name shares the queue, and needs its own.
     let theirs = [("eks:eks-cluster-name", NAME), ("fleetwright.dev/cluster-uid", "another")];
     let foreign = cx.account.launch(&theirs).await?;
-    send(cx, &queue, &spot(&foreign)).await?;
+    send(cx, queue, &spot(&foreign)).await?;
     let round = cluster.round("interruption").await?;
     cx.equal("what is reported of another's", &round.interruptions, &Vec::new())?;
-    cx.equal("messages that are left to others", &left(cx, &queue).await?, &1)?;
+    cx.equal("messages that are left to others", &left(cx, queue).await?, &1)?;
+    // IAM is asked first: the policy is for the cluster's queue alone.
+    let refused = cluster.api.receive("no-such-queue", Duration::ZERO).await.err().map(|error| error.code);
+    cx.equal("a queue of another name", &refused.as_deref(), &Some("AccessDeniedException"))?;
+    cx.proxy.rules(|rules| rules.policies.clear());
     let missing = cluster
         .api
         .receive("no-such-queue", Duration::ZERO)

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fleetwright_aws::calls::AwsApi;
+use fleetwright_aws_emulator::capacity::Reservation;
 
 use super::basics::{claims, launched};
 use crate::case::Cx;
-use crate::proxy::xml::Element;
 
 /// How much each list has.
 async fn sizes(api: &Arc<dyn AwsApi>) -> anyhow::Result<Vec<(&'static str, usize)>> {
@@ -35,8 +35,8 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.account.ec2("CreateSecurityGroup", &network).await?;
         cx.proxy.rules(|rules| {
             rules.prices.push((name.to_owned(), "1.0".to_owned()));
-            let id = Element::text("capacityReservationId", &format!("cr-{name}"));
-            rules.reservations.push(Element::of("item", vec![id]));
+            let reservation = Reservation::new(&format!("cr-{name}"), "m5.large", "us-west-2a", 1);
+            rules.supply.reservations.push(reservation);
         });
     }
     let whole = sizes(&cluster.api).await?;

@@ -9,38 +9,43 @@ const DEPTH_MAX: usize = 40;
 
 /// An element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Element {
+pub struct Element {
     /// The name and attributes of the tag.
     tag: String,
     /// Its text; empty if it has children.
-    pub(crate) text: String,
+    pub text: String,
     /// What it holds.
-    pub(crate) children: Vec<Self>,
+    pub children: Vec<Self>,
 }
 
 impl Element {
     /// An element that holds text.
-    pub(crate) fn text(name: &str, text: &str) -> Self {
+    #[must_use]
+    pub fn text(name: &str, text: &str) -> Self {
         Self { tag: name.to_owned(), text: text.to_owned(), children: Vec::new() }
     }
 
     /// An element that holds others.
-    pub(crate) fn of(name: &str, children: Vec<Self>) -> Self {
+    #[must_use]
+    pub fn of(name: &str, children: Vec<Self>) -> Self {
         Self { tag: name.to_owned(), text: String::new(), children }
     }
 
     /// Its name, without attributes.
-    pub(crate) fn name(&self) -> &str {
+    #[must_use]
+    pub fn name(&self) -> &str {
         self.tag.split_whitespace().next().unwrap_or_default()
     }
 
     /// The first child of a name.
-    pub(crate) fn child(&self, name: &str) -> Option<&Self> {
+    #[must_use]
+    pub fn child(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|child| child.name() == name)
     }
 
     /// The text at a path of names; empty if absent.
-    pub(crate) fn at(&self, path: &[&str]) -> &str {
+    #[must_use]
+    pub fn at(&self, path: &[&str]) -> &str {
         let mut here = self;
         for name in path {
             match here.child(name) {
@@ -52,7 +57,8 @@ impl Element {
     }
 
     /// All elements of a name, at any depth, in order; those inside of one that is found count too.
-    pub(crate) fn all<'a>(&'a self, name: &str) -> Vec<&'a Self> {
+    #[must_use]
+    pub fn all<'a>(&'a self, name: &str) -> Vec<&'a Self> {
         let mut found = Vec::new();
         for child in &self.children {
             if child.name() == name {
@@ -64,7 +70,8 @@ impl Element {
     }
 
     /// The document that it is the root of.
-    pub(crate) fn document(&self) -> String {
+    #[must_use]
+    pub fn document(&self) -> String {
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         self.write(&mut text);
         text
@@ -96,7 +103,7 @@ fn unescape(text: &str) -> String {
 ///
 /// # Errors
 /// If it is not well-formed, or uses features that EC2 does not use.
-pub(crate) fn parse(text: &str) -> anyhow::Result<Element> {
+pub fn parse(text: &str) -> anyhow::Result<Element> {
     let mut open: Vec<Element> = vec![Element::default()];
     let mut rest = text;
     while let Some(start) = rest.find('<') {

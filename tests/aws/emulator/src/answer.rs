@@ -1,4 +1,4 @@
-//! Answers that the proxy gives in the place of moto: errors in the form of each protocol, and calls that moto has not.
+//! Answers that the proxy gives in moto's place: errors in the form of each protocol, and calls that moto has not.
 
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -8,25 +8,27 @@ use super::xml::Element;
 
 /// An answer on its way to the caller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// HTTP status.
-    pub(crate) status: u16,
+    pub status: u16,
     /// Headers that matter to the SDK.
-    pub(crate) headers: HeaderMap,
+    pub headers: HeaderMap,
     /// The body.
-    pub(crate) body: String,
+    pub body: String,
     /// Whether the connection breaks in the place of an answer.
-    pub(crate) lost: bool,
+    pub lost: bool,
 }
 
 impl Answer {
     /// XML with status 200.
-    pub(crate) fn xml(root: &Element) -> Self {
+    #[must_use]
+    pub fn xml(root: &Element) -> Self {
         Self { status: 200, body: root.document(), ..Self::default() }.typed("text/xml;charset=UTF-8")
     }
 
     /// JSON with status 200.
-    pub(crate) fn json(value: &Value) -> Self {
+    #[must_use]
+    pub fn json(value: &Value) -> Self {
         Self { status: 200, body: value.to_string(), ..Self::default() }.typed("application/json")
     }
 
@@ -36,7 +38,8 @@ impl Answer {
     }
 
     /// A refusal, in the words of the service that was called.
-    pub(crate) fn refusal(call: &Call, refusal: &Refusal) -> Self {
+    #[must_use]
+    pub fn refusal(call: &Call, refusal: &Refusal) -> Self {
         let Refusal { status, code, message } = refusal;
         let text = Element::text;
         let answer = match call.service.as_str() {
@@ -62,20 +65,25 @@ impl Answer {
 
 /// What is said to whom is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: u16,
-    pub(crate) code: String,
-    pub(crate) message: String,
+pub struct Refusal {
+    /// HTTP status.
+    pub status: u16,
+    /// The code.
+    pub code: String,
+    /// The message.
+    pub message: String,
 }
 
 impl Refusal {
     /// A refusal.
-    pub(crate) fn new(status: u16, code: &str, message: &str) -> Self {
+    #[must_use]
+    pub fn new(status: u16, code: &str, message: &str) -> Self {
         Self { status, code: code.to_owned(), message: message.to_owned() }
     }
 
     /// Throttling, in the format of each service.
-    pub(crate) fn throttled(call: &Call) -> Self {
+    #[must_use]
+    pub fn throttled(call: &Call) -> Self {
         match call.service.as_str() {
             "ec2" => Self::new(503, "RequestLimitExceeded", "Request limit exceeded."),
             "iam" => Self::new(400, "Throttling", "Rate exceeded"),
@@ -83,8 +91,9 @@ impl Refusal {
         }
     }
 
-    /// A missing permission, in the format of each service.
-    pub(crate) fn denied(call: &Call) -> Self {
+    /// A missing permission without a policy, in the format of each service.
+    #[must_use]
+    pub fn denied(call: &Call) -> Self {
         let message = format!("You are not authorized to perform {}:{}.", call.service, call.action);
         match call.service.as_str() {
             "ec2" => Self::new(403, "UnauthorizedOperation", &message),
@@ -94,7 +103,8 @@ impl Refusal {
     }
 
     /// An expired token, in the format of each service.
-    pub(crate) fn expired(call: &Call) -> Self {
+    #[must_use]
+    pub fn expired(call: &Call) -> Self {
         match call.service.as_str() {
             "ec2" => Self::new(400, "RequestExpired", "Request has expired."),
             "iam" | "sqs" => Self::new(403, "ExpiredToken", "The security token has expired"),
@@ -104,19 +114,22 @@ impl Refusal {
 }
 
 /// `DescribeX` of what moto has not.
-pub(crate) fn described(action: &str, set: &str, items: Vec<Element>) -> Answer {
+#[must_use]
+pub fn described(action: &str, set: &str, items: Vec<Element>) -> Answer {
     let children = vec![Element::text("requestId", "proxy"), Element::of(set, items)];
     let tag = format!("{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"");
     Answer::xml(&Element::of(&tag, children))
 }
 
 /// `ssm:GetParameter`.
-pub(crate) fn parameter(name: &str, value: &str) -> Answer {
+#[must_use]
+pub fn parameter(name: &str, value: &str) -> Answer {
     Answer::json(&json!({"Parameter": {"Name": name, "Type": "String", "Value": value, "Version": 1}}))
 }
 
 /// `pricing:GetProducts`: prices of shared instances in dollars per hour, in pages.
-pub(crate) fn products(call: &Call, prices: &[(String, String)], page: usize) -> Answer {
+#[must_use]
+pub fn products(call: &Call, prices: &[(String, String)], page: usize) -> Answer {
     let filters = call.json["Filters"].as_array().cloned().unwrap_or_default();
     let shared = filters.iter().any(|filter| filter["Field"] == "tenancy" && filter["Value"] == "Shared");
     let from = call.json["NextToken"].as_str().and_then(|token| token.parse().ok()).unwrap_or(0_usize);
@@ -136,8 +149,9 @@ pub(crate) fn products(call: &Call, prices: &[(String, String)], page: usize) ->
     Answer::json(&answer)
 }
 
-/// `arc-zonal-shift:GetManagedResource`: the zones that traffic is shifted away from.
-pub(crate) fn managed_resource(zones: &[String]) -> Answer {
+/// `arc-zonal-shift:GetManagedResource`: the zones that traffic is shifted away from, by people and by AWS itself.
+#[must_use]
+pub fn managed_resource(zones: &[String], autoshifted: &[String]) -> Answer {
     let shift = |zone: &String| {
         json!({
             "appliedStatus": "APPLIED", "awayFrom": zone, "comment": "", "startTime": 1_700_000_000,
@@ -145,15 +159,25 @@ pub(crate) fn managed_resource(zones: &[String]) -> Answer {
         })
     };
     let shifts: Vec<Value> = zones.iter().map(shift).collect();
-    Answer::json(&json!({"appliedWeights": {}, "zonalShifts": shifts}))
+    let autoshift =
+        |zone: &String| json!({"appliedStatus": "APPLIED", "awayFrom": zone, "startTime": 1_700_000_000});
+    let autoshifts: Vec<Value> = autoshifted.iter().map(autoshift).collect();
+    Answer::json(&json!({"appliedWeights": {}, "zonalShifts": shifts, "autoshifts": autoshifts}))
 }
 
-/// Tells the security groups of instances by those of their interfaces.
-pub(crate) fn add_groups(root: &mut Element) {
+/// Calls `change` with each instance of an answer of `DescribeInstances`.
+pub(crate) fn each_instance(root: &mut Element, mut change: impl FnMut(&mut Element)) {
     let sets = root.children.iter_mut().filter(|child| child.name() == "reservationSet");
     let reservations = sets.flat_map(|set| set.children.iter_mut()).flat_map(|item| item.children.iter_mut());
     let instances = reservations.filter(|child| child.name() == "instancesSet");
     for instance in instances.flat_map(|set| set.children.iter_mut()) {
+        change(instance);
+    }
+}
+
+/// Tells the security groups of instances by those of their interfaces.
+pub(crate) fn add_groups(root: &mut Element) {
+    each_instance(root, |instance| {
         let interfaces = instance.child("networkInterfaceSet").map(|set| set.children.as_slice());
         let groups =
             interfaces.unwrap_or_default().iter().find_map(|interface| interface.child("groupSet")).cloned();
@@ -161,11 +185,11 @@ pub(crate) fn add_groups(root: &mut Element) {
         if let (Some(own), Some(groups)) = (own.filter(|own| own.children.is_empty()), groups) {
             *own = groups;
         }
-    }
+    });
 }
 
 /// One page of an answer whose set of items is too long for one: items from `from` on, at most `size`.
-pub(crate) fn page(root: &mut Element, from: usize, size: usize) {
+pub fn page(root: &mut Element, from: usize, size: usize) {
     let is_set = |child: &&mut Element| child.children.iter().any(|item| item.name() == "item");
     let Some(set) = root.children.iter_mut().find(is_set) else { return };
     let all = set.children.len();

@@ -3,26 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderMap, Method};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// Parameters of the query protocol, as flat as they are sent.
-pub(crate) type Params = BTreeMap<String, String>;
+pub type Params = BTreeMap<String, String>;
 
 /// A request to AWS.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Call {
+pub struct Call {
     /// The service as signatures name it: `ec2`, `iam`, `ssm`.
-    pub(crate) service: String,
+    pub service: String,
     /// The action as IAM names it: `DescribeSubnets`.
-    pub(crate) action: String,
+    pub action: String,
     /// Who asks.
-    pub(crate) access_key: String,
+    pub access_key: String,
+    /// The path, without the query.
+    pub path: String,
+    /// When the caller signed it, by the caller's clock; `None` without such a header.
+    pub signed: Option<Timestamp>,
     /// Parameters of the query protocol (EC2, IAM).
-    pub(crate) params: Params,
+    pub params: Params,
     /// The body of the JSON protocols (SSM, SQS, the price list).
-    pub(crate) json: Value,
+    pub json: Value,
     /// What was answered; zero while nothing is.
-    pub(crate) status: u16,
+    pub status: u16,
 }
 
 /// Beginnings of the names of actions that change nothing.
@@ -30,7 +35,8 @@ const READING: [&str; 5] = ["Describe", "Get", "List", "Receive", "Simulate"];
 
 impl Call {
     /// Reads a request.
-    pub(crate) fn of(method: &Method, path: &str, headers: &HeaderMap, body: &[u8]) -> Self {
+    #[must_use]
+    pub fn of(method: &Method, path: &str, headers: &HeaderMap, body: &[u8]) -> Self {
         let (access_key, service) = scope(headers);
         let params = decode(&String::from_utf8_lossy(body));
         let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok());
@@ -40,41 +46,67 @@ impl Call {
             (None, None) => of_path(method, path),
         };
         let json = serde_json::from_slice(body).unwrap_or_default();
-        Self { service, action, access_key, params, json, status: 0 }
+        let path = path.to_owned();
+        Self { service, action, access_key, path, signed: signed(headers), params, json, status: 0 }
+    }
+
+    /// A parameter of the query protocol; empty if absent.
+    #[must_use]
+    pub fn param(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
     }
 
     /// Whether it would change something: dry runs, reading and the handling of messages do not.
-    pub(crate) fn mutates(&self) -> bool {
+    #[must_use]
+    pub fn mutates(&self) -> bool {
         let reads = READING.iter().any(|begin| self.action.starts_with(begin));
         !reads && self.service != "sqs" && !self.is_dry_run()
     }
 
     /// Whether it is a dry run.
-    pub(crate) fn is_dry_run(&self) -> bool {
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
         self.params.get("DryRun").is_some_and(|value| value == "true")
     }
 
     /// The tags that the request has for resources of a kind.
-    pub(crate) fn tags(&self, kind: &str) -> BTreeMap<String, String> {
+    #[must_use]
+    pub fn tags(&self, kind: &str) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for place in groups(&self.params, "TagSpecification.") {
             if self.params.get(&format!("{place}ResourceType")).map(String::as_str) != Some(kind) {
                 continue;
             }
-            for tag in groups(&self.params, &format!("{place}Tag.")) {
-                let part = |name: &str| self.params.get(&format!("{tag}{name}")).cloned();
-                found.insert(part("Key").unwrap_or_default(), part("Value").unwrap_or_default());
-            }
+            found.extend(tag_pairs(&self.params, &format!("{place}Tag.")));
         }
         found
     }
 }
 
 /// The beginnings `<prefix><n>.` of parameters, in the order of their numbers.
-pub(crate) fn groups(params: &Params, prefix: &str) -> Vec<String> {
+#[must_use]
+pub fn groups(params: &Params, prefix: &str) -> Vec<String> {
     let number = |key: &String| key.strip_prefix(prefix)?.split('.').next()?.parse::<u32>().ok();
     let numbers: BTreeSet<u32> = params.keys().filter_map(number).collect();
     numbers.into_iter().map(|number| format!("{prefix}{number}.")).collect()
+}
+
+/// The tags `<prefix><n>.Key` with their values.
+#[must_use]
+pub fn tag_pairs(params: &Params, prefix: &str) -> BTreeMap<String, String> {
+    let part = |key: String| params.get(&key).cloned().unwrap_or_default();
+    let pair = |place: &String| (part(format!("{place}Key")), part(format!("{place}Value")));
+    groups(params, prefix).iter().map(pair).collect()
+}
+
+/// `X-Amz-Date: 20260101T000000Z`.
+fn signed(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get("x-amz-date")?.to_str().ok()?;
+    let part = |range: std::ops::Range<usize>| text.get(range);
+    let (date, time) = (part(0..8)?, part(9..15)?);
+    let [year, month, day] = [date.get(0..4)?, date.get(4..6)?, date.get(6..8)?];
+    let [hour, minute, second] = [time.get(0..2)?, time.get(2..4)?, time.get(4..6)?];
+    format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z").parse().ok()
 }
 
 /// Access key and service of a signature: `Credential=<key>/<date>/<region>/<service>/aws4_request`.
@@ -97,7 +129,8 @@ fn of_path(method: &Method, path: &str) -> String {
 }
 
 /// Parses a form. Any other body has no parameters.
-pub(crate) fn decode(form: &str) -> Params {
+#[must_use]
+pub fn decode(form: &str) -> Params {
     let pairs = form.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (plain(key), plain(value))).collect()
 }
@@ -120,7 +153,8 @@ fn plain(text: &str) -> String {
 }
 
 /// Writes a form.
-pub(crate) fn encode<'a>(params: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+#[must_use]
+pub fn encode<'a>(params: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     let pairs = params.into_iter().map(|(key, value)| format!("{}={}", coded(key), coded(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
@@ -157,6 +191,10 @@ mod tests {
         );
         assert_eq!(ec2.tags("instance"), BTreeMap::from([("a/b".to_owned(), "c d".to_owned())]));
         assert!(ec2.mutates() && ec2.tags("volume").is_empty());
+        let dated = headers(&[("x-amz-date", "20260102T030405Z")]);
+        let dated = Call::of(&Method::GET, "/clusters/prod", &dated, b"");
+        assert_eq!(dated.signed, Some("2026-01-02T03:04:05Z".parse().unwrap()));
+        assert_eq!((dated.path.as_str(), ec2.signed), ("/clusters/prod", None));
         let ssm = Call::of(
             &Method::POST,
             "/",

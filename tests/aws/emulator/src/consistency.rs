@@ -1,0 +1,126 @@
+//! Eventual consistency: "the result of an API command you run that affects your Amazon EC2 resources might not be immediately visible to all
+//! subsequent commands you run" (<https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>). IAM is eventually consistent too
+//! (<https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>).
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::answer::Refusal;
+use crate::xml::Element;
+
+/// How late things are seen. Zero everywhere is moto's own behaviour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delays {
+    /// EC2 knows an instance profile with its role this long after `AddRoleToInstanceProfile`.
+    pub profiles: SignedDuration,
+    /// `DescribeInstances` shows an instance this long after its launch.
+    pub instances: SignedDuration,
+    /// `CreateTags` and `TerminateInstances` know an instance this long after its launch.
+    pub changes: SignedDuration,
+    /// Launches and `DescribeLaunchTemplates` know a launch template this long after its creation.
+    pub templates: SignedDuration,
+    /// Every so many answers of `DescribeInstances` that list more than one instance lack one of them; zero: none.
+    pub omits: usize,
+}
+
+impl Delays {
+    /// As AWS is on a bad day.
+    #[must_use]
+    pub fn strange() -> Self {
+        let seconds = SignedDuration::from_secs;
+        Self {
+            profiles: seconds(10),
+            instances: seconds(10),
+            changes: seconds(1),
+            templates: seconds(1),
+            omits: 3,
+        }
+    }
+}
+
+/// Whether what was made at `made` is still unseen.
+#[must_use]
+pub(crate) fn is_unseen(made: Timestamp, delay: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(made) < delay
+}
+
+/// "The instance ID 'i-…' does not exist."
+#[must_use]
+pub(crate) fn no_instance(ids: &[&str]) -> Refusal {
+    let message = match ids {
+        [one] => format!("The instance ID '{one}' does not exist"),
+        many => format!("The instance IDs '{}' do not exist", many.join(", ")),
+    };
+    Refusal::new(400, "InvalidInstanceID.NotFound", &message)
+}
+
+/// "At least one of the launch templates specified in the request does not exist."
+#[must_use]
+pub(crate) fn no_template() -> Refusal {
+    let message = "At least one of the launch templates specified in the request does not exist.";
+    Refusal::new(400, "InvalidLaunchTemplateName.NotFoundException", message)
+}
+
+/// EC2 on an instance profile that it does not see.
+#[must_use]
+pub(crate) fn no_profile(name: &str) -> Refusal {
+    let message = format!(
+        "Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    );
+    Refusal::new(400, "InvalidParameterValue", &message)
+}
+
+/// Takes the instances out of an answer of `DescribeInstances` for which `hides` holds; their ids.
+pub(crate) fn hide_instances(root: &mut Element, mut hides: impl FnMut(&str) -> bool) -> Vec<String> {
+    let mut hidden = Vec::new();
+    let sets = root.children.iter_mut().filter(|child| child.name() == "reservationSet");
+    for set in sets {
+        for reservation in &mut set.children {
+            let sets = reservation.children.iter_mut().filter(|child| child.name() == "instancesSet");
+            for instances in sets {
+                instances.children.retain(|instance| {
+                    let id = instance.at(&["instanceId"]);
+                    let hide = hides(id);
+                    if hide {
+                        hidden.push(id.to_owned());
+                    }
+                    !hide
+                });
+            }
+        }
+        set.children.retain(|reservation| {
+            reservation.child("instancesSet").is_none_or(|instances| !instances.children.is_empty())
+        });
+    }
+    hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xml::parse;
+
+    #[test]
+    fn hidden_instances_leave_with_their_reservation() {
+        let item = |id: &str| format!("<item><instanceId>{id}</instanceId></item>");
+        let reservation = |items: &str| format!("<item><instancesSet>{items}</instancesSet></item>");
+        let text = format!(
+            "<R><reservationSet>{}{}</reservationSet></R>",
+            reservation(&(item("i-1") + &item("i-2"))),
+            reservation(&item("i-3"))
+        );
+        let mut root = parse(&text).unwrap();
+        assert_eq!(hide_instances(&mut root, |id| id != "i-2"), ["i-1", "i-3"]);
+        assert_eq!(root.document().matches("<instancesSet>").count(), 1);
+        assert_eq!(root.all("instanceId").len(), 1);
+    }
+
+    #[test]
+    fn errors_are_worded_as_documented() {
+        assert_eq!(no_instance(&["i-1"]).message, "The instance ID 'i-1' does not exist");
+        assert_eq!(no_instance(&["i-1", "i-2"]).message, "The instance IDs 'i-1, i-2' do not exist");
+        assert!(no_profile("p").message.contains("Invalid IAM Instance Profile name"));
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(10);
+        assert!(is_unseen(Timestamp::UNIX_EPOCH, SignedDuration::from_secs(11), now));
+        assert!(!is_unseen(Timestamp::UNIX_EPOCH, SignedDuration::from_secs(10), now));
+    }
+}

@@ -1,0 +1,244 @@
+//! What the emulator refuses, hides and remembers.
+use super::*;
+use crate::call::decode;
+
+fn call(service: &str, action: &str, form: &str) -> Call {
+    let params = decode(form);
+    Call { service: service.to_owned(), action: action.to_owned(), params, ..Call::default() }
+}
+
+const TAGS: &str = "Tag.1.Key=kubernetes.io/cluster/prod&P.Tag.1.Value=owned&P.Tag.2.Key=eks:eks-cluster-name\
+    &P.Tag.2.Value=prod&P.Tag.3.Key=fleetwright.dev/cluster-uid&P.Tag.3.Value=u&P.Tag.4.Key=karpenter.sh/nodepool\
+    &P.Tag.4.Value=";
+
+#[test]
+fn what_is_made_without_tags_is_refused() {
+    let rules = Rules { cluster: "prod".to_owned(), ..Rules::default() };
+    let tagged = |kind: &str| {
+        let place = "TagSpecification.1";
+        format!("{place}.ResourceType={kind}&{place}.{}", TAGS.replace("P.", &format!("{place}.")))
+    };
+    let of = |form: &str| rules.is_untagged(&call("ec2", "CreateLaunchTemplate", form));
+    assert!(!of(&tagged("launch-template")) && of(&tagged("instance")) && of(""));
+    assert!(of(&tagged("launch-template").replace("=u&", "=&")), "the UID is empty");
+    assert!(!Rules::default().is_untagged(&call("ec2", "CreateFleet", "")));
+    assert!(!rules.is_untagged(&call("ec2", "TerminateInstances", "")));
+}
+
+#[test]
+fn so_many_are_throttled_before_one_passes() {
+    let mut rules = Rules { throttled: [("CreateFleet", 2)].into(), ..Rules::default() };
+    let fleet = call("ec2", "CreateFleet", "");
+    let refused: Vec<bool> = (0..6).map(|_| rules.refuse(&fleet, Timestamp::UNIX_EPOCH).is_some()).collect();
+    assert_eq!(refused, [true, true, false, true, true, false]);
+    assert!(rules.refuse(&call("ec2", "RunInstances", ""), Timestamp::UNIX_EPOCH).is_none());
+}
+
+#[test]
+fn answers_are_lost_so_often() {
+    let mut rules = Rules { lost: [("CreateFleet", 1)].into(), ..Rules::default() };
+    let fleet = call("ec2", "CreateFleet", "");
+    assert_eq!([rules.loses(&fleet), rules.loses(&fleet)], [true, false]);
+}
+
+#[test]
+fn images_get_their_architecture() {
+    let rules = Rules { architectures: [("ami-1".to_owned(), "arm64")].into(), ..Rules::default() };
+    let image = |id| Element::of("item", vec![Element::text("imageId", id)]);
+    let mut root = Element::of("R", vec![Element::of("imagesSet", vec![image("ami-1"), image("ami-2")])]);
+    rules.add_architectures(&mut root);
+    assert_eq!(root.all("architecture"), [&Element::text("architecture", "arm64")]);
+}
+
+#[test]
+fn what_moto_has_not_is_answered_here() {
+    let mut rules = Rules::default();
+    rules.parameters.insert("/a".to_owned(), "ami-1".to_owned());
+    let mut ask = call("ssm", "GetParameter", "");
+    ask.json = serde_json::json!({"Name": "/a"});
+    assert!(rules.answer(&ask, Timestamp::UNIX_EPOCH).unwrap().body.contains("ami-1"));
+    ask.json = serde_json::json!({"Name": "/b"});
+    assert!(rules.answer(&ask, Timestamp::UNIX_EPOCH).is_none(), "moto knows, or says that it does not");
+    assert!(rules.answer(&call("ec2", "DescribeCapacityReservations", ""), Timestamp::UNIX_EPOCH).is_some());
+    assert!(rules.answer(&call("ec2", "DescribeSubnets", ""), Timestamp::UNIX_EPOCH).is_none());
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
+}
+
+const TEMPLATE: &str = "LaunchTemplateName=karpenter/1&LaunchTemplateData.ImageId=ami-1&LaunchTemplateData.IamInstanceProfile.Name=p";
+const FLEET: &str = "ClientToken=t&TargetCapacitySpecification.TotalTargetCapacity=2\
+    &LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName=karpenter/1\
+    &LaunchTemplateConfigs.1.Overrides.1.InstanceType=m5.large&LaunchTemplateConfigs.1.Overrides.1.AvailabilityZone=a";
+
+/// Rules that know the template and its profile, whose role was added at second zero.
+fn prepared() -> Rules {
+    let mut rules = Rules { region: "us-west-2".to_owned(), ..Rules::default() };
+    rules.note(&call("ec2", "CreateLaunchTemplate", TEMPLATE), at(0));
+    rules.note(&call("iam", "CreateInstanceProfile", "InstanceProfileName=p"), at(0));
+    rules.note(&call("iam", "AddRoleToInstanceProfile", "InstanceProfileName=p&RoleName=nodes"), at(0));
+    rules
+}
+
+/// Number of instances and the codes of errors, or the code of the refusal.
+fn decided(rules: &mut Rules, now: Timestamp) -> String {
+    match rules.decide(&call("ec2", "CreateFleet", FLEET), now) {
+        Decision::Again(_) => "again".to_owned(),
+        Decision::Refused(refusal) => refusal.code,
+        Decision::Launch(allocation) => {
+            let codes = allocation.errors.iter().map(|error| error.at(&["errorCode"]).to_owned());
+            let count = allocation.count().to_string();
+            std::iter::once(count).chain(codes).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+/// EC2 on a profile that IAM has and EC2 does not see: "Value (p) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile
+/// name" (upstream's `IsInstanceProfileNotFound`).
+#[test]
+fn a_profile_is_seen_late() {
+    let mut rules = prepared();
+    rules.delays.profiles = SignedDuration::from_secs(10);
+    assert_eq!(decided(&mut rules, at(9)), "0 InvalidParameterValue");
+    assert_eq!(decided(&mut rules, at(10)), "2");
+    let trial = call("ec2", "RunInstances", "LaunchTemplate.LaunchTemplateName=karpenter/1&DryRun=true");
+    let refused = rules.refuse(&trial, at(9)).unwrap();
+    assert!(refused.message.contains("Invalid IAM Instance Profile name"), "{refused:?}");
+    assert_eq!(rules.refuse(&trial, at(10)), None);
+    rules.note(&call("iam", "RemoveRoleFromInstanceProfile", "InstanceProfileName=p"), at(20));
+    assert_eq!(decided(&mut rules, at(60)), "0 InvalidParameterValue", "a profile without a role is none");
+}
+
+#[test]
+fn a_template_is_seen_late() {
+    let mut rules = prepared();
+    rules.delays.templates = SignedDuration::from_secs(2);
+    assert_eq!(decided(&mut rules, at(1)), "InvalidLaunchTemplateName.NotFoundException");
+    let list = |rules: &mut Rules, now| {
+        let text = "<R><launchTemplates><item><launchTemplateName>karpenter/1</launchTemplateName></item></launchTemplates></R>";
+        let mut root = crate::xml::parse(text).unwrap();
+        rules.show(&call("ec2", "DescribeLaunchTemplates", ""), &mut root, now).unwrap();
+        root.all("item").len()
+    };
+    assert_eq!([list(&mut rules, at(1)), list(&mut rules, at(2))], [0, 1]);
+    assert_eq!(decided(&mut rules, at(2)), "2");
+}
+
+/// "If you successfully run the RunInstances command, and then immediately run another command using the instance ID […], it may return an
+/// InvalidInstanceID.NotFound error. This does not mean the instance does not exist."
+#[test]
+fn instances_are_seen_late_and_left_out_now_and_then() {
+    let mut rules = prepared();
+    let delays = Delays { omits: 0, ..Delays::strange() };
+    rules.delays = delays;
+    rules.launched(&Way::default(), &["i-1".to_owned(), "i-2".to_owned()], at(0));
+    let shown = |rules: &mut Rules, asked: &str, now| {
+        let one = |id: &str| {
+            format!("<item><instancesSet><item><instanceId>{id}</instanceId></item></instancesSet></item>")
+        };
+        let text = format!("<R><reservationSet>{}{}</reservationSet></R>", one("i-1"), one("i-2"));
+        let mut root = crate::xml::parse(&text).unwrap();
+        let shown = rules.show(&call("ec2", "DescribeInstances", asked), &mut root, now);
+        shown.map(|()| root.all("instanceId").len()).map_err(|refusal| refusal.code)
+    };
+    assert_eq!(shown(&mut rules, "", at(9)), Ok(0));
+    assert_eq!(shown(&mut rules, "InstanceId.1=i-1", at(9)), Err("InvalidInstanceID.NotFound".to_owned()));
+    assert_eq!(shown(&mut rules, "", at(10)), Ok(2));
+    let tagging = call("ec2", "CreateTags", "ResourceId.1=i-1&Tag.1.Key=Name&Tag.1.Value=x");
+    assert_eq!(
+        rules.refuse(&tagging, at(0)).map(|refusal| refusal.code).as_deref(),
+        Some("InvalidInstanceID.NotFound")
+    );
+    assert_eq!(rules.refuse(&tagging, at(1)), None);
+    rules.delays.omits = 3;
+    let sizes: Vec<_> = (0..6).map(|_| shown(&mut rules, "", at(60)).unwrap()).collect();
+    assert_eq!(sizes, [2, 2, 1, 2, 2, 1]);
+    assert_eq!(shown(&mut rules, "InstanceId.1=i-1", at(60)), Ok(2), "by id nothing is left out");
+}
+
+#[test]
+fn policies_decide_in_the_words_of_ec2() {
+    let mut rules = prepared();
+    let policy = r#"{"Statement": [{"Effect": "Allow", "NotAction": "ec2:RunInstances", "Resource": "*"}]}"#;
+    rules.policies.insert("KEY".to_owned(), Policies::of(&[policy]).unwrap());
+    let own = |action: &str, form: &str| Call { access_key: "KEY".to_owned(), ..call("ec2", action, form) };
+    let trial = own("RunInstances", "LaunchTemplate.LaunchTemplateName=karpenter/1&DryRun=true");
+    let refused = rules.refuse(&trial, at(0)).unwrap();
+    assert_eq!((refused.status, refused.code.as_str()), (403, "UnauthorizedOperation"));
+    let expected = "You are not authorized to perform this operation. User: arn:aws:sts::123456789012:assumed-role/karpenter-controller/KEY is \
+        not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:us-west-2:123456789012:launch-template/karpenter/1 because no \
+        identity-based policy allows the ec2:RunInstances action. Encoded authorization failure message: ";
+    assert!(refused.message.starts_with(expected), "{}", refused.message);
+    assert!(rules.refuse(&own("DescribeSubnets", ""), at(0)).is_none());
+    // A fleet is created, and its launches are denied.
+    let Decision::Launch(allocation) = rules.decide(&own("CreateFleet", FLEET), at(0)) else {
+        panic!("refused")
+    };
+    assert_eq!(allocation.errors[0].at(&["errorCode"]), "UnauthorizedOperation");
+    assert_eq!(decided(&mut rules, at(0)), "2", "another caller may");
+    let denied = r#"{"Statement": [{"Effect": "Allow", "NotAction": "ec2:Create*", "Resource": "*"}]}"#;
+    rules.policies.insert("KEY".to_owned(), Policies::of(&[denied]).unwrap());
+    let encoded = |rules: &mut Rules| rules.refuse(&own("CreateFleet", FLEET), at(0)).unwrap().message;
+    assert_ne!(encoded(&mut rules), encoded(&mut rules), "the encoded part differs from call to call");
+}
+
+#[test]
+fn a_token_is_decided_once() {
+    let mut rules = prepared();
+    rules.fleets.keep(&call("ec2", "CreateFleet", FLEET), "answer");
+    assert_eq!(decided(&mut rules, at(0)), "again");
+}
+
+/// "The request must reach AWS within five minutes of the time stamp in the request."
+#[test]
+fn a_wrong_clock_is_refused() {
+    let mut rules = Rules { skew: SignedDuration::from_mins(-6), ..Rules::default() };
+    let signed = Call { signed: Some(at(0)), ..call("ec2", "DescribeSubnets", "") };
+    assert_eq!(rules.refuse(&signed, at(0)).map(|refusal| refusal.code).as_deref(), Some("RequestExpired"));
+    rules.skew = SignedDuration::from_mins(5);
+    assert_eq!(rules.refuse(&signed, at(0)), None);
+}
+
+#[test]
+fn calls_take_tokens_in_their_bucket() {
+    let mut rules = Rules { buckets: Some(Buckets::default()), ..Rules::default() };
+    let fleet = call("ec2", "CreateFleet", "");
+    let admitted = (0..60).filter(|_| rules.refuse(&fleet, at(0)).is_none()).count();
+    assert_eq!(admitted, 50);
+    assert_eq!(
+        rules.refuse(&fleet, at(0)).map(|refusal| refusal.code).as_deref(),
+        Some("RequestLimitExceeded")
+    );
+    assert!(
+        rules.refuse(&call("iam", "GetInstanceProfile", ""), at(0)).is_none(),
+        "IAM has limits of its own"
+    );
+}
+
+#[test]
+fn instances_show_what_they_were_launched_with() {
+    let mut rules = prepared();
+    rules.supply.groups = vec![crate::capacity::PlacementGroup {
+        id: "pg-1".to_owned(),
+        name: "g".to_owned(),
+        strategy: "partition",
+        partitions: 2,
+    }];
+    let way = Way {
+        reservation: Some("cr-1".to_owned()),
+        group: Some(("pg-1".to_owned(), Some(2))),
+        efas: 2,
+        ..Way::default()
+    };
+    rules.launched(&way, &["i-1".to_owned()], at(0));
+    let text = "<R><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><placement><groupName></groupName></placement>\
+        <networkInterfaceSet></networkInterfaceSet></item></instancesSet></item></reservationSet></R>";
+    let mut root = crate::xml::parse(text).unwrap();
+    rules.show(&call("ec2", "DescribeInstances", ""), &mut root, at(0)).unwrap();
+    let text = root.document();
+    for part in ["<capacityReservationId>cr-1<", "<groupId>pg-1<", "<partitionNumber>2<"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(text.matches("<interfaceType>efa<").count(), 2);
+}
