@@ -18,7 +18,7 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// `None` if a Deployment is not a controller of Karpenter or Fleetwright.
+    /// `None` if a Deployment is not a controller of Karpenter or Fleetwright. A shadow decides beside a controller, and is none.
     fn of(deployment: &'a Value) -> Option<Self> {
         let containers = || list(deployment, "/spec/template/spec/containers");
         let is_named =
@@ -29,7 +29,7 @@ impl<'a> Running<'a> {
             None if is_named => containers().find(|container| is_configured(container))?,
             None => return None,
         };
-        Some(Self { deployment, container })
+        (!is_shadow(container)).then_some(Self { deployment, container })
     }
 
     pub(super) fn namespace(&self) -> &'a str {
@@ -59,6 +59,16 @@ fn is_controller(image: &str) -> bool {
     repository.ends_with("karpenter/controller")
         || repository.ends_with("/fleetwright")
         || repository == "fleetwright"
+}
+
+/// Whether a container runs in shadow mode, by its variable or its argument.
+fn is_shadow(container: &Value) -> bool {
+    let is_true = |text: &str| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    let of_variable = list(container, "/env")
+        .any(|variable| variable["name"] == "SHADOW" && is_true(text(variable, "/value")));
+    let arguments = list(container, "/args").chain(list(container, "/command")).filter_map(Value::as_str);
+    let mut flags = arguments.filter(|argument| argument.starts_with('-'));
+    of_variable || flags.any(|flag| matches!(flag.trim_start_matches('-'), "shadow" | "shadow=true"))
 }
 
 /// Whether a container has a variable that only Karpenter's chart sets: mirrors may rename the image.

@@ -239,3 +239,33 @@ async fn clean_removes_only_fields_of_fleetwright() {
     let refused = clean::apply(&client, &removals).await.unwrap();
     assert_eq!(refused.len(), 1, "{refused:?}");
 }
+
+/// The Deployment of docs/shadow.md runs beside Karpenter's: it is no second controller, and its settings are not those of the cluster.
+#[test]
+fn a_shadow_is_no_controller() {
+    let deployment = |name: &str, image: &str, container: Value| {
+        let mut container = container;
+        container["image"] = json!(image);
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    let karpenter = deployment("karpenter", "public.ecr.aws/karpenter/controller:1.14.1", json!({}));
+    let cases = [
+        (json!({"env": [{"name": "SHADOW", "value": "true"}]}), 1),
+        (json!({"args": ["--shadow"]}), 1),
+        (json!({"args": ["-shadow=true"]}), 1),
+        (json!({"env": [{"name": "SHADOW", "value": "false"}], "args": ["shadow"]}), 2),
+        (json!({}), 2),
+    ];
+    for (container, controllers) in cases {
+        let beside = deployment("a", "registry.example.com/fleetwright:0.1.0", container.clone());
+        let items: Vec<Item> = [&karpenter, &beside]
+            .map(|value| Item { value: value.clone(), source: input::Source::Cluster })
+            .into();
+        let cluster = ClusterObjects::new(&items, Vec::new(), true, Timestamp::UNIX_EPOCH);
+        let running = deployment::running(&cluster);
+        assert_eq!(running.len(), controllers, "{container}");
+        let is_blocked = deployment::check(&running).iter().any(|finding| finding.id == "C501");
+        assert_eq!(is_blocked, controllers == 2, "{container}");
+    }
+}
