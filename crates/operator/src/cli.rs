@@ -300,6 +300,9 @@ pub(crate) struct FakeCloud {
     /// How long an instance takes to terminate. Defaults to a random time between 8s and 60s.
     #[arg(long, value_parser = duration)]
     pub(crate) terminate_latency: Option<std::time::Duration>,
+    /// Follows nodes of Karpenter's kwok provider in the same cluster: they become instances, and end with their Node and NodeClaim.
+    #[arg(long)]
+    pub(crate) follow_kwok: bool,
     /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

@@ -1,7 +1,13 @@
 //! Adoption after a restart of a process with an embedded fake cloud: instances are restored from NodeClaims and Nodes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 
+use fleetwright_core::clock::Clock;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
@@ -10,7 +16,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    api::{Bootstrap, Tags, WireTaint},
+    api::{ApiError, Bootstrap, CloudApi as _, CloudInstance, Lifecycle, Tags, Terminate, WireTaint},
     cloud::{Adopted, Cloud},
     labels::{ATTEMPT, BATCH_ID, CLAIM, CLUSTER_UID},
     quantities::QuantityMap,
@@ -21,7 +27,7 @@ const PAGE: u32 = 500;
 /// Maximum number of pages.
 const MAX_PAGES: usize = 2000;
 
-/// Why nothing was adopted.
+/// Why nothing was adopted, or followed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The API server did not answer.
@@ -30,6 +36,9 @@ pub enum AdoptError {
     /// There are more objects than the limit.
     #[error("more than {0} objects of one kind")]
     TooMany(usize),
+    /// The cloud did not terminate an instance.
+    #[error("terminating an instance: {0}")]
+    Cloud(#[from] ApiError),
 }
 
 /// Adds the instances of the cluster's NodeClaims and Nodes to `cloud`, owned by the cluster with `cluster_uid`, and returns their
@@ -38,10 +47,7 @@ pub enum AdoptError {
 /// # Errors
 /// If the cluster cannot be read.
 pub async fn adopt(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<usize, AdoptError> {
-    let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "nodeclaims");
-    let claims = all(Api::<DynamicObject>::all_with(client.clone(), &kind)).await?;
-    let nodes = all(Api::<Node>::all(client)).await?;
+    let (claims, nodes) = read(client).await?;
     let mut found: BTreeMap<String, Adopted> = BTreeMap::new();
     for claim in &claims {
         if let Some(adopted) = from_claim(claim, cluster_uid) {
@@ -56,6 +62,78 @@ pub async fn adopt(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<u
         }
     }
     Ok(found.into_values().filter(|adopted| cloud.adopt(adopted.clone())).count())
+}
+
+/// Makes the instances of `cloud` correspond to Nodes of another controller, at this interval. For such a controller a Node is the
+/// instance, as it is for Karpenter's kwok provider. A failure is logged, and the next round tries again.
+pub async fn follow(
+    client: Client,
+    cloud: &Cloud,
+    cluster_uid: &str,
+    clock: &dyn Clock,
+    every: Duration,
+) -> Infallible {
+    loop {
+        clock.sleep(every).await;
+        if let Err(error) = follow_once(client.clone(), cloud, cluster_uid).await {
+            tracing::warn!(%error, "cannot follow the nodes of another controller");
+        }
+    }
+}
+
+/// Adopts Nodes, and terminates instances whose Node and NodeClaim are gone. It returns both numbers.
+///
+/// A NodeClaim alone is not adopted: the other controller creates the Node of it.
+///
+/// # Errors
+/// If the cluster cannot be read, or the cloud does not terminate an instance.
+async fn follow_once(client: Client, cloud: &Cloud, cluster_uid: &str) -> Result<(usize, usize), AdoptError> {
+    // Before the cluster is read: an instance of that time has its NodeClaim or Node there, unless they were deleted.
+    let before = cloud.instances();
+    let (claims, nodes) = read(client).await?;
+    let ended = ended(&before, &claims, &nodes);
+    for id in &ended {
+        let call = Terminate { cluster_uid: cluster_uid.to_owned(), id: id.clone(), has_node_claim: false };
+        cloud.terminate(&call).await?;
+    }
+    let mut by_id: BTreeMap<String, Adopted> = claims
+        .iter()
+        .filter_map(|claim| from_claim(claim, cluster_uid))
+        .map(|adopted| (adopted.provider_id.clone(), adopted))
+        .collect();
+    let found = nodes.iter().filter_map(|node| {
+        let id = provider_id(node).filter(|id| is_ours(id))?.to_owned();
+        let known = by_id.remove(&id);
+        Some(from_node(node, id, known, cluster_uid))
+    });
+    Ok((found.filter(|adopted| cloud.adopt(adopted.clone())).count(), ended.len()))
+}
+
+/// The running instances whose node had joined, and of which neither Node nor NodeClaim is left.
+pub(super) fn ended(
+    instances: &[Arc<CloudInstance>],
+    claims: &[DynamicObject],
+    nodes: &[Node],
+) -> Vec<String> {
+    let of_claims = claims.iter().filter_map(|claim| claim.data.pointer("/status/providerID")?.as_str());
+    let present: BTreeSet<&str> = of_claims.chain(nodes.iter().filter_map(provider_id)).collect();
+    let running = instances
+        .iter()
+        .filter(|instance| instance.state == Lifecycle::Running && instance.joined)
+        .map(|instance| instance.id.clone());
+    running.filter(|id| !present.contains(id.as_str())).collect()
+}
+
+fn provider_id(node: &Node) -> Option<&str> {
+    node.spec.as_ref()?.provider_id.as_deref()
+}
+
+/// All NodeClaims, then all Nodes.
+async fn read(client: Client) -> Result<(Vec<DynamicObject>, Vec<Node>), AdoptError> {
+    let kind = GroupVersionKind::gvk("karpenter.sh", "v1", "NodeClaim");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "nodeclaims");
+    let claims = all(Api::<DynamicObject>::all_with(client.clone(), &kind)).await?;
+    Ok((claims, all(Api::<Node>::all(client)).await?))
 }
 
 /// Whether a provider id is of a fake cloud.

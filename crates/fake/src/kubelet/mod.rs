@@ -14,7 +14,7 @@ mod view;
 
 use std::time::Duration;
 
-pub use adopt::{AdoptError, adopt};
+pub use adopt::{AdoptError, adopt, follow};
 pub use classes::watch_classes;
 pub use run::Kubelets;
 

@@ -12,7 +12,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    KubeletConfig,
+    KubeletConfig, adopt,
     classes::read,
     decide::{self, NextAction, NodeAct, NodeMemory, PodAct, PodMemory, PodNode},
     objects,
@@ -60,6 +60,28 @@ fn instance() -> CloudInstance {
         terminating_since: None,
         defects: Defects::default(),
     }
+}
+
+#[rstest]
+#[case::node_and_claim_are_gone(Lifecycle::Running, true, "other", "other", true)]
+#[case::claim_is_left(Lifecycle::Running, true, "n1", "other", false)]
+#[case::node_is_left(Lifecycle::Running, true, "other", "n1", false)]
+#[case::not_joined_yet(Lifecycle::Running, false, "other", "other", false)]
+#[case::terminating_already(Lifecycle::Terminating, true, "other", "other", false)]
+fn an_instance_ends_with_the_objects_of_another_controller(
+    #[case] state: Lifecycle,
+    #[case] joined: bool,
+    #[case] claim: &str,
+    #[case] node: &str,
+    #[case] ends: bool,
+) {
+    let instance = Arc::new(CloudInstance { state, joined, ..instance() });
+    let claim = json!({"metadata": {"name": "c"}, "status": {"providerID": format!("kwok://{claim}")}});
+    let node = json!({"metadata": {"name": node}, "spec": {"providerID": format!("kwok://{node}")}});
+    let claims = [serde_json::from_value(claim).unwrap()];
+    let nodes = [serde_json::from_value(node).unwrap()];
+    let ended = adopt::ended(&[instance], &claims, &nodes);
+    assert_eq!(ended, if ends { vec!["kwok://n1"] } else { vec![] });
 }
 
 fn config() -> KubeletConfig {

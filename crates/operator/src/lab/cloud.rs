@@ -11,7 +11,7 @@ use fleetwright_fake::{
     api::CloudApi,
     catalogue::Skipped,
     http::{self, HttpCloud},
-    kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
+    kubelet::{KubeletConfig, Kubelets, adopt, follow, watch_classes},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -24,6 +24,9 @@ use crate::{
     operator::{CloudConnector, Environment},
     signals,
 };
+
+/// How often `--follow-kwok` compares Nodes with instances.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// The instance types of `file`, or built-in ones. Invalid instance types of the file are logged and omitted.
 ///
@@ -120,7 +123,17 @@ pub(crate) fn serve(options: &cli::FakeCloud) -> anyhow::Result<()> {
             .with_context(|| format!("--listen {}", options.listen))?;
         tracing::info!(address = %listener.local_addr()?, nodes = adopted, "fake cloud is serving");
         let kubelets = KubeletConfig { ready_after: options.ready_latency, ..KubeletConfig::default() };
-        tokio::spawn(Kubelets::run(client, cloud.clone(), clock, kubelets, std::future::pending()));
+        tokio::spawn(Kubelets::run(
+            client.clone(),
+            cloud.clone(),
+            clock.clone(),
+            kubelets,
+            std::future::pending(),
+        ));
+        if options.follow_kwok {
+            let cloud = cloud.clone();
+            tokio::spawn(async move { follow(client, &cloud, &cluster_uid, &*clock, FOLLOW_EVERY).await });
+        }
         http::serve(listener, cloud, signals::terminated()).await?;
         Ok(())
     })
