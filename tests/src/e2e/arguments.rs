@@ -46,6 +46,8 @@ pub enum Tier {
     Kube,
     /// `fleetwright fake-kube`: our in-memory API server with its world actors
     FakeKube,
+    /// As kube, with cases beside Karpenter itself: a build of its kwok provider from the Go module proxy
+    Karpenter,
 }
 
 impl Tier {
@@ -55,7 +57,14 @@ impl Tier {
         match self {
             Self::Kube => "kube",
             Self::FakeKube => "fake-kube",
+            Self::Karpenter => "karpenter",
         }
+    }
+
+    /// Whether its API server is Kubernetes' own.
+    #[must_use]
+    pub fn is_real(self) -> bool {
+        self != Self::FakeKube
     }
 }
 

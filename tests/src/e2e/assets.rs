@@ -1,10 +1,13 @@
-//! The binaries of a control plane: `KUBEBUILDER_ASSETS`, else a folder that the tier builds once.
+//! The binaries of a control plane: `KUBEBUILDER_ASSETS`, else a folder that the tier builds once. And Karpenter, where the tier has it.
 
 mod go;
+mod karpenter;
 
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 
 use super::arguments::{Environment, Tier};
 
@@ -13,9 +16,11 @@ pub(crate) const PARTS: [&str; 5] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
 /// A folder with the programs of a tier.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Assets {
     folder: PathBuf,
+    /// Karpenter's program, in the tier that has it.
+    karpenter: Option<PathBuf>,
 }
 
 impl Assets {
@@ -24,20 +29,31 @@ impl Assets {
     /// A folder that lacks any part (conventional envtest folders lack two) is not used at all: parts of different
     /// releases would otherwise be mixed. The fake tier needs only kubectl, and takes that of `PATH` before it builds.
     pub(crate) fn find(tier: Tier, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<Self> {
-        let parts: &[&str] = match tier {
-            Tier::Kube => &PARTS,
-            Tier::FakeKube => &["kubectl"],
-        };
+        let parts: &[&str] = if tier.is_real() { &PARTS } else { &["kubectl"] };
         let named = environment.assets.iter().cloned();
         let path = std::env::split_paths(&environment.path);
-        let folders = match tier {
-            Tier::Kube => named.collect(),
-            Tier::FakeKube => named.chain(go::built(environment)?).chain(path).collect(),
+        let folders = if tier.is_real() {
+            named.collect()
+        } else {
+            named.chain(go::built(environment)?).chain(path).collect()
         };
-        match first_complete(folders, parts) {
-            Some(folder) => Ok(Self { folder }),
-            None => Ok(Self { folder: go::build(environment, out)? }),
-        }
+        let folder = match first_complete(folders, parts) {
+            Some(folder) => folder,
+            None => go::build(environment, out)?,
+        };
+        let karpenter = match tier {
+            Tier::Karpenter => Some(karpenter::build(environment, out)?),
+            Tier::Kube | Tier::FakeKube => None,
+        };
+        Ok(Self { folder, karpenter })
+    }
+
+    /// Karpenter's program.
+    ///
+    /// # Errors
+    /// In a tier that does not have it.
+    pub(crate) fn karpenter(&self) -> anyhow::Result<&Path> {
+        self.karpenter.as_deref().context("only --tier karpenter builds Karpenter")
     }
 
     /// The path of one program.

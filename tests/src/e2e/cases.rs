@@ -7,6 +7,8 @@ mod bad_input;
 mod do_not_disrupt;
 mod drift_budget;
 mod hundred_pods;
+mod installed;
+mod karpenter;
 mod kill;
 mod kubectl_verbs;
 mod leader;
@@ -15,20 +17,64 @@ mod pdb_drain;
 mod permissions;
 mod phases;
 mod printer_columns;
+mod probes;
 mod refusals;
 mod replacement;
 mod restart;
 mod scale_to_zero;
 mod server_restart;
+mod shadow;
 mod watch;
 
 /// All cases. A new one is a file and a line below.
 pub(crate) fn all() -> Vec<Case> {
-    [first(), disruption(), whole()].concat()
+    [first(), disruption(), whole(), install(), beside_karpenter()].concat()
 }
 
 fn case(name: &'static str, shows: &'static str, run: Run) -> Case {
     Case { name, shows, only: None, run }
+}
+
+/// Before the first pod: what is applied, and what is in its way. Each has an API server of its own.
+fn install() -> Vec<Case> {
+    let case = |name, shows, run| Case { name, shows, only: Some(Tier::Kube), run };
+    vec![
+        case(
+            "install",
+            "deploy/ is accepted as it is, its permissions suffice and are no wider, and compat agrees",
+            |cx| Box::pin(installed::manifests(cx)),
+        ),
+        case("compat-leases", "compat names two leaders' leases and a chart of 1.0", |cx| {
+            Box::pin(installed::leftovers(cx))
+        }),
+        case(
+            "compat-definitions",
+            "half-installed definitions and stored v1beta1 objects: compat and the start say what to do",
+            |cx| Box::pin(installed::definitions(cx)),
+        ),
+    ]
+}
+
+/// Beside Karpenter itself, or in its place.
+fn beside_karpenter() -> Vec<Case> {
+    let case = |name, shows, run| Case { name, shows, only: Some(Tier::Karpenter), run };
+    vec![
+        case(
+            "karpenter-switch",
+            "from Karpenter to Fleetwright and back: no node is lost, replaced or drifted, and nothing stays",
+            |cx| Box::pin(karpenter::switch(cx)),
+        ),
+        case(
+            "karpenter-shadow",
+            "shadow mode beside a leading Karpenter writes nothing, and reports that both agree",
+            |cx| Box::pin(karpenter::shadow(cx)),
+        ),
+        case(
+            "karpenter-contract",
+            "metrics, event reasons and log messages are those that Karpenter shows of the same work",
+            |cx| Box::pin(karpenter::contract(cx)),
+        ),
+    ]
 }
 
 /// What all others build on.
@@ -43,6 +89,7 @@ fn first() -> Vec<Case> {
         case("kubectl", "stock kubectl applies, reads, waits, scales, explains and deletes", |cx| {
             Box::pin(kubectl_verbs::run(cx))
         }),
+        case("probes", "probes and metrics answer over IPv4 and IPv6", |cx| Box::pin(probes::run(cx))),
         case("kubectl-watch", "stock kubectl watches a NodePool change", |cx| Box::pin(watch::run(cx))),
     ]
 }
@@ -90,6 +137,9 @@ fn whole() -> Vec<Case> {
     vec![
         case("hundred-pods", "a Deployment of 100 pods gets nodes and is bound by the scheduler", |cx| {
             Box::pin(hundred_pods::run(cx))
+        }),
+        case("shadow", "shadow mode beside a leader writes nothing, and agrees with it", |cx| {
+            Box::pin(shadow::run(cx))
         }),
         case("scale-to-zero", "a Deployment scaled to zero leaves an empty fleet", |cx| {
             Box::pin(scale_to_zero::run(cx))

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::arguments::Environment;
+use super::arguments::{Environment, Tier};
 use super::process::{Process, Recipe, free_ports};
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -35,6 +35,7 @@ impl Cloud {
         folder: &Path,
         kubeconfig: &Path,
         cluster: String,
+        tier: Tier,
     ) -> anyhow::Result<Self> {
         let [port] = free_ports()?;
         let address = format!("127.0.0.1:{port}");
@@ -50,6 +51,8 @@ impl Cloud {
             "--terminate-latency",
             "1s",
         ]);
+        // Karpenter creates Nodes, and what it deletes is gone.
+        let args = args.chain((tier == Tier::Karpenter).then_some("--follow-kwok"));
         let recipe = Recipe {
             name: "fake-cloud",
             program: environment.operator.clone(),

@@ -1,4 +1,4 @@
-//! The operator as a process of its own, with the settings and the identity of its Deployment.
+//! The operator as a process of its own, with the settings and the identity of its Deployment; and Karpenter in its place.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -61,6 +61,43 @@ impl Operator {
         };
         recipe.env.extend(PACE.map(|(name, value)| (name, OsString::from(value))));
         Ok(Self { recipe, special: 0, process: None, health, metrics })
+    }
+
+    /// Karpenter, not started yet, with its log in `folder`. Its settings have the same names.
+    pub(crate) fn karpenter(program: &Path, folder: &Path, kubeconfig: &Path) -> anyhow::Result<Self> {
+        let [metrics, health] = free_ports()?;
+        let port = |port: u16| OsString::from(port.to_string());
+        let recipe = Recipe {
+            name: "karpenter",
+            program: program.to_path_buf(),
+            args: Vec::new(),
+            env: vec![
+                ("KUBECONFIG", kubeconfig.as_os_str().to_owned()),
+                ("METRICS_PORT", port(metrics)),
+                ("HEALTH_PROBE_PORT", port(health)),
+                ("LEADER_ELECTION_NAMESPACE", "kube-system".into()),
+                ("SYSTEM_NAMESPACE", "kube-system".into()),
+                ("LOG_LEVEL", "debug".into()),
+            ],
+            logs: folder.to_path_buf(),
+        };
+        Ok(Self { recipe, special: 0, process: None, health, metrics })
+    }
+
+    /// The log of all starts.
+    pub(crate) fn log(&self) -> anyhow::Result<String> {
+        let path = self.recipe.log();
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Where the metrics port answers, with `host` for this instance.
+    pub(crate) fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.metrics)
+    }
+
+    /// Where the probes of the Deployment answer.
+    pub(crate) fn probe_url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.health)
     }
 
     /// Gives the next start these settings too, which win over the others.

@@ -42,7 +42,7 @@ impl Server {
         accounts: &Accounts,
     ) -> anyhow::Result<Self> {
         let mut server = match tier {
-            Tier::Kube => {
+            Tier::Kube | Tier::Karpenter => {
                 let (control_plane, kubeconfigs) = ControlPlane::start(assets, folder, accounts).await?;
                 Self { kind: Kind::Kube(Box::new(control_plane)), kubeconfigs }
             }

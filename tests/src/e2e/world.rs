@@ -23,6 +23,9 @@ const CRD_WAIT: [&str; 4] = ["wait", "--for=condition=Established", "crd", "--al
 /// How long the administrator waits for a part of an answer.
 const ADMIN_PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
+/// How long a command of the binary may take.
+const TOOL_LIMIT: Duration = Duration::from_secs(90);
+
 /// The running tier. Dropping it ends every process, the operator first and the server last.
 pub(crate) struct World {
     pub(crate) tier: Tier,
@@ -41,6 +44,8 @@ pub(crate) struct World {
     pub(crate) binary: PathBuf,
     /// The repository.
     pub(crate) root: PathBuf,
+    /// The programs of the control plane, for cases that start one of their own.
+    pub(crate) assets: Assets,
 }
 
 impl World {
@@ -76,7 +81,7 @@ impl World {
         let identity =
             rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
         let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
-        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid).await?;
+        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid, tier).await?;
         let seat = Seat { name: "operator", kubeconfig: &server.kubeconfigs.operator, cloud: &cloud.url };
         let mut operator = Operator::new(&environment.operator, &folder, seat)?;
         operator.start()?;
@@ -94,6 +99,7 @@ impl World {
             folder,
             binary,
             root,
+            assets: assets.clone(),
         })
     }
 
@@ -128,6 +134,21 @@ impl World {
             event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name
         });
         Ok(events)
+    }
+
+    /// Runs a command of the binary with the administrator's kubeconfig, as a user does: its exit status, and what it printed.
+    pub(crate) async fn fleetwright(&self, args: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
+        let command = tokio::process::Command::new(&self.binary)
+            .args(args)
+            .env_clear()
+            .env("KUBECONFIG", &self.server.kubeconfigs.admin)
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(TOOL_LIMIT, command).await;
+        let output = output.with_context(|| format!("fleetwright {} hangs", args.join(" ")))??;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.code(), text))
     }
 
     /// Fails when any process has ended that should be running.

@@ -112,7 +112,8 @@ fn compile(module: &Module, source: &Path, binary: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn check_go(folder: &Path) -> anyhow::Result<()> {
+/// Fails when no Go of a sufficient version is there.
+pub(crate) fn check_go(folder: &Path) -> anyhow::Result<()> {
     let (major, minor) = GO_MINIMUM;
     let wanted = format!("building the control plane needs Go {major}.{minor} or newer (https://go.dev/dl)");
     let output = Command::new("go").arg("version").current_dir(folder).env("GOTOOLCHAIN", "local").output();

@@ -85,12 +85,17 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("the leader's exit status after SIGTERM", &status.code(), &Some(0))
 }
 
+/// Who holds the lease; empty if nobody does.
+pub(super) async fn holder(world: &World) -> anyhow::Result<String> {
+    let lease = world.get(LEASE).await?.context("there is no lease")?;
+    Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+}
+
 /// Waits until this one holds the lease.
 async fn leads(cx: &mut Cx<'_>, candidate: &Candidate) -> anyhow::Result<()> {
     let name = candidate.name;
     cx.eventually(&format!("{name} takes the lease"), TAKEOVER, async |world| {
-        let lease = world.get(LEASE).await?.context("there is no lease")?;
-        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        let holder = holder(world).await?;
         anyhow::ensure!(holder.starts_with(&format!("{name}_")), "{holder:?} holds it");
         Ok(())
     })
