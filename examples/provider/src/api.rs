@@ -79,7 +79,7 @@ pub enum ApiError {
 impl ApiError {
     /// The error for callers that have no instance in mind.
     #[must_use]
-    pub fn to_cloud_error(self, action: &str) -> CloudError {
+    pub fn into_cloud_error(self, action: &str) -> CloudError {
         match self {
             Self::NotFound => CloudError::NotFound(action.into()),
             Self::Denied => CloudError::Unauthorized { action: action.into() },

@@ -50,7 +50,8 @@ impl PebbleProvider {
         // The API creates one server per call.
         info.launch_concurrency = 50;
         let catalogue = Arc::new(Catalogue::default());
-        catalogue.update(api.types().await.map_err(|error| error.to_cloud_error("list types"))?, clock.now());
+        catalogue
+            .update(api.types().await.map_err(|error| error.into_cloud_error("list types"))?, clock.now());
         Ok(Self { api, classes, catalogue, clock, info, cluster_uid: OnceLock::new() })
     }
 
@@ -98,7 +99,7 @@ impl PebbleProvider {
         if id.is_empty() || !plain {
             return Err(invalid());
         }
-        self.api.get(id).await.map_err(|error| error.to_cloud_error("get server"))
+        self.api.get(id).await.map_err(|error| error.into_cloud_error("get server"))
     }
 
     /// Deletes a server of this cluster. One without an owner is deleted only if a NodeClaim names it.
@@ -121,7 +122,7 @@ impl PebbleProvider {
         match self.api.delete(&server.id).await {
             Ok(()) => Ok(Termination::Accepted),
             Err(ApiError::NotFound) => Ok(Termination::Gone),
-            Err(error) => Err(error.to_cloud_error("delete server")),
+            Err(error) => Err(error.into_cloud_error("delete server")),
         }
     }
 
@@ -140,7 +141,7 @@ impl PebbleProvider {
             (CLUSTER, self.uid()),
             (CLAIM, &*claim.name),
             (BATCH, request.batch.as_str()),
-            (ATTEMPT, &attempt),
+            (ATTEMPT, attempt.as_str()),
         ];
         Some(Server {
             name: name.to_owned(),
@@ -244,7 +245,7 @@ impl CloudProvider for PebbleProvider {
 
     async fn list(&self) -> Result<Vec<Instance>, CloudError> {
         let servers = self.api.list(CLUSTER, self.uid()).await;
-        let servers = servers.map_err(|error| error.to_cloud_error("list servers"))?;
+        let servers = servers.map_err(|error| error.into_cloud_error("list servers"))?;
         Ok(servers.iter().map(|server| self.instance(server)).collect())
     }
 

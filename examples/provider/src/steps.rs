@@ -31,7 +31,7 @@ impl ProviderStep for Prices {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let types = self.api.types().await.map_err(|error| error.to_cloud_error("list types"))?;
+        let types = self.api.types().await.map_err(|error| error.into_cloud_error("list types"))?;
         self.catalogue.update(types, outlook.now);
         Ok(Round::quiet(EVERY))
     }

@@ -29,7 +29,7 @@ mod step;
 use std::{sync::Arc, time::Duration};
 
 pub use ::async_trait::{self, async_trait};
-pub use jiff;
+pub use ::jiff;
 
 pub use bootstrap::{Bootstrap, bootstrap, is_label_of_kubelet, taint_flag};
 pub use error::{CloudError, LaunchError};
