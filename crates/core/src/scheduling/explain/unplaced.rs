@@ -264,10 +264,10 @@ fn try_rows(
     rows: &Bits<InstanceTypeId>,
 ) -> Result<Bits<InstanceTypeId>, Blocked> {
     let demand = allowed_domains::demand(tables, placement, class, level);
-    let min_values = tables.pools[pool].min_values.clone();
+    let min_values = &tables.pools[pool].min_values;
     let none = Amounts::new();
     let host = NewClaimId::new(pass.claims.len().max(pass.claims_before)).into();
-    let target = Target { host, pool, rows, used: &none, min_values: &min_values, held: &[], current: None };
+    let target = Target { host, pool, rows, used: &none, min_values, held: &[], current: None };
     let fit = pass.fit_target(tables, placement, &demand, req, &target)?;
     // What lost nothing has all that there were.
     Ok(fit.rows.unwrap_or_else(|| rows.clone()))

@@ -1,7 +1,5 @@
 //! Places pods on new NodeClaims: those of this pass, and another one.
 
-use std::sync::Arc;
-
 use crate::scheduling::{
     greedy::pass::{Outcome, Pass},
     ids::{
@@ -112,13 +110,10 @@ impl Pass {
         req: Req,
         target: &Target<'_>,
     ) -> Result<Fit, Blocked> {
-        let class = demand.class;
+        let class = &tables.classes[demand.class];
         let mut blocked = Blocked { lasting: true, ..Blocked::default() };
-        let requests = tables.classes[class].requests.clone();
-        let pod = Arc::clone(&tables.classes[class].pod);
-        for position in 0..tables.classes[class].alternatives.len() {
-            let alternative = tables.classes[class].alternatives[position];
-            let Some(reachable) = tables.universe.meet(req, alternative, Side::Claim) else {
+        for alternative in &class.alternatives {
+            let Some(reachable) = tables.universe.meet(req, *alternative, Side::Claim) else {
                 continue;
             };
             let options = match allowed_domains::narrow(tables, placement, demand, target.host, reachable) {
@@ -135,8 +130,8 @@ impl Pass {
                     req: option,
                     rows: target.rows,
                     used: target.used,
-                    requests: &requests,
-                    ports: &pod.spec.host_ports,
+                    requests: &class.requests,
+                    ports: &class.pod.spec.host_ports,
                     min_values: target.min_values,
                     held: target.held,
                     remaining: &self.reservations,
@@ -230,13 +225,11 @@ impl Pass {
         claim_id: NewClaimId,
     ) {
         let label_set = tables.classes[class].label_set;
-        for position in 0..tables.topology.label_sets[label_set].groups.len() {
-            let group = tables.topology.label_sets[label_set].groups[position];
-            self.count_claim(tables, placement, group, claim_id, false, 1);
+        for group in &tables.topology.label_sets[label_set].groups {
+            self.count_claim(tables, placement, *group, claim_id, false);
         }
-        for position in 0..tables.classes[class].keeps_away.len() {
-            let group = tables.classes[class].keeps_away[position];
-            self.count_claim(tables, placement, group, claim_id, true, 1);
+        for group in &tables.classes[class].keeps_away {
+            self.count_claim(tables, placement, *group, claim_id, true);
         }
         let label_sets = &mut self.claims[claim_id].label_sets;
         match label_sets.iter_mut().find(|(known, _)| *known == label_set) {
@@ -251,9 +244,8 @@ impl Pass {
         if before == after || self.claims[claim_id].label_sets.is_empty() {
             return;
         }
-        for (label_set, count) in self.claims[claim_id].label_sets.clone() {
-            for position in 0..tables.topology.label_sets[label_set].groups.len() {
-                let group = tables.topology.label_sets[label_set].groups[position];
+        for (label_set, count) in &self.claims[claim_id].label_sets {
+            for group in tables.topology.label_sets[*label_set].groups.iter().copied() {
                 let spec = &tables.topology.groups[group].spec;
                 let fixed = |req: Req| tables.universe.get(req, spec.key).and_then(Set::single);
                 if tables.topology.groups[group].by_hostname
@@ -265,7 +257,7 @@ impl Pass {
                 if let Some(domain) = fixed(after)
                     && tables.counts_in(group, pool, after)
                 {
-                    placement.count(group, DomainId::of_value(domain), false, i64::from(count));
+                    placement.count(group, DomainId::of_value(domain), false, i64::from(*count));
                 }
             }
         }
@@ -278,29 +270,27 @@ impl Pass {
         group: TopologyGroupId,
         claim_id: NewClaimId,
         owners: bool,
-        by: i64,
     ) {
         let (req, pool) = (self.claims[claim_id].req, self.claims[claim_id].pool);
         let this = &tables.topology.groups[group];
         let (key, kind) = (this.spec.key, this.spec.kind);
         if this.by_hostname {
             if tables.counts_in(group, pool, req) {
-                placement.count(group, claim_id.into(), owners, by);
+                placement.count(group, claim_id.into(), owners, 1);
             }
             return;
         }
         let fixed = tables.universe.get(req, key).and_then(Set::single);
         if let Some(domain) = fixed {
             if tables.counts_in(group, pool, req) {
-                placement.count(group, DomainId::of_value(domain), owners, by);
+                placement.count(group, DomainId::of_value(domain), owners, 1);
             }
         } else if kind == GroupKind::Anti {
             if tables.universe.get(req, key).is_none() && !tables.universe.is_well_known(key) {
                 return;
             }
-            let domains = Arc::clone(&this.domains);
-            for domain in tables.possible(req, key, &domains) {
-                placement.count(group, domain, owners, by);
+            for domain in tables.possible(req, key, &this.domains) {
+                placement.count(group, domain, owners, 1);
             }
         }
     }
@@ -322,17 +312,9 @@ impl Pass {
                 continue;
             }
             let rows = self.limits.rows_within(tables, pool);
-            let min_values = tables.pools[pool].min_values.clone();
+            let min_values = &tables.pools[pool].min_values;
             let none = Amounts::new();
-            let on = |rows| Target {
-                host,
-                pool,
-                rows,
-                used: &none,
-                min_values: &min_values,
-                held: &[],
-                current: None,
-            };
+            let on = |rows| Target { host, pool, rows, used: &none, min_values, held: &[], current: None };
             let small = self.preferred(tables, pool, &rows);
             let preferred = small.as_ref().and_then(|rows| {
                 self.fit_target(tables, placement, demand, req, &on(rows)).ok().filter(|fit| !fit.relaxed)

@@ -12,7 +12,7 @@ use crate::{
             allowed_domains::{self, TopologyDemand},
             claim::clash,
             devices::devices_on_node,
-            domains::{counts_on, node_domains},
+            domains,
         },
         request::Purpose,
         tables::{
@@ -192,43 +192,27 @@ impl Pass {
             attached.sort();
             attached.dedup();
         }
-        let label_set = this.label_set;
-        for position in 0..tables.topology.label_sets[label_set].groups.len() {
-            let group = tables.topology.label_sets[label_set].groups[position];
-            if counts_on(tables, placement, group, node_id) {
-                for domain in node_domains(tables, placement, group, node_id) {
-                    placement.count(group, domain, false, 1);
-                }
-            }
-        }
-        for position in 0..tables.classes[class].keeps_away.len() {
-            let group = tables.classes[class].keeps_away[position];
-            for domain in node_domains(tables, placement, group, node_id) {
-                placement.count(group, domain, true, 1);
-            }
-        }
+        domains::count_pods(tables, placement, node_id, this.label_set, 1);
+        domains::count_anti_affinity(tables, placement, node_id, &this.keeps_away, 1);
     }
 }
 
 /// The requirements with which a node that is not launched takes a pod.
 fn narrow_open(
     tables: &Tables,
-    placement: &mut Placement,
+    placement: &Placement,
     demand: &TopologyDemand,
     node_id: NodeId,
     open: Req,
 ) -> Option<Req> {
-    let TopologyDemand { class, level, .. } = *demand;
-    let wanted = tables.classes[class].levels[level].req;
-    let met = tables.universe.meet(open, wanted, Side::Claim)?;
-    for position in 0..tables.classes[class].alternatives.len() {
-        let alternative = tables.classes[class].alternatives[position];
-        let Some(reachable) = tables.universe.meet(met, alternative, Side::Claim) else { continue };
-        if let Ok(options) = allowed_domains::narrow(tables, placement, demand, node_id.into(), reachable) {
-            return options.first().copied();
-        }
-    }
-    None
+    let class = &tables.classes[demand.class];
+    let met = tables.universe.meet(open, class.levels[demand.level].req, Side::Claim)?;
+    let mut reachable =
+        class.alternatives.iter().filter_map(|req| tables.universe.meet(met, *req, Side::Claim));
+    reachable.find_map(|req| {
+        let options = allowed_domains::narrow(tables, placement, demand, node_id.into(), req).ok()?;
+        options.first().copied()
+    })
 }
 
 /// Volumes that are attached to a node for its pods.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     model::Pod,
     scheduling::{
-        ids::{LabelSetId, NodeId, PodClassId},
+        ids::{NodeId, PodClassId},
         placement::{Placement, domains},
         request::Request,
         tables::{Tables, bits::Bits, pod_classes, topology::GroupKind},
@@ -60,40 +60,21 @@ pub(crate) fn discount_removed(
 /// Changes the counts by a pod that runs on a node.
 fn count_pod(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, pod: &Pod, by: i64) {
     let label_set = tables.topology.label_set(&pod.id.namespace, &pod.labels);
-    count(tables, placement, node_id, label_set, by);
+    domains::count_pods(tables, placement, node_id, label_set, by);
     for term in &pod.spec.pod_anti_affinity {
         let group = pod_classes::term_group(tables, pod, term, GroupKind::Anti);
         domains::count_new_groups(tables, placement);
-        for domain in domains::node_domains(tables, placement, group, node_id) {
-            placement.count(group, domain, true, by);
-        }
+        domains::count_anti_affinity(tables, placement, node_id, &[group], by);
     }
 }
 
 /// Removes all pods of a node from the counts.
 fn discount_all(tables: &Tables, placement: &mut Placement, node_id: NodeId) {
-    for position in 0..tables.nodes[node_id].label_sets.len() {
-        let (label_set, pods) = tables.nodes[node_id].label_sets[position];
-        count(tables, placement, node_id, label_set, -i64::from(pods));
+    let node = &tables.nodes[node_id];
+    for (label_set, pods) in &node.label_sets {
+        domains::count_pods(tables, placement, node_id, *label_set, -i64::from(*pods));
     }
-    for position in 0..tables.nodes[node_id].keeps_away.len() {
-        let group = tables.nodes[node_id].keeps_away[position];
-        for domain in domains::node_domains(tables, placement, group, node_id) {
-            placement.count(group, domain, true, -1);
-        }
-    }
-}
-
-/// Changes the counts by pods of one label set on a node.
-fn count(tables: &Tables, placement: &mut Placement, node_id: NodeId, label_set: LabelSetId, by: i64) {
-    for position in 0..tables.topology.label_sets[label_set].groups.len() {
-        let group = tables.topology.label_sets[label_set].groups[position];
-        if domains::counts_on(tables, placement, group, node_id) {
-            for domain in domains::node_domains(tables, placement, group, node_id) {
-                placement.count(group, domain, false, by);
-            }
-        }
-    }
+    domains::count_anti_affinity(tables, placement, node_id, &node.keeps_away, -1);
 }
 
 /// Removes a pod that the pass has placed on a node from the counts.
@@ -103,14 +84,9 @@ pub(crate) fn discount_placed(
     node_id: NodeId,
     class: PodClassId,
 ) {
-    let label_set = tables.classes[class].label_set;
-    count(tables, placement, node_id, label_set, -1);
-    for position in 0..tables.classes[class].keeps_away.len() {
-        let group = tables.classes[class].keeps_away[position];
-        for domain in domains::node_domains(tables, placement, group, node_id) {
-            placement.count(group, domain, true, -1);
-        }
-    }
+    let class = &tables.classes[class];
+    domains::count_pods(tables, placement, node_id, class.label_set, -1);
+    domains::count_anti_affinity(tables, placement, node_id, &class.keeps_away, -1);
 }
 
 /// Pods of deleting nodes that have to be rescheduled, by node.

@@ -19,30 +19,50 @@ pub(crate) fn count_new_groups(tables: &Tables, placement: &mut Placement) {
 
 /// Counts the pods of all nodes that a group selects.
 pub(crate) fn count_everywhere(tables: &Tables, placement: &mut Placement, group: TopologyGroupId) {
-    for label_set in tables.topology.label_sets.ids() {
-        if !tables.topology.label_sets[label_set].groups.contains(&group) {
+    for (label_set, pods) in tables.topology.label_sets.entries() {
+        if !pods.groups.contains(&group) {
             continue;
         }
-        for position in 0..tables.topology.label_sets[label_set].nodes.len() {
-            let node_id = tables.topology.label_sets[label_set].nodes[position];
-            count_label_set(tables, placement, group, label_set, node_id);
+        for node_id in pods.nodes.iter().copied() {
+            let counted = tables.nodes[node_id].label_sets.iter().find(|(known, _)| *known == label_set);
+            let Some((_, count)) = counted.filter(|_| counts_on(tables, placement, group, node_id)) else {
+                continue;
+            };
+            for domain in node_domains(tables, placement, group, node_id) {
+                placement.count_base(group, domain, false, i64::from(*count));
+            }
         }
     }
 }
 
-/// Counts the pods of one kind on a node for a group that selects them.
-fn count_label_set(
+/// Changes the counts by pods of a label set on a node.
+pub(crate) fn count_pods(
     tables: &Tables,
     placement: &mut Placement,
-    group: TopologyGroupId,
-    label_set: LabelSetId,
     node_id: NodeId,
+    label_set: LabelSetId,
+    by: i64,
 ) {
-    let counted = tables.nodes[node_id].label_sets.iter().find(|(known, _)| *known == label_set);
-    let Some(count) = counted.map(|(_, count)| i64::from(*count)) else { return };
-    if counts_on(tables, placement, group, node_id) {
+    for group in tables.topology.label_sets[label_set].groups.iter().copied() {
+        if counts_on(tables, placement, group, node_id) {
+            for domain in node_domains(tables, placement, group, node_id) {
+                placement.count(group, domain, false, by);
+            }
+        }
+    }
+}
+
+/// Changes the counts by pods on a node that have the anti-affinity of some groups.
+pub(crate) fn count_anti_affinity(
+    tables: &Tables,
+    placement: &mut Placement,
+    node_id: NodeId,
+    groups: &[TopologyGroupId],
+    by: i64,
+) {
+    for group in groups.iter().copied() {
         for domain in node_domains(tables, placement, group, node_id) {
-            placement.count_base(group, domain, false, count);
+            placement.count(group, domain, true, by);
         }
     }
 }

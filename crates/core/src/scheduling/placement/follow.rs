@@ -278,8 +278,7 @@ fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty:
     note_domains(tables, node_id, dirty);
     tables.note_values(node_id, false);
     count_selected(tables, placement, node_id, -1);
-    for position in 0..tables.nodes[node_id].keeps_away.len() {
-        let group = tables.nodes[node_id].keeps_away[position];
+    for group in tables.nodes[node_id].keeps_away.iter().copied() {
         count_owner(tables, placement, group, node_id, -1);
     }
     let node = &mut tables.nodes[node_id];
@@ -306,13 +305,11 @@ fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty:
 
 /// Counts a node's pods for the groups that select them.
 fn count_selected(tables: &Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
-    for position in 0..tables.nodes[node_id].label_sets.len() {
-        let (label_set, count) = tables.nodes[node_id].label_sets[position];
-        for position in 0..tables.topology.label_sets[label_set].groups.len() {
-            let group = tables.topology.label_sets[label_set].groups[position];
+    for (label_set, count) in &tables.nodes[node_id].label_sets {
+        for group in tables.topology.label_sets[*label_set].groups.iter().copied() {
             if domains::counts_on(tables, placement, group, node_id) {
                 for domain in domains::node_domains(tables, placement, group, node_id) {
-                    placement.count_base(group, domain, false, sign * i64::from(count));
+                    placement.count_base(group, domain, false, sign * i64::from(*count));
                 }
             }
         }
