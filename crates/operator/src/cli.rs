@@ -2,8 +2,11 @@
 
 mod catalogue;
 mod compat;
+mod decide;
 #[cfg(test)]
 mod documented;
+pub(crate) mod house;
+mod lint;
 mod shadow;
 
 #[cfg(feature = "lab")]
@@ -16,15 +19,15 @@ use fleetwright_controllers::settings::SolveEffort;
 pub(crate) use self::{
     catalogue::{CatalogExportOptions, CatalogTool},
     compat::{CleanOptions, CompatOptions, CompatTool},
+    decide::{DisruptOptions, Explain, ExplainOptions, PlanOptions},
+    lint::{FailOn, LintFormat, LintOptions},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
 };
-use crate::{
-    catalogue::CatalogueOptions,
-    settings::table::{SETTINGS, Setting, SettingKind},
-};
+use crate::settings::table::{SETTINGS, Setting, SettingKind};
 
 /// The parsed command line.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub(crate) enum Invocation {
     /// Run the controller with these flags, by name without dashes.
     Controller(BTreeMap<String, String>),
@@ -63,6 +66,9 @@ impl Interface<'_> {
 #[derive(Debug, Parser)]
 #[command(disable_help_subcommand = true)]
 struct Tools {
+    /// When output has colors; NO_COLOR is respected.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: house::Color,
     #[command(subcommand)]
     tool: Tool,
 }
@@ -77,6 +83,8 @@ pub(crate) enum Tool {
     Plan(PlanOptions),
     /// Dry run: the nodes that would be disrupted now, and why the others are not.
     Disrupt(DisruptOptions),
+    /// Finds mistakes in NodePools, NodeClasses, workloads and budgets, in files or in the cluster.
+    Lint(LintOptions),
     /// Checks whether a cluster of Karpenter can move to Fleetwright, and what changes. Reads only.
     Compat(CompatOptions),
     /// Reports of shadow mode: what Karpenter did, and what Fleetwright would have done.
@@ -96,6 +104,12 @@ pub(crate) enum Tool {
     /// Catalogues of instance types.
     #[command(subcommand)]
     Catalog(CatalogTool),
+    /// Prints version, commit, features and the level of Karpenter.
+    Version(house::VersionOptions),
+    /// Prints a completion script for a shell.
+    Completion(house::CompletionOptions),
+    /// Prints manual pages.
+    Man(house::ManOptions),
     /// Prints the custom resource definitions for `kubectl apply -f -`.
     Crds {
         /// The cloud whose NodeClass and label rules are included.
@@ -147,73 +161,6 @@ pub(crate) struct Demo {
     /// File for the kubeconfig. Defaults to a file in the temporary directory, which is removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-}
-
-/// Options of `plan`, beside the controller's settings.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PlanOptions {
-    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
-    pub(crate) files: Vec<PathBuf>,
-    /// How long to improve the first plan: a duration such as 500ms, or a number of rounds such as 2000it, which is reproducible.
-    #[arg(long, default_value = "500ms", value_parser = budget)]
-    pub(crate) budget: SolveEffort,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    pub(crate) output: TableOrJson,
-    /// The seed of generated names.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Region and prices of the instance types.
-    #[command(flatten)]
-    pub(crate) catalogue: CatalogueOptions,
-}
-
-/// Options of `disrupt`, beside the controller's settings.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct DisruptOptions {
-    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The time of the decision, such as 2026-01-31T12:00:00Z. Defaults to now.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) at: Option<jiff::Timestamp>,
-    /// Use only this disruption method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
-    /// single-node-consolidation, n-to-m-consolidation.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) method: Vec<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    pub(crate) output: TableOrJson,
-    /// Region and prices of the instance types.
-    #[command(flatten)]
-    pub(crate) catalogue: CatalogueOptions,
-}
-
-/// What to explain.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Explain {
-    /// Lists the disruption blockers of a node, with the owner and the end of each.
-    Node(ExplainOptions),
-}
-
-/// Options of `explain node`, beside the controller's settings.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ExplainOptions {
-    /// The Node or NodeClaim.
-    pub(crate) name: String,
-    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The time of the evaluation, such as 2026-01-31T12:00:00Z. Defaults to now.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) at: Option<jiff::Timestamp>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    pub(crate) output: TableOrJson,
-    /// Region and prices of the instance types.
-    #[command(flatten)]
-    pub(crate) catalogue: CatalogueOptions,
 }
 
 /// Options of `audit`, beside the controller's settings.
@@ -377,18 +324,13 @@ pub(crate) fn parse(
     args: impl IntoIterator<Item = OsString>,
     interface: &Interface<'_>,
 ) -> Result<Invocation, clap::Error> {
-    let args: Vec<OsString> = args.into_iter().collect();
-    let mut tools = tools(interface);
-    for (path, shown) in WITH_SETTINGS {
-        tools = tools.mut_subcommand(path[0], |tool| match path.get(1) {
-            None => with_settings(tool, interface, Some(shown)),
-            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, interface, Some(shown))),
-        });
-    }
+    let args = house::normalized(args.into_iter().collect());
+    let mut tools = command(interface);
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
         let matches = tools.try_get_matches_from(args)?;
-        let tool = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?.tool;
+        let Tools { tool, color } = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?;
+        color.apply();
         let mut names = Vec::new();
         let mut inner = &matches;
         while let Some((name, deeper)) = inner.subcommand() {
@@ -399,9 +341,22 @@ pub(crate) fn parse(
         let flags = if has_settings { flags(inner, interface) } else { BTreeMap::new() };
         return Ok(Invocation::Tool(tool, flags));
     }
+    if !first.is_empty() && !first.starts_with('-') {
+        return Err(house::unknown_tool(&mut tools, first));
+    }
     let matches =
         controller_command(tools, interface).try_get_matches_from(args.into_iter().map(double_dash))?;
     Ok(Invocation::Controller(flags(&matches, interface)))
+}
+
+/// The command with all tools and their settings.
+pub(crate) fn command(interface: &Interface<'_>) -> Command {
+    WITH_SETTINGS.into_iter().fold(tools(interface), |tools, (path, shown)| {
+        tools.mut_subcommand(path[0], |tool| match path.get(1) {
+            None => with_settings(tool, interface, Some(shown)),
+            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, interface, Some(shown))),
+        })
+    })
 }
 
 /// The command with all tools, by the name of the binary.
@@ -419,11 +374,15 @@ fn tools(interface: &Interface<'_>) -> Command {
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: [(&[&str], &[&str]); 8] = [
+const WITH_SETTINGS: [(&[&str], &[&str]); 12] = [
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
+    (&["lint"], &DECISIVE),
     (&["compat"], &DECISIVE),
     (&["explain", "node"], &DECISIVE),
+    (&["explain", "pod"], &DECISIVE),
+    (&["explain", "type"], &DECISIVE),
+    (&["explain", "nodepool"], &DECISIVE),
     (&["audit"], &["CLUSTER_NAME", "CLUSTER_CA_BUNDLE", "ISOLATED_VPC"]),
     (
         &["iam", "check"],
@@ -448,6 +407,16 @@ const DECISIVE: [&str; 11] = [
     "AWS_FEATURE_GATES",
 ];
 
+/// Calls that the help shows.
+const EXAMPLES: [(&str, &str); 6] = [
+    ("demo", "a cluster and a cloud on this computer"),
+    ("plan", "the nodes that the cluster of the kubeconfig needs now"),
+    ("plan -f manifests/ --fail-if 'unschedulable>0'", "a check in CI"),
+    ("plan --what-if nodepool.yaml", "what a change would do to the cluster"),
+    ("explain pod web-0", "why a pod is pending, and what would help"),
+    ("disrupt", "the nodes that would be disrupted, and what blocks the others"),
+];
+
 /// The settings that were given as flags.
 fn flags(matches: &clap::ArgMatches, interface: &Interface<'_>) -> BTreeMap<String, String> {
     let given = interface.settings().filter_map(|setting| {
@@ -459,13 +428,19 @@ fn flags(matches: &clap::ArgMatches, interface: &Interface<'_>) -> BTreeMap<Stri
 
 /// The controller's own command: a flag for each setting; the tools are listed in its help.
 fn controller_command(tools: Command, interface: &Interface<'_>) -> Command {
-    let mut listed = format!("Tools (see `{} TOOL --help`):\n", interface.name);
+    let name = interface.name;
+    let mut listed = format!("Tools (see `{name} help TOOL`):\n");
     for tool in tools.get_subcommands() {
         let about = tool.get_about().map(ToString::to_string).unwrap_or_default();
         listed.push_str(&format!("  {:<12} {about}\n", tool.get_name()));
     }
+    let examples =
+        EXAMPLES.map(|(args, what)| format!("  {:<62} # {what}\n", format!("{name} {args}"))).concat();
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n       {name} TOOL [OPTIONS]\n\n{listed}\nExamples:\n{examples}\nOptions of the controller:\n{{options}}"
+    );
     let about = tools.get_about().cloned().unwrap_or_default();
-    let command = Command::new(interface.name).version(interface.version).about(about).after_help(listed);
+    let command = Command::new(name).version(interface.version).about(about).help_template(template);
     with_settings(command, interface, None)
 }
 

@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCod
 
 use crate::{
     Operator,
-    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool},
-    compat, controller, crds, disrupt, export,
+    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool, house},
+    compat, controller, crds, disrupt, explain, export, lint,
     outcome::Outcome,
-    plan, shadow,
+    plan,
+    settings::Values,
+    shadow,
+    sheet::{self, Page},
 };
 
 impl Operator {
@@ -33,10 +36,22 @@ impl Operator {
         };
         match done {
             Ok(outcome) => outcome.into(),
+            // The reader has what it wanted.
+            Err(error) if house::is_closed_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
                 let _ = writeln!(anstream::stderr(), "{}: {error:#}", self.name());
                 ExitCode::FAILURE
             }
+        }
+    }
+
+    fn explain(&self, what: &Explain, values: &Values) -> anyhow::Result<Outcome> {
+        let catalogues = self.catalogues();
+        match what {
+            Explain::Node(options) => disrupt::explain(options, catalogues, values),
+            Explain::Pod(options) => explain::pod(options, catalogues, values),
+            Explain::Type(options) => explain::instance_type(options, catalogues, values),
+            Explain::NodePool(options) => explain::node_pool(options, catalogues, values),
         }
     }
 
@@ -52,9 +67,8 @@ impl Operator {
                 };
             }
             Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
-            Tool::Explain(Explain::Node(options)) => {
-                return disrupt::explain(options, catalogues, &self.values(flags)?);
-            }
+            Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
+            Tool::Explain(what) => return self.explain(what, &self.values(flags)?),
             Tool::Catalog(CatalogTool::Export(options)) => {
                 export::run(options, catalogues, &self.values(flags)?)
             }
@@ -70,6 +84,18 @@ impl Operator {
             Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(
                 "this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
             ),
+            Tool::Version(options) => {
+                let version = house::Version::new(self.name(), self.version(), self.cloud_names());
+                sheet::print(options.output, &version, |_| {
+                    let mut page = Page::default();
+                    for line in version.lines() {
+                        page.line(line);
+                    }
+                    page
+                })
+            }
+            Tool::Completion(options) => house::completion(cli::command(&self.interface()), options.shell),
+            Tool::Man(options) => house::man(cli::command(&self.interface()), options.folder.as_deref()),
             Tool::Crds { cloud } => crds::print(self.definitions_of(cloud)),
             #[cfg(feature = "lab")]
             Tool::Demo(options) => crate::lab::demo(options),

@@ -17,7 +17,15 @@ use crate::proxy;
 /// # Errors
 /// If there is none, or it is invalid.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    Ok(fleetwright_controllers::runtime::client(configure(kubeconfig).await?)?)
+    connect_to(kubeconfig, None).await
+}
+
+/// A client of a context of a kubeconfig. Without a context it is the current one.
+///
+/// # Errors
+/// As [`connect`]; also if there is no such context.
+pub(crate) async fn connect_to(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+    Ok(fleetwright_controllers::runtime::client(configure_for(kubeconfig, context).await?)?)
 }
 
 /// Host and port of the API server, as Go's client names it in metrics.
@@ -30,15 +38,24 @@ pub(crate) fn host(config: &Config) -> String {
 ///
 /// # Errors
 /// If there is none, or it is invalid.
-#[expect(clippy::disallowed_methods, reason = "proxies are set by variables that every HTTP client reads")]
 pub(crate) async fn configure(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    configure_for(kubeconfig, None).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "proxies are set by variables that every HTTP client reads")]
+async fn configure_for(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Config> {
     let env = |name: &str| std::env::var(name).ok();
-    let mut config = match kubeconfig {
-        Some(path) => {
+    let of_context =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match (kubeconfig, context) {
+        (Some(path), _) => {
             let read = Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
+            Config::from_custom_kubeconfig(read, &of_context).await?
         }
-        None => Config::infer()
+        (None, Some(context)) => Config::from_kubeconfig(&of_context).await.with_context(|| {
+            format!("no cluster for context {context:?}: see `kubectl config get-contexts`")
+        })?,
+        (None, None) => Config::infer()
             .await
             .context("no cluster: set KUBECONFIG, or run in a pod with a service account")?,
     };

@@ -41,13 +41,16 @@ mod crds;
 mod devices;
 mod disrupt;
 mod ec2;
+mod explain;
 mod export;
+mod figures;
 mod http;
 mod input;
 mod invoke;
 mod kube_client;
 #[cfg(feature = "lab")]
 mod lab;
+mod lint;
 mod logging;
 mod operator;
 mod outcome;
@@ -58,7 +61,9 @@ mod proxy;
 mod scenarios;
 mod settings;
 mod shadow;
+mod sheet;
 mod signals;
+mod suggest;
 
 // The versions of foreign crates that occur in signatures.
 pub use anyhow;

@@ -9,10 +9,12 @@ pub(crate) enum Outcome {
     Complete,
     /// The catalogue has gaps, which the output names.
     Incomplete,
-    /// `compat` has warnings.
+    /// `compat` or `lint` has warnings.
     Warnings,
-    /// `compat` has blockers.
+    /// `compat` has blockers, or `lint` errors.
     Blocked,
+    /// The condition of `--fail-if` holds.
+    FailIf,
 }
 
 impl Outcome {
@@ -22,7 +24,7 @@ impl Outcome {
     }
 }
 
-/// 0, or 3 to 5: 1 is an error, 2 an invalid command line.
+/// 0, or 3 to 6: 1 is an error, 2 an invalid command line.
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
         match outcome {
@@ -30,6 +32,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Incomplete => Self::from(3),
             Outcome::Warnings => Self::from(4),
             Outcome::Blocked => Self::from(5),
+            Outcome::FailIf => Self::from(6),
         }
     }
 }

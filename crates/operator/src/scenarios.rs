@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use crate::{catalogue::Catalogues, ec2::Ec2Catalogue, lab::FakeCatalogue, outcome::Outcome};
 
 /// A path from the root of the repository.
-fn from_root(path: &str) -> PathBuf {
+pub(crate) fn from_root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 

@@ -37,9 +37,26 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Characters that a shell takes apart, and what stands for them between single quotes until words are split.
+const QUOTED: [(char, char); 5] =
+    [('|', '\u{e000}'), ('>', '\u{e001}'), ('&', '\u{e002}'), (';', '\u{e003}'), (' ', '\u{e004}')];
+
 /// The arguments of each call of the binary in `text`, which is a line of code.
 fn calls(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
+    let mut is_quoted = false;
+    let hidden = text.chars().map(|letter| {
+        is_quoted ^= letter == '\'';
+        let stand_in = QUOTED.iter().find(|(plain, _)| is_quoted && *plain == letter);
+        stand_in.map_or(letter, |(_, stand_in)| *stand_in)
+    });
+    let text = &hidden.collect::<String>();
+    let shown = |word: &str| -> String {
+        let plain = |letter: char| {
+            QUOTED.iter().find(|(_, known)| *known == letter).map_or(letter, |(plain, _)| *plain)
+        };
+        word.trim_matches(['"', '\'']).chars().map(plain).collect()
+    };
     for part in text.split('|') {
         let mut words = part.trim();
         // Variables of the environment in front.
@@ -57,9 +74,7 @@ fn calls(text: &str) -> Vec<Vec<String>> {
         if let Some(rest) = CALLS.iter().find_map(|call| called.strip_prefix(call)) {
             let rest = rest.split(" #").next().unwrap_or_default();
             let rest = rest.split(['>', '&', ';']).next().unwrap_or_default();
-            found.push(
-                rest.split_whitespace().map(|word| word.trim_matches(['"', '\'']).to_owned()).collect(),
-            );
+            found.push(rest.split_whitespace().map(shown).collect());
         }
     }
     found

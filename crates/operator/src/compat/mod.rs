@@ -231,13 +231,7 @@ fn decide(
     let surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
     findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced));
     let today = first_hour::today(&surveyed.survey);
-    let plan = PlanOptions {
-        files: Vec::new(),
-        budget: options.budget,
-        output: options.output,
-        seed: 1,
-        catalogue: options.catalogue.clone(),
-    };
+    let plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());
     let compared = plans::compare(&items, &plan, build.catalogues, values, (times.0, &today))?;
     findings.extend(compared.findings);
     let mut notes = surveyed.loaded.notes;

@@ -6,8 +6,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, bail};
 use fleetwright_controllers::disruption as controller;
 use fleetwright_core::{
@@ -19,17 +17,18 @@ use jiff::Timestamp;
 pub(crate) use self::report::savings;
 use self::report::{Context, Report, Timing};
 use crate::{
-    catalogue::{CatalogueOptions, Catalogues, Footer},
-    cli::{DisruptOptions, ExplainOptions, TableOrJson},
+    catalogue::{CatalogueOptions, Catalogues},
+    cli::{DisruptOptions, ExplainOptions},
     clock::SystemClock,
     input::{
-        Item, evaluate,
+        Item, evaluate, lacking,
         load::{self, Loaded},
-        read,
+        read_from,
     },
     outcome::Outcome,
     plan::{self, show_notes},
     settings::{self, Values},
+    sheet, suggest,
 };
 
 /// Decides and prints the report.
@@ -43,13 +42,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
     let at = options.at.unwrap_or(started);
-    let report = survey(read(&options.files)?, options, catalogues, values, (at, started))?;
+    let report = survey(read_from(&options.input)?, options, catalogues, values, (at, started))?;
     show_notes(&report.notes, &report.incomplete)?;
-    let mut out = anstream::stdout().lock();
-    match options.output {
-        TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
-        TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
-    }
+    sheet::print(options.output, &report, |wide| table::page(&report, wide))?;
     Ok(Outcome::of(&report.incomplete))
 }
 
@@ -63,7 +58,7 @@ pub(crate) fn explain(
     values: &Values,
 ) -> anyhow::Result<Outcome> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
-    let items = read(&options.files)?;
+    let items = read_from(&options.input)?;
     let offer = catalogues.offer(&items, &options.catalogue, values)?;
     let (sources, notes) = (offer.sources.clone(), offer.notes.clone());
     let mut loaded = load::load(items, offer, values)?;
@@ -76,11 +71,7 @@ pub(crate) fn explain(
         .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
     show_notes(&notes, &loaded.gaps)?;
     let node = report::node(&status);
-    let mut out = anstream::stdout().lock();
-    match options.output {
-        TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&node)?)?,
-        TableOrJson::Table => write!(out, "{}{}", table::One(&node), Footer(&sources))?,
-    }
+    sheet::print(options.output, &node, |_| table::one(&node, &sources))?;
     Ok(Outcome::of(&loaded.gaps))
 }
 
@@ -126,7 +117,21 @@ fn survey(
     times: (Timestamp, Timestamp),
 ) -> anyhow::Result<Report> {
     let asked = (options.method.as_slice(), &options.catalogue);
-    let Surveyed { loaded, survey, timing } = decide(items, asked, catalogues, values, times)?;
+    let mut notes = lacking::lacking(&items);
+    let has = |kind: &str| items.iter().any(|item| item.value["kind"] == kind);
+    if !notes.is_empty() && !has("PodDisruptionBudget") {
+        notes.push(
+            "no PodDisruptionBudgets in the input: pods look freer to move than they may be".to_owned(),
+        );
+    }
+    let Surveyed { mut loaded, mut survey, timing } = decide(items, asked, catalogues, values, times)?;
+    loaded.notes.splice(0..0, notes);
+    survey.nodes.retain(|status| {
+        let node = &status.node;
+        let in_namespace = |name: &String| node.pods.iter().any(|pod| *pod.id.namespace == **name);
+        options.select.namespace.as_ref().is_none_or(in_namespace)
+            && options.select.selector.as_ref().is_none_or(|selector| selector.selects(|key| node.label(key)))
+    });
     Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
 }
 
@@ -137,7 +142,9 @@ fn methods(names: &[String], usual: &[&'static dyn Method]) -> anyhow::Result<Ve
     }
     let known: Vec<&str> = disruption::METHODS.iter().map(|method| method.spec().name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("--method {unknown}: there are {}", known.join(", "));
+        let meant = suggest::nearest(unknown, known.iter().copied());
+        let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"));
+        bail!("unknown method {unknown:?}{meant}; valid: {}", known.join(", "));
     }
     let wanted = |method: &&'static dyn Method| names.iter().any(|name| name == method.spec().name);
     Ok(disruption::METHODS.iter().copied().filter(wanted).collect())

@@ -223,8 +223,23 @@ pub(super) fn node(status: &DisruptionStatus) -> NodeRow {
         node_pool: node.label(NODEPOOL).unwrap_or_default().to_owned(),
         candidate: status.candidate,
         price: status.price.map(|price| price.to_string()),
-        blockers: status.blockers.iter().map(blocker).collect(),
+        blockers: blockers(status),
     }
+}
+
+/// The blockers, each once: several pods may be kept by one PodDisruptionBudget.
+fn blockers(status: &DisruptionStatus) -> Vec<BlockerRow> {
+    let mut rows: Vec<BlockerRow> = Vec::new();
+    for row in status.blockers.iter().map(blocker) {
+        let is_same = |known: &BlockerRow| {
+            (&known.kind, &known.message, &known.owner, &known.until)
+                == (&row.kind, &row.message, &row.owner, &row.until)
+        };
+        if !rows.iter().any(is_same) {
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 fn blocker(blocker: &Blocker) -> BlockerRow {

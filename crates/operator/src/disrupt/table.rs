@@ -1,63 +1,80 @@
 //! The table of the disruption report.
 
-use std::fmt;
-
 use fleetwright_core::model::labels;
 use serde_json::Value;
 
 use super::report::{NodeRow, Replacement, Report};
 use crate::{
-    catalogue::Footer,
-    plan::{grid, names},
+    catalogue::{Footer, SourceRow},
+    figures,
+    plan::names,
+    sheet::{Page, Sheet, figure, text},
 };
 
-/// Writes a report as tables.
-pub(super) struct Table<'a>(pub(super) &'a Report);
+/// The page of a report; `wide` has all names.
+pub(super) fn page(report: &Report, wide: bool) -> Page {
+    let mut page = Page::default();
+    let shown = |all: &[String]| if wide { all.join(", ") } else { names(all) };
+    if report.commands.is_empty() {
+        page.line("nothing to disrupt");
+    }
+    let mut sheet = Sheet::new(&[
+        text("METHOD"),
+        text("REASON"),
+        text("NODES"),
+        text("REPLACED BY"),
+        text("PODS"),
+        figure("SAVES $/H"),
+    ]);
+    for command in &report.commands {
+        let by: Vec<String> = command.replacements.iter().map(cheapest).collect();
+        sheet.row([
+            command.method.clone(),
+            command.reason.clone(),
+            shown(&command.nodes),
+            by.join(", "),
+            shown(&command.pods),
+            command
+                .savings_hourly
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |saved| figures::hourly_text(saved)),
+        ]);
+    }
+    page.sheet(sheet).sheet(nodes(report));
+    let mut sheet = Sheet::new(&[text("NODEPOOL"), text("REASON"), figure("ALLOWED"), figure("DISRUPTING")]);
+    for budget in &report.budgets {
+        sheet.row([
+            budget.node_pool.clone(),
+            budget.reason.clone(),
+            budget.allowed.to_string(),
+            budget.disrupting.to_string(),
+        ]);
+    }
+    page.sheet(sheet);
+    footer(&mut page, &report.catalogues);
+    page
+}
 
-impl fmt::Display for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let report = self.0;
-        if report.commands.is_empty() {
-            writeln!(f, "nothing to disrupt\n")?;
-        } else {
-            let mut rows = grid(&["METHOD", "REASON", "NODES", "REPLACED BY", "PODS", "SAVES $/H"]);
-            for command in &report.commands {
-                let by: Vec<String> = command.replacements.iter().map(cheapest).collect();
-                rows.add_row([
-                    command.method.clone(),
-                    command.reason.clone(),
-                    names(&command.nodes),
-                    by.join(", "),
-                    names(&command.pods),
-                    command.savings_hourly.clone().unwrap_or_else(|| "-".to_owned()),
-                ]);
-            }
-            writeln!(f, "{}\n", rows.trim_fmt())?;
-        }
-        let mut rows = grid(&["NODE", "NODEPOOL", "$/H", "CANDIDATE", "BLOCKED BY"]);
-        for node in &report.nodes {
-            let name = if node.node.is_empty() { &node.node_claim } else { &node.node };
-            let blockers: Vec<&str> = node.blockers.iter().map(|blocker| &*blocker.message).collect();
-            rows.add_row([
-                name.clone(),
-                node.node_pool.clone(),
-                node.price.clone().unwrap_or_default(),
-                if node.candidate { "yes".to_owned() } else { "no".to_owned() },
-                blockers.join("; "),
-            ]);
-        }
-        writeln!(f, "{}\n", rows.trim_fmt())?;
-        let mut rows = grid(&["NODEPOOL", "REASON", "ALLOWED", "DISRUPTING"]);
-        for budget in &report.budgets {
-            rows.add_row([
-                budget.node_pool.clone(),
-                budget.reason.clone(),
-                budget.allowed.to_string(),
-                budget.disrupting.to_string(),
-            ]);
-        }
-        writeln!(f, "{}", rows.trim_fmt())?;
-        write!(f, "{}", Footer(&report.catalogues))
+fn nodes(report: &Report) -> Sheet {
+    let mut sheet =
+        Sheet::new(&[text("NODE"), text("NODEPOOL"), figure("$/H"), text("CANDIDATE"), text("BLOCKED BY")]);
+    for node in &report.nodes {
+        let name = if node.node.is_empty() { &node.node_claim } else { &node.node };
+        let blockers: Vec<&str> = node.blockers.iter().map(|blocker| &*blocker.message).collect();
+        sheet.row([
+            name.clone(),
+            node.node_pool.clone(),
+            node.price.as_ref().map(|price| figures::hourly_text(price)).unwrap_or_default(),
+            if node.candidate { "yes".to_owned() } else { "no".to_owned() },
+            blockers.join("; "),
+        ]);
+    }
+    sheet
+}
+
+fn footer(page: &mut Page, sources: &[SourceRow]) {
+    for line in Footer(sources).to_string().lines() {
+        page.line(line);
     }
 }
 
@@ -69,29 +86,28 @@ fn cheapest(new: &Replacement) -> String {
     format!("{first} ({})", new.node_pool)
 }
 
-/// Writes one node with all of its blockers.
-pub(super) struct One<'a>(pub(super) &'a NodeRow);
-
-impl fmt::Display for One<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = self.0;
-        writeln!(f, "Node       {}", node.node)?;
-        writeln!(f, "NodeClaim  {}", node.node_claim)?;
-        writeln!(f, "NodePool   {}", node.node_pool)?;
-        writeln!(f, "$/h        {}", node.price.as_deref().unwrap_or("unknown"))?;
-        writeln!(f, "Candidate  {}", if node.candidate { "yes" } else { "no" })?;
-        if node.blockers.is_empty() {
-            return writeln!(f, "\nNothing blocks its disruption.");
-        }
-        let mut rows = grid(&["BLOCKED BY", "OWNER", "UNTIL", "MESSAGE"]);
-        for blocker in &node.blockers {
-            rows.add_row([
-                blocker.kind.clone(),
-                blocker.owner.clone().unwrap_or_default(),
-                blocker.until.clone().unwrap_or_default(),
-                blocker.message.clone(),
-            ]);
-        }
-        writeln!(f, "\n{}", rows.trim_fmt())
+/// One node with all of its blockers.
+pub(super) fn one(node: &NodeRow, sources: &[SourceRow]) -> Page {
+    let mut page = Page::default();
+    page.line(format!("Node       {}", node.node));
+    page.line(format!("NodeClaim  {}", node.node_claim));
+    page.line(format!("NodePool   {}", node.node_pool));
+    let price = node.price.as_ref().map(|price| figures::hourly_text(price));
+    page.line(format!("$/h        {}", price.as_deref().unwrap_or("unknown")));
+    page.line(format!("Candidate  {}", if node.candidate { "yes" } else { "no" }));
+    let mut sheet = Sheet::new(&[text("BLOCKED BY"), text("OWNER"), text("UNTIL"), text("MESSAGE")]);
+    for blocker in &node.blockers {
+        sheet.row([
+            blocker.kind.clone(),
+            blocker.owner.clone().unwrap_or_default(),
+            blocker.until.as_ref().map(|until| figures::time(until)).unwrap_or_default(),
+            blocker.message.clone(),
+        ]);
     }
+    page.sheet(sheet);
+    if node.blockers.is_empty() {
+        page.line("Nothing blocks its disruption.");
+    }
+    footer(&mut page, sources);
+    page
 }

@@ -33,13 +33,19 @@ fn surveyed(path: &Path) -> (Report, String) {
     let values = Values::resolve(&flags, |_| None).unwrap();
     let at = options.at.unwrap();
     let report =
-        survey(read(&options.files).unwrap(), &options, &scenarios::catalogues(), &values, (at, at)).unwrap();
+        survey(read_from(&options.input).unwrap(), &options, &scenarios::catalogues(), &values, (at, at))
+            .unwrap();
     (report, format!("{}/", folder.path().display()))
 }
 
 fn report(path: &Path) -> String {
     let (report, folder) = surveyed(path);
-    scenarios::shown(&report.notes, &report.incomplete, table::Table(&report)).replace(&folder, "")
+    scenarios::shown(
+        &report.notes,
+        &report.incomplete,
+        table::page(&report, false).render(sheet::Format::Table, None),
+    )
+    .replace(&folder, "")
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn first_line(text: &str) -> String {
 }
 
 /// YAML without a limit on its size: it is the user's own. The expansion of aliases is limited.
-pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
+pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED };
     serde_saphyr::from_str_with_options(
         text,

@@ -40,8 +40,10 @@ use crate::{
 };
 
 /// Namespaced kinds.
-const NAMESPACED: [&str; 10] = [
+const NAMESPACED: [&str; 12] = [
     "Pod",
+    "Job",
+    "CronJob",
     "DaemonSet",
     "ReplicaSet",
     "StatefulSet",
@@ -95,7 +97,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
     let mut loader = Loader {
         loaded,
         classes,
-        schemas: Schemas::load()?,
+        schemas: Schemas::shared()?,
         seen: BTreeSet::new(),
         skipped: BTreeMap::new(),
         pools: Vec::new(),
@@ -141,7 +143,7 @@ fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
 pub(super) struct Loader {
     pub(super) loaded: Loaded,
     classes: Vec<NodeClassRef>,
-    schemas: Schemas,
+    schemas: &'static Schemas,
     /// Kind, namespace and name of the objects that were read.
     seen: BTreeSet<(String, String, String)>,
     /// Kinds that no decision uses, with their number and the position of the first.
@@ -255,7 +257,9 @@ impl Loader {
                 self.note(source, fix);
             }
             ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<api::NodeClassView>(value, source),
-            ("", "PodTemplate") | ("apps", "Deployment") if self.gates.capacity_buffer => {}
+            ("", "PodTemplate") if self.gates.capacity_buffer => {}
+            // Their pods are objects of their own.
+            ("apps", "Deployment") | ("batch", "Job" | "CronJob") => {}
             ("", "LimitRange") if self.limit_ranges => self.apply::<LimitRange>(value, source),
             ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {

@@ -5,14 +5,22 @@
 //! - [`load`]: applies items to the controller's index, as watch events.
 //! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
+//! - [`workloads`]: the pods of workloads that the input does not have.
+//! - [`lacking`]: what a dump does not have although decisions read it.
+//! - [`select`]: the options that choose the input and the objects to report on.
 
 pub(crate) mod cluster;
 pub(crate) mod evaluate;
 mod files;
+pub(crate) mod lacking;
 pub(crate) mod load;
+mod object;
 mod prepare;
+pub(crate) mod select;
+mod template;
 #[cfg(test)]
 mod tests;
+pub(crate) mod workloads;
 
 use std::{
     fmt,
@@ -28,6 +36,8 @@ use serde_saphyr::Spanned;
 
 #[cfg(test)]
 pub(crate) use self::files::parse;
+pub(crate) use self::files::yaml;
+use self::select::InputOptions;
 use crate::kube_client;
 
 /// The objects of files, or of the cluster if no file is named.
@@ -35,12 +45,21 @@ use crate::kube_client;
 /// # Errors
 /// If they cannot be read.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
-    if !paths.is_empty() {
-        return files::read(paths);
+    read_from(&InputOptions { files: paths.to_vec(), ..InputOptions::default() })
+}
+
+/// The objects of files, or of the cluster that the options name.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn read_from(options: &InputOptions) -> anyhow::Result<Vec<Item>> {
+    if !options.files.is_empty() {
+        return files::read(&options.files);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
+        let client = kube_client::connect_to(options.kubeconfig.as_deref(), options.context.as_deref());
+        let client = client.await.context("without -f the cluster is read")?;
         cluster::read(&client).await
     })
 }
@@ -127,7 +146,7 @@ impl Document {
         struct Items {
             items: Vec<Spanned<serde::de::IgnoredAny>>,
         }
-        let read: Items = files::yaml(&self.text).ok()?;
+        let read: Items = yaml(&self.text).ok()?;
         Some(self.line + read.items.get(item)?.referenced.line().saturating_sub(1))
     }
 }

@@ -1,6 +1,6 @@
 //! Prepares manifests for decisions: defaults and validation of the API server, and the status of pods in files.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use fleetwright_api::{
     self as api,
@@ -22,11 +22,20 @@ struct Served {
 }
 
 impl Schemas {
-    /// Those of Karpenter's own kinds. Label rules differ by cloud and are checked later, as the controller does.
+    /// Those of Karpenter's own kinds, parsed once. Label rules differ by cloud and are checked later, as the controller does.
     ///
     /// # Errors
     /// If a CRD of this build is invalid.
-    pub(super) fn load() -> anyhow::Result<Self> {
+    pub(super) fn shared() -> anyhow::Result<&'static Self> {
+        static LOADED: OnceLock<Schemas> = OnceLock::new();
+        if let Some(known) = LOADED.get() {
+            return Ok(known);
+        }
+        let loaded = Self::load()?;
+        Ok(LOADED.get_or_init(|| loaded))
+    }
+
+    fn load() -> anyhow::Result<Self> {
         let mut schemas = BTreeMap::new();
         for crd in crd::kwok() {
             let Some(version) = crd.spec.versions.first() else { continue };

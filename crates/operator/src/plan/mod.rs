@@ -1,9 +1,13 @@
 //! `fleetwright plan`, a dry run: the NodeClaims that the controller would create for pending pods.
 
+mod fail_if;
+mod fixpoint;
+mod fleet;
 mod report;
 mod table;
 #[cfg(test)]
 mod tests;
+mod what_if;
 
 use std::{io::Write as _, sync::Arc};
 
@@ -14,26 +18,34 @@ use fleetwright_controllers::{
 };
 use fleetwright_core::{
     clock::Clock as _,
-    model::{Pod, PodUid, Snapshot},
+    model::{Pod, PodUid, Snapshot, StateNode},
     scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request, Rules},
 };
 use jiff::Timestamp;
 
-use self::report::{Context, Report};
 pub(crate) use self::{
+    fail_if::FailIf,
+    fixpoint::passes,
+    fleet::price,
     report::{Timing, raised},
     table::{grid, names},
 };
+use self::{
+    fleet::{Fleet, Leaving},
+    report::{Context, Report},
+};
 use crate::{
     catalogue::Catalogues,
-    cli::{PlanOptions, TableOrJson},
+    cli::PlanOptions,
     clock::SystemClock,
     input::{
-        self, Item,
+        self, Item, evaluate, lacking,
         load::{self, Loaded},
+        workloads::{self, Replicas},
     },
     outcome::Outcome,
     settings::{self, Values},
+    sheet,
 };
 
 /// Plans and prints.
@@ -46,13 +58,16 @@ pub(crate) fn run(
     values: &Values,
 ) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
-    let items = input::read(&options.files)?;
+    let items = input::read_from(&options.input)?;
     let report = plan(items, options, catalogues, values, started)?;
     show_notes(&report.notes, &report.incomplete)?;
-    let mut out = anstream::stdout().lock();
-    match options.output {
-        TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
-        TableOrJson::Table => write!(out, "{}", table::Table(&report))?,
+    sheet::print(options.output, &report, |wide| table::page(&report, wide))?;
+    if let Some(condition) = &options.fail_if {
+        let (now, then) = report.figures();
+        if let Some(why) = condition.holds(now, then)? {
+            writeln!(anstream::stderr(), "--fail-if holds: {why}")?;
+            return Ok(Outcome::FailIf);
+        }
     }
     Ok(Outcome::of(&report.incomplete))
 }
@@ -83,24 +98,142 @@ pub(crate) fn prepare(
     Ok((load::load(items, offer, values)?, packer))
 }
 
-fn plan(
+/// Adds the pods of workloads, then loads as [`prepare`].
+pub(crate) fn prepare_workloads(
+    mut items: Vec<Item>,
+    replicas: &[Replicas],
+    options: &PlanOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<(Loaded, Packing)> {
+    let mut notes = workloads::expand(&mut items, replicas)?;
+    notes.extend(lacking::lacking(&items));
+    let (mut loaded, packing) = prepare(items, options, catalogues, values)?;
+    loaded.notes.splice(0..0, notes);
+    Ok((loaded, packing))
+}
+
+/// The tools of one run.
+struct Session<'a> {
+    options: &'a PlanOptions,
+    catalogues: &'a Catalogues,
+    values: &'a Values,
+    started: Timestamp,
+}
+
+/// A solved input.
+struct Solved {
+    loaded: Loaded,
+    plan: Plan,
+    /// What it was solved on.
+    snapshot: Arc<Snapshot>,
+    now: Fleet,
+    then: Fleet,
+    /// Running pods of nodes that drift.
+    moved: usize,
+    leaving: Leaving,
+    timing: Timing,
+}
+
+pub(crate) fn plan(
     items: Vec<Item>,
     options: &PlanOptions,
     catalogues: &Catalogues,
     values: &Values,
     started: Timestamp,
 ) -> anyhow::Result<Report> {
-    let live = options.files.is_empty();
-    let (mut loaded, packing) = prepare(items, options, catalogues, values)?;
-    let read = SystemClock.now();
-    let snapshot = loaded.index.snapshot(read);
-    let mut prepared = PreparedSnapshot::new(&snapshot, &rules(values));
-    let pods = pods(&snapshot, live);
-    let ready = SystemClock.now();
-    let plan = solve(&mut prepared, &pods, packing, options.budget);
-    let done = SystemClock.now();
-    let timing = Timing::new(started, read, ready, done);
-    Ok(Report::new(&plan, &Context { loaded: &loaded, seed: options.seed, timing }))
+    let session = Session { options, catalogues, values, started };
+    if options.what_if.is_empty() {
+        let solved = session.solve(items, &options.replicas, None)?;
+        return Ok(Report::new(&solved.plan, &session.context(&solved)));
+    }
+    let now = session.solve(items.clone(), &[], Some(&Leaving::new()))?;
+    let mut replicas = options.replicas.clone();
+    let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas);
+    let then = session.solve(changed.items.clone(), &replicas, Some(&what_if::drifted(&now.snapshot)))?;
+    let mut report = Report::new(&then.plan, &session.context(&then));
+    report.compare(&now, &then, &changed);
+    Ok(report)
+}
+
+impl Session<'_> {
+    fn context<'a>(&self, solved: &'a Solved) -> Context<'a> {
+        Context {
+            loaded: &solved.loaded,
+            seed: self.options.seed,
+            timing: solved.timing,
+            now: &solved.now,
+            then: &solved.then,
+            snapshot: &solved.snapshot,
+            rules: rules(self.values),
+        }
+    }
+
+    /// Plans an input. With `drifted`, nodes that drift beyond those are replaced.
+    fn solve(
+        &self,
+        items: Vec<Item>,
+        replicas: &[Replicas],
+        drifted: Option<&Leaving>,
+    ) -> anyhow::Result<Solved> {
+        let Self { options, catalogues, values, started } = *self;
+        let live = options.input.files.is_empty();
+        let (mut loaded, packing) = prepare_workloads(items, replicas, options, catalogues, values)?;
+        let read = SystemClock.now();
+        if drifted.is_some() {
+            evaluate::conditions(&mut loaded.index, read);
+        }
+        let snapshot = loaded.index.snapshot(read);
+        let leaving: Leaving = match drifted {
+            Some(known) => what_if::drifted(&snapshot).difference(known).cloned().collect(),
+            None => Leaving::new(),
+        };
+        let is_leaving =
+            |node: &StateNode| node.claim_name().is_some_and(|claim| leaving.contains(claim.as_str()));
+        let rules = rules(values);
+        let mut ready = None;
+        let mut moved = 0;
+        let plan = passes(&mut loaded, read, |snapshot| {
+            let mut prepared = PreparedSnapshot::on(snapshot.clone(), &rules);
+            ready.get_or_insert_with(|| SystemClock.now());
+            let without: Vec<usize> = snapshot
+                .nodes
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| is_leaving(node))
+                .map(|(at, _)| at)
+                .collect();
+            let of_leaving = without.iter().flat_map(|at| &snapshot.nodes[*at].pods);
+            let displaced: Vec<Arc<Pod>> = of_leaving.filter(|pod| pod.is_reschedulable()).cloned().collect();
+            moved = displaced.len();
+            let mut pods = pods(snapshot, live);
+            let label = |pod: &'_ Arc<Pod>| {
+                options.select.takes(&pod.id.namespace, |key| pod.labels.get(key).map(|value| &**value))
+            };
+            pods.retain(label);
+            pods.extend(displaced);
+            solve_without(&mut prepared, (&pods, &without), packing, options.budget)
+        });
+        let done = SystemClock.now();
+        let timing = Timing::new(started, read, ready.unwrap_or(read), done);
+        let (now, then) = fleets(&snapshot, &plan, loaded.priced, is_leaving);
+        Ok(Solved { plan, snapshot, now, then, moved, leaving, timing, loaded })
+    }
+}
+
+/// The fleet before and after a plan.
+fn fleets(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    priced: bool,
+    is_leaving: impl Fn(&StateNode) -> bool,
+) -> (Fleet, Fleet) {
+    let mut now = Fleet::of(snapshot, priced, |_| true);
+    let stays = |node: &StateNode| !is_leaving(node);
+    let mut then = Fleet::of(snapshot, priced, stays).with(fleet::cost(snapshot, stays), plan, priced);
+    now.unschedulable = snapshot.pending.len();
+    then.unschedulable = plan.unplaced.len();
+    (now, then)
 }
 
 /// The settings of scheduling.
@@ -118,9 +251,20 @@ pub(crate) fn pods(snapshot: &Snapshot, live: bool) -> Vec<Arc<Pod>> {
     pods
 }
 
+/// Places pods with all nodes.
 pub(crate) fn solve(
     prepared: &mut PreparedSnapshot,
     pods: &[Arc<Pod>],
+    packing: Packing,
+    budget: SolveEffort,
+) -> Plan {
+    solve_without(prepared, (pods, &[]), packing, budget)
+}
+
+/// Places pods, with the nodes at some positions of the snapshot excluded.
+fn solve_without(
+    prepared: &mut PreparedSnapshot,
+    (pods, without): (&[Arc<Pod>], &[usize]),
     packing: Packing,
     budget: SolveEffort,
 ) -> Plan {
@@ -134,7 +278,7 @@ pub(crate) fn solve(
         (SolveEffort::Time(_), Some(_)) => Effort::While(&go_on),
         (SolveEffort::Time(_), None) => Effort::First,
     };
-    let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort };
+    let request = Request { pods, without, purpose: Purpose::Provisioning, effort };
     packing.packer().pack(prepared, &request)
 }
 

@@ -1,9 +1,11 @@
 //! The plan as a document: what `-o json` prints. `docs/plan.schema.json` is made from these types.
 
+use std::sync::Arc;
+
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    model::Price,
-    scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Unplaced},
+    model::{Price, Snapshot},
+    scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Rules, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
 use jiff::Timestamp;
@@ -11,7 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{catalogue::SourceRow, input::load::Loaded};
+use super::{Solved, fail_if::Figures, fleet::Fleet, what_if::Changed};
+use crate::{catalogue::SourceRow, explain::constraints, input::load::Loaded};
 
 /// Version of the document's form.
 const VERSION: u32 = 1;
@@ -19,7 +22,7 @@ const VERSION: u32 = 1;
 /// A plan. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// Version of this form.
     pub(super) version: u32,
     /// NodeClaims that would be created, in order.
@@ -30,6 +33,13 @@ pub(super) struct Report {
     pub(super) unschedulable: Vec<Unschedulable>,
     /// The cost of the new NodeClaims; null where prices are unknown.
     pub(super) cost: Option<Cost>,
+    /// The fleet before the plan.
+    pub(super) now: Fleet,
+    /// The fleet after the plan.
+    pub(super) then: Fleet,
+    /// What the objects of `--what-if` change; absent without them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) what_if: Option<WhatIf>,
     /// How long it took; the one part that differs between equal runs.
     pub(super) timing: Timing,
     /// Parts of the input that were ignored or assumed.
@@ -38,6 +48,24 @@ pub(super) struct Report {
     pub(super) catalogues: Vec<SourceRow>,
     /// What the catalogues cannot answer; with any, the exit status is 3.
     pub(super) incomplete: Vec<String>,
+}
+
+/// The difference that the objects of `--what-if` make.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WhatIf {
+    /// The objects as `kind/name` that exist in the input and are replaced.
+    pub(super) changed: Vec<String>,
+    /// The objects as `kind/name` that are new.
+    pub(super) created: Vec<String>,
+    /// The fleet without the objects, with the plan for its pending pods.
+    pub(super) now: Fleet,
+    /// The fleet with the objects, with the plan for its pending pods.
+    pub(super) then: Fleet,
+    /// Running pods that move: those of nodes that drift, and those whose template changes.
+    pub(super) moved: usize,
+    /// NodeClaims that drift.
+    pub(super) drifted: Vec<String>,
 }
 
 /// A NodeClaim that would be created.
@@ -93,6 +121,9 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
+    /// For each NodePool all constraints that rule it out, each found with those before it lifted; empty where only one does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) constraints: Vec<constraints::Row>,
     /// Why existing nodes cannot run it once the plan is executed; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<Refusals>,
@@ -159,6 +190,12 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
+    /// None was spent: for comparisons.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self { load_ms: 0.0, snapshot_ms: 0.0, solve_ms: 0.0 }
+    }
+
     pub(crate) fn new(started: Timestamp, read: Timestamp, ready: Timestamp, done: Timestamp) -> Self {
         let between = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64() * 1e3;
         Self {
@@ -174,17 +211,24 @@ pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) seed: u64,
     pub(super) timing: Timing,
+    pub(super) now: &'a Fleet,
+    pub(super) then: &'a Fleet,
+    pub(super) snapshot: &'a Arc<Snapshot>,
+    pub(super) rules: Rules,
 }
 
 impl Report {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
+        let mut finder = constraints::Finder::new(context.snapshot, &context.rules);
         let mut unschedulable: Vec<Unschedulable> = plan
             .unplaced
             .iter()
             .map(|(pod, why)| {
                 let nodes = plan.nodes.get(&pod.uid).map(AsRef::as_ref);
-                unplaced(pod.id.to_string(), why, nodes)
+                let rows = finder.rows(pod, why);
+                let several = rows.iter().any(|row| row.place > 1);
+                unplaced(pod.id.to_string(), why, nodes, if several { rows } else { Vec::new() })
             })
             .collect();
         unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
@@ -192,6 +236,7 @@ impl Report {
             reason: reason.to_owned(),
             message,
             per_node_pool: Vec::new(),
+            constraints: Vec::new(),
             nodes: None,
         }));
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -205,11 +250,42 @@ impl Report {
                 lower_bound: plan.cost.lower_bound.to_string(),
                 gap: gap(plan.cost.hourly, plan.cost.lower_bound),
             }),
+            now: context.now.clone(),
+            then: context.then.clone(),
+            what_if: None,
             timing: context.timing,
             notes: context.loaded.notes.clone(),
             catalogues: context.loaded.sources.clone(),
             incomplete: context.loaded.gaps.clone(),
         }
+    }
+
+    /// Adds what changes.
+    pub(super) fn compare(&mut self, now: &Solved, then: &Solved, changed: &Changed) {
+        let of = |exists: bool| {
+            let objects = changed.objects.iter().filter(|(_, known)| *known == exists);
+            objects.map(|(name, _)| name.clone()).collect()
+        };
+        self.what_if = Some(WhatIf {
+            changed: of(true),
+            created: of(false),
+            now: now.then.clone(),
+            then: then.then.clone(),
+            moved: then.moved + changed.restarted,
+            drifted: then.leaving.iter().cloned().collect(),
+        });
+    }
+
+    /// The figures of `--fail-if`, before and after.
+    pub(super) fn figures(&self) -> (Figures, Figures) {
+        let (now, then, moved) = match &self.what_if {
+            Some(change) => (&change.now, &change.then, change.moved),
+            None => (&self.now, &self.then, 0),
+        };
+        // Pods that are left out count as well: nothing runs them.
+        let unschedulable = self.unschedulable.len();
+        let then = Figures { unschedulable, new_nodes: self.node_claims.len(), moved, ..then.figures() };
+        (now.figures(), then)
     }
 }
 
@@ -265,7 +341,12 @@ fn existing(placement: &Placement) -> Existing {
     }
 }
 
-fn unplaced(pod: String, why: &Unplaced, nodes: Option<&NodeObstacles>) -> Unschedulable {
+fn unplaced(
+    pod: String,
+    why: &Unplaced,
+    nodes: Option<&NodeObstacles>,
+    constraints: Vec<constraints::Row>,
+) -> Unschedulable {
     let verdict = |verdict: &PoolVerdict| Verdict {
         node_pool: verdict.pool.to_string(),
         reason: verdict.eliminated.as_str().to_owned(),
@@ -280,7 +361,8 @@ fn unplaced(pod: String, why: &Unplaced, nodes: Option<&NodeObstacles>) -> Unsch
         message: nodes.to_string(),
         obstacles: nodes.obstacles.iter().map(refusal).collect(),
     });
-    Unschedulable { pod, reason: why.as_str().to_owned(), message: why.to_string(), per_node_pool, nodes }
+    let (reason, message) = (why.as_str().to_owned(), why.to_string());
+    Unschedulable { pod, reason, message, per_node_pool, constraints, nodes }
 }
 
 fn refusal((obstacle, count): &(Obstacle, usize)) -> Refusal {

@@ -1,70 +1,200 @@
-//! The table of the plan.
+//! The page of the plan.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table as Grid, presets};
+use comfy_table::{Table as Grid, presets};
+use fleetwright_core::model::Quantity;
+use serde_json::Value;
 
-use super::report::{Claim, Report};
-use crate::catalogue::Footer;
+use super::{
+    fleet::Fleet,
+    report::{Claim, Report, Unschedulable, WhatIf},
+};
+use crate::{
+    catalogue::Footer,
+    figures,
+    sheet::{Page, Sheet, figure, text},
+};
 
 /// Maximum number of pods in a row; the others are counted.
 const NAMED: usize = 3;
+/// A gap above this says more about the bound than about the plan.
+const TELLING_GAP: f64 = 0.25;
 
-/// Writes a report as tables.
-pub(super) struct Table<'a>(pub(super) &'a Report);
+/// The page of a report; `wide` lists equal rows one by one.
+pub(super) fn page(report: &Report, wide: bool) -> Page {
+    let mut page = Page::default();
+    if let Some(change) = &report.what_if {
+        what_if(&mut page, change);
+    }
+    page.sheet(claims(report, wide));
+    let mut sheet = Sheet::new(&[text("NODE"), text("PODS")]);
+    for existing in &report.existing {
+        sheet.row([existing.node.clone(), shown(&existing.pods, wide)]);
+    }
+    page.sheet(sheet);
+    page.sheet(unschedulable(report, wide));
+    page.sheet(constraints(report));
+    let pods: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
+    let placed: usize = report.existing.iter().map(|existing| existing.pods.len()).sum();
+    page.line(format!(
+        "{} for {}, {} on existing nodes, {} unschedulable",
+        figures::count(report.node_claims.len(), "new node"),
+        figures::count(pods, "pod"),
+        figures::count(placed, "pod"),
+        report.unschedulable.len()
+    ));
+    page.line(cost(report));
+    for line in Footer(&report.catalogues).to_string().lines() {
+        page.line(line);
+    }
+    page
+}
 
-impl fmt::Display for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let report = self.0;
-        if !report.node_claims.is_empty() {
-            let mut grid =
-                grid(&["NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H", "CPU", "MEMORY", "TYPES", "PODS"]);
-            for claim in &report.node_claims {
-                grid.add_row(row(claim));
+fn cost(report: &Report) -> String {
+    let took = report.timing.solve_ms;
+    let Some(cost) = &report.cost else {
+        return format!("prices are unknown: packed in Karpenter's order; solved in {took:.1} ms");
+    };
+    let dollars: f64 = cost.hourly.parse().unwrap_or(0.0);
+    let bound = match cost.gap {
+        gap if gap > TELLING_GAP => String::new(),
+        gap => format!("; at most {:.1} % above the lower bound", gap * 100.0),
+    };
+    format!(
+        "${} per hour, {} per month{bound}; solved in {took:.1} ms",
+        figures::hourly(dollars),
+        figures::monthly(dollars)
+    )
+}
+
+/// NodeClaims; equal ones share a row.
+fn claims(report: &Report, wide: bool) -> Sheet {
+    let mut sheet = Sheet::new(&[
+        figure("NODES"),
+        text("NODEPOOL"),
+        text("TYPE"),
+        text("ZONE"),
+        text("CAPACITY"),
+        figure("$/H"),
+        figure("CPU"),
+        figure("MEMORY"),
+        figure("TYPES"),
+        text("PODS"),
+    ]);
+    let mut rows: Vec<([String; 8], usize, Vec<String>)> = Vec::new();
+    for claim in &report.node_claims {
+        let row = row(claim);
+        match rows.iter_mut().find(|(known, ..)| !wide && *known == row) {
+            Some((_, count, pods)) => {
+                *count += 1;
+                pods.extend(claim.pods.iter().cloned());
             }
-            for column in [4, 7] {
-                if let Some(column) = grid.column_mut(column) {
-                    column.set_cell_alignment(CellAlignment::Right);
-                }
-            }
-            writeln!(f, "{}\n", grid.trim_fmt())?;
+            None => rows.push((row, 1, claim.pods.clone())),
         }
-        if !report.existing.is_empty() {
-            let mut grid = grid(&["NODE", "PODS"]);
-            for existing in &report.existing {
-                grid.add_row([existing.node.clone(), names(&existing.pods)]);
-            }
-            writeln!(f, "{}\n", grid.trim_fmt())?;
+    }
+    for (row, count, pods) in rows {
+        sheet.row([count.to_string()].into_iter().chain(row).chain([shown(&pods, wide)]));
+    }
+    sheet
+}
+
+fn row(claim: &Claim) -> [String; 8] {
+    let [instance_type, zone, capacity_type, price] = match &claim.offering {
+        Some(offering) => [
+            offering.instance_type.clone(),
+            offering.zone.clone(),
+            offering.capacity_type.clone(),
+            figures::hourly_text(&offering.price),
+        ],
+        None => [names(&claim.instance_types), "-".to_owned(), "-".to_owned(), "-".to_owned()],
+    };
+    [
+        claim.node_pool.clone(),
+        instance_type,
+        zone,
+        capacity_type,
+        price,
+        request(&claim.requests, "cpu", |cpu| figures::cpu(cpu.milli_ceil())),
+        request(&claim.requests, "memory", |memory| figures::bytes(memory.units_ceil())),
+        claim.instance_types.len().to_string(),
+    ]
+}
+
+/// A request, rounded; as it is written if it cannot be read.
+fn request(requests: &Value, name: &str, shown: impl Fn(Quantity) -> String) -> String {
+    let written = requests[name].as_str().unwrap_or("0");
+    written.parse().map_or_else(|_| written.to_owned(), shown)
+}
+
+/// Pods; those with equal reasons share a row.
+fn unschedulable(report: &Report, wide: bool) -> Sheet {
+    let mut sheet = Sheet::new(&[text("UNSCHEDULABLE"), text("REASON"), text("MESSAGE")]);
+    let message = |pod: &Unschedulable| {
+        let nodes = pod.nodes.as_ref().map(|nodes| format!("; {}", nodes.message));
+        format!("{}{}", pod.message, nodes.unwrap_or_default())
+    };
+    let mut rows: Vec<(&str, String, Vec<String>)> = Vec::new();
+    for pod in &report.unschedulable {
+        let message = message(pod);
+        match rows.iter_mut().find(|(reason, known, _)| !wide && *reason == pod.reason && *known == message) {
+            Some((.., pods)) => pods.push(pod.pod.clone()),
+            None => rows.push((&pod.reason, message, vec![pod.pod.clone()])),
         }
-        if !report.unschedulable.is_empty() {
-            let mut grid = grid(&["UNSCHEDULABLE", "REASON", "MESSAGE"]);
-            for pod in &report.unschedulable {
-                let nodes = pod.nodes.as_ref().map(|nodes| format!("; {}", nodes.message));
-                let message = format!("{}{}", pod.message, nodes.unwrap_or_default());
-                grid.add_row([&pod.pod, &pod.reason, &message]);
-            }
-            writeln!(f, "{}\n", grid.trim_fmt())?;
+    }
+    for (reason, message, pods) in rows {
+        sheet.row([shown(&pods, wide), reason.to_owned(), message]);
+    }
+    sheet
+}
+
+/// What beyond the first constraint rules NodePools out; pods with equal constraints share their rows.
+fn constraints(report: &Report) -> Sheet {
+    let mut sheet =
+        Sheet::new(&[text("ALSO RULED OUT BY"), text("NODEPOOL"), text("REASON"), text("CONSTRAINT")]);
+    let mut rows: BTreeMap<(String, String, String), Vec<String>> = BTreeMap::new();
+    for pod in &report.unschedulable {
+        for row in pod.constraints.iter().filter(|row| row.place > 1) {
+            let key = (row.node_pool.clone(), row.reason.clone(), row.message.clone());
+            rows.entry(key).or_default().push(pod.pod.clone());
         }
-        let pods: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
-        let placed: usize = report.existing.iter().map(|existing| existing.pods.len()).sum();
-        writeln!(
-            f,
-            "{} new nodes for {pods} pods, {placed} pods on existing nodes, {} unschedulable",
-            report.node_claims.len(),
-            report.unschedulable.len()
-        )?;
-        let took = report.timing.solve_ms;
-        match &report.cost {
-            Some(cost) => writeln!(
-                f,
-                "${} per hour; no plan can cost less than ${} (gap {:.2} %); solved in {took:.1} ms",
-                cost.hourly,
-                cost.lower_bound,
-                cost.gap * 100.0,
-            )?,
-            None => writeln!(f, "prices are unknown: packed in Karpenter's order; solved in {took:.1} ms")?,
+    }
+    for ((node_pool, reason, message), pods) in rows {
+        sheet.row([names(&pods), node_pool, reason, message]);
+    }
+    sheet
+}
+
+/// Now and then.
+fn what_if(page: &mut Page, change: &WhatIf) {
+    let mut sheet = Sheet::new(&[text("FLEET"), figure("NOW"), figure("THEN"), figure("CHANGE")]);
+    let (now, then) = (&change.now, &change.then);
+    let whole = |title: &str, of: fn(&Fleet) -> usize| {
+        let number = |fleet| i64::try_from(of(fleet)).unwrap_or(i64::MAX);
+        let (a, b) = (number(now), number(then));
+        [title.to_owned(), a.to_string(), b.to_string(), format!("{:+}", b.saturating_sub(a))]
+    };
+    sheet.row(whole("nodes", |fleet| fleet.nodes));
+    let price = |fleet: &Fleet| fleet.hourly.as_ref().and_then(|hourly| hourly.parse::<f64>().ok());
+    if let (Some(a), Some(b)) = (price(now), price(then)) {
+        let percent = if a > 0.0 { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) } else { String::new() };
+        let plus = if b > a { "+" } else { "" };
+        sheet.row([
+            "$/month".to_owned(),
+            figures::monthly(a),
+            figures::monthly(b),
+            format!("{plus}{}{percent}", figures::monthly(b - a)),
+        ]);
+    }
+    sheet.row(whole("pods unschedulable", |fleet| fleet.unschedulable));
+    sheet.row(["pods moved".to_owned(), String::new(), change.moved.to_string(), String::new()]);
+    page.sheet(sheet);
+    for (title, objects) in
+        [("changed", &change.changed), ("created", &change.created), ("nodes that drift", &change.drifted)]
+    {
+        if !objects.is_empty() {
+            page.line(format!("{title}: {}", names(objects)));
         }
-        write!(f, "{}", Footer(&report.catalogues))
     }
 }
 
@@ -75,24 +205,8 @@ pub(crate) fn grid(header: &[&str]) -> Grid {
     grid
 }
 
-fn row(claim: &Claim) -> [String; 9] {
-    let [instance_type, zone, capacity_type, price] = match &claim.offering {
-        Some(offering) => [&offering.instance_type, &offering.zone, &offering.capacity_type, &offering.price]
-            .map(Clone::clone),
-        None => [names(&claim.instance_types), "-".to_owned(), "-".to_owned(), "-".to_owned()],
-    };
-    let request = |name: &str| claim.requests[name].as_str().unwrap_or("0").to_owned();
-    [
-        claim.node_pool.clone(),
-        instance_type,
-        zone,
-        capacity_type,
-        price,
-        request("cpu"),
-        request("memory"),
-        claim.instance_types.len().to_string(),
-        names(&claim.pods),
-    ]
+fn shown(pods: &[String], wide: bool) -> String {
+    if wide { pods.join(", ") } else { names(pods) }
 }
 
 /// The first few of many names.

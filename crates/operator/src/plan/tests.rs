@@ -14,6 +14,7 @@ use super::*;
 use crate::{
     cli::{Interface, Invocation, Tool, parse},
     scenarios,
+    sheet::Format,
 };
 
 fn options(path: &Path, extra: &str) -> (PlanOptions, BTreeMap<String, String>) {
@@ -21,6 +22,7 @@ fn options(path: &Path, extra: &str) -> (PlanOptions, BTreeMap<String, String>) 
     let types = path.with_extension("json");
     let types = types.exists().then(|| [OsString::from("--instance-types"), types.into()]);
     let args = words.chain([path.into()]).chain(types.into_iter().flatten());
+    let extra = extra.replace("{folder}", &path.parent().unwrap().display().to_string());
     match parse(args.chain(extra.split_whitespace().map(OsString::from)), &Interface::plain()).unwrap() {
         Invocation::Tool(Tool::Plan(options), flags) => (options, flags),
         other => panic!("{other:?}"),
@@ -36,29 +38,46 @@ fn report(path: &Path) -> String {
 fn report_with(path: &Path, extra: &str) -> String {
     let (options, flags) = options(path, extra);
     let values = Values::resolve(&flags, |_| None).unwrap();
-    let items = input::read(&options.files).unwrap();
-    let (mut loaded, packing) = prepare(items, &options, &scenarios::catalogues(), &values).unwrap();
-    let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let snapshot = loaded.index.snapshot(now);
-    let rules = rules(&values);
+    let items = input::read_from(&options.input).unwrap();
+    judge(&items, &options, &values, path);
+    let mut report =
+        plan(items, &options, &scenarios::catalogues(), &values, "2026-01-01T00:00:00Z".parse().unwrap())
+            .unwrap();
+    report.timing = Timing::none();
+    let folder = format!("{}/", path.parent().unwrap().display());
+    let page = table::page(&report, options.output == Format::Wide);
+    let format =
+        if matches!(options.output, Format::Json | Format::Yaml) { Format::Table } else { options.output };
+    let shown =
+        scenarios::shown(&report.notes, &report.incomplete, page.render(format, None)).replace(&folder, "");
+    let mut shown = shown.replace("; solved in 0.0 ms", "");
+    if let Some(condition) = &options.fail_if {
+        let (now, then) = report.figures();
+        let held = condition.holds(now, then).unwrap();
+        shown += &held.map_or_else(
+            || "--fail-if does not hold\n".to_owned(),
+            |why| format!("--fail-if holds: {why}\n"),
+        );
+    }
+    if options.output == Format::Json {
+        let claims: Vec<_> = report.node_claims.iter().map(|claim| &claim.resource).collect();
+        shown += &(serde_json::to_string_pretty(&claims).unwrap() + "\n");
+    }
+    shown
+}
+
+/// The validator's verdict on the first pass.
+fn judge(items: &[Item], options: &PlanOptions, values: &Values, path: &Path) {
+    let (mut loaded, packing) =
+        prepare_workloads(items.to_vec(), &options.replicas, options, &scenarios::catalogues(), values)
+            .unwrap();
+    let snapshot = loaded.index.snapshot("2026-01-01T00:00:00Z".parse().unwrap());
+    let rules = rules(values);
     let pods = pods(&snapshot, false);
     let plan = solve(&mut PreparedSnapshot::new(&snapshot, &rules), &pods, packing, options.budget);
     let request =
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0], "{}", path.display());
-    let timing = Timing::new(now, now, now, now);
-    let report = Report::new(&plan, &Context { loaded: &loaded, seed: 1, timing });
-    let folder = format!("{}/", path.parent().unwrap().display());
-    let shown =
-        scenarios::shown(&report.notes, &report.incomplete, table::Table(&report)).replace(&folder, "");
-    let shown = shown.replace("; solved in 0.0 ms", "");
-    match options.output {
-        TableOrJson::Table => shown,
-        TableOrJson::Json => {
-            let claims: Vec<_> = report.node_claims.iter().map(|claim| &claim.resource).collect();
-            shown + &serde_json::to_string_pretty(&claims).unwrap() + "\n"
-        }
-    }
 }
 
 #[test]

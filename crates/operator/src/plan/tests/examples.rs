@@ -59,7 +59,7 @@ fn every_example_of_aws_gets_a_node() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let report = report_with(&path, "--region us-east-1");
         assert!(
-            report.contains("1 new nodes for 1 pods") && report.contains("0 unschedulable"),
+            report.contains("1 new node for 1 pod,") && report.contains("0 unschedulable"),
             "{name}: {report}"
         );
         all += &format!("=== {name}\n{report}\n");

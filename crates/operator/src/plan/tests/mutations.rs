@@ -53,12 +53,15 @@ fn texts() -> Vec<String> {
 }
 
 /// Runs everything from the items to the report.
-fn go_through(items: Vec<Item>) {
+fn go_through(mut items: Vec<Item>) {
     let values = Values::resolve(
         &BTreeMap::from([("feature-gates".to_owned(), "NodeOverlay=true,CapacityBuffer=true".to_owned())]),
         |_| None,
     )
     .unwrap();
+    if workloads::expand(&mut items, &[]).is_err() {
+        return;
+    }
     let offer = scenarios::catalogues().offer(&items, &Default::default(), &values).unwrap();
     let mut loaded = load::load(items, offer, &values).unwrap();
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -75,9 +78,19 @@ fn go_through(items: Vec<Item>) {
         Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);
     let timing = Timing::new(now, now, now, now);
-    let report = Report::new(&plan, &Context { loaded: &loaded, seed: 1, timing });
+    let (before, after) = fleets(&snapshot, &plan, loaded.priced, |_| false);
+    let context = Context {
+        loaded: &loaded,
+        seed: 1,
+        timing,
+        now: &before,
+        then: &after,
+        snapshot: &snapshot,
+        rules,
+    };
+    let report = Report::new(&plan, &context);
     serde_json::to_string(&report).unwrap();
-    let _shown = table::Table(&report).to_string();
+    table::page(&report, false).render(Format::Table, Some(80));
 }
 
 proptest! {

@@ -1,0 +1,280 @@
+//! All constraints that keep a pod from a NodePool, not only the first: each is found by lifting those before it and asking the
+//! solver again. Nothing is decided here; the reasons are those of the solver.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fleetwright_core::{
+    model::{
+        Incompatible, Node, Pod, Requirement, ResourceName, Resources, Snapshot, StateNode, Toleration,
+        pod::PodSpec,
+    },
+    scheduling::{
+        Compatible, Effort, Eliminated, Nearest, Packer as _, Plan, PreparedSnapshot, Purpose, Request,
+        Rules, Unplaced,
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::suggest;
+
+/// The most constraints of one pod and NodePool: each is one more question to the solver.
+const MAX_CONSTRAINTS: usize = 12;
+/// The most pods of different reasons that are asked about in one report, and the most NodePools: 5 x 10 x 12 questions.
+const MAX_PODS: usize = 5;
+const MAX_POOLS: usize = 10;
+
+/// A constraint that rules a NodePool out.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    /// The NodePool.
+    pub(crate) node_pool: String,
+    /// Its place among those of the NodePool, from 1.
+    pub(crate) place: usize,
+    /// One word.
+    pub(crate) reason: String,
+    /// With figures, and the nearest fix.
+    pub(crate) message: String,
+    /// The smallest change that lifts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) patch: Option<Patch>,
+}
+
+/// A change of an object.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Patch {
+    /// `Pod` (its template, where a workload owns it) or `NodePool/NAME`.
+    pub(crate) object: String,
+    /// A merge patch.
+    pub(crate) merge: Value,
+}
+
+/// Asks about the pods of one snapshot.
+pub(crate) struct Finder<'a> {
+    snapshot: &'a Snapshot,
+    rules: &'a Rules,
+    /// Answers by what pods have in common.
+    known: Vec<(Arc<PodSpec>, Vec<Row>)>,
+    /// The snapshot with one NodePool, made ready, by NodePool.
+    prepared: BTreeMap<String, PreparedSnapshot>,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, rules: &'a Rules) -> Self {
+        Self { snapshot, rules, known: Vec::new(), prepared: BTreeMap::new() }
+    }
+
+    /// All constraints that rule NodePools out for a pod that the solver could not place for `why`.
+    pub(crate) fn rows(&mut self, pod: &Arc<Pod>, why: &Unplaced) -> Vec<Row> {
+        let Unplaced::NoPoolFits(verdicts) = why else { return Vec::new() };
+        if let Some((_, rows)) = self.known.iter().find(|(spec, _)| *spec == pod.spec) {
+            return rows.clone();
+        }
+        if self.known.len() == MAX_PODS {
+            return Vec::new();
+        }
+        let mut rows = Vec::new();
+        for verdict in verdicts.iter().take(MAX_POOLS) {
+            rows.extend(self.of_pool(pod, &verdict.pool, &verdict.eliminated));
+        }
+        self.known.push((pod.spec.clone(), rows.clone()));
+        rows
+    }
+
+    fn of_pool(&mut self, pod: &Arc<Pod>, pool: &str, first: &Eliminated) -> Vec<Row> {
+        let mut asked = (**pod).clone();
+        let mut rows = vec![self.row(pool, 1, first, &asked)];
+        let mut last = first.clone();
+        while rows.len() < MAX_CONSTRAINTS && lift(&mut asked, &last) {
+            let new = || PreparedSnapshot::new(&only_pool(self.snapshot, pool), self.rules);
+            let prepared = self.prepared.entry(pool.to_owned()).or_insert_with(new);
+            let plan = ask(prepared, &Arc::new(asked.clone()));
+            let Some((_, Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { break };
+            let Some(next) = verdicts.iter().find(|verdict| &*verdict.pool == pool) else { break };
+            if next.eliminated == last {
+                break;
+            }
+            last = next.eliminated.clone();
+            rows.push(self.row(pool, rows.len() + 1, &last, &asked));
+        }
+        rows
+    }
+
+    fn row(&self, pool: &str, place: usize, eliminated: &Eliminated, pod: &Pod) -> Row {
+        let (hint, patch) = self.fix(pool, eliminated, pod);
+        Row {
+            node_pool: pool.to_owned(),
+            place,
+            reason: eliminated.as_str().to_owned(),
+            message: format!("{eliminated}{hint}"),
+            patch,
+        }
+    }
+
+    /// What lifts a constraint: an addition to its message, and a patch.
+    fn fix(&self, pool: &str, eliminated: &Eliminated, pod: &Pod) -> (String, Option<Patch>) {
+        let of_pod = |merge: Value| Some(Patch { object: "Pod".to_owned(), merge });
+        match eliminated {
+            Eliminated::Taint(taint) => {
+                let toleration = json!({"key": &*taint.key, "operator": "Equal", "value": &*taint.value, "effect": taint.effect.as_str()});
+                (String::new(), of_pod(json!({"spec": {"tolerations": [toleration]}})))
+            }
+            Eliminated::Requirements { why: Incompatible::Undefined(wanted), meant: Some(meant) } => {
+                let value = wanted.single().map(|value| json!(&**value)).unwrap_or(Value::Null);
+                (String::new(), of_pod(selector(&[(&**wanted.key(), Value::Null), (&**meant, value)])))
+            }
+            Eliminated::Requirements { why, .. } => self.value(pool, why.key(), wanted_of(why), pod),
+            Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
+                Nearest::Requirement(wanted) => self.value(pool, wanted.key(), wanted, pod),
+                _ => (String::new(), None),
+            },
+            Eliminated::Limit { resource, limit, needed, .. } => {
+                let name = ResourceName::from(&**resource);
+                let raised = limit.saturating_add(*needed);
+                let raised = if &**resource == "nodes" {
+                    raised.to_string()
+                } else {
+                    name.quantity(raised).to_string()
+                };
+                let merge = json!({"spec": {"limits": {&**resource: raised}}});
+                (String::new(), Some(Patch { object: format!("NodePool/{pool}"), merge }))
+            }
+            _ => (String::new(), None),
+        }
+    }
+
+    /// A value of the NodePool's instance types that was probably meant.
+    fn value(&self, pool: &str, key: &str, wanted: &Requirement, pod: &Pod) -> (String, Option<Patch>) {
+        let Some(written) = asked_value(pod, key).or_else(|| wanted.single().map(|value| value.to_string()))
+        else {
+            return (String::new(), None);
+        };
+        let known = self.values(pool, key);
+        if known.contains(&written) {
+            return (String::new(), None);
+        }
+        match suggest::nearest(&written, known.iter().map(String::as_str)) {
+            Some(meant) => {
+                let patch = selector(&[(key, json!(meant))]);
+                (
+                    format!(" (did you mean {meant:?}?)"),
+                    Some(Patch { object: "Pod".to_owned(), merge: patch }),
+                )
+            }
+            None => (String::new(), None),
+        }
+    }
+
+    /// The values that a NodePool and its instance types have for a key.
+    fn values(&self, pool: &str, key: &str) -> BTreeSet<String> {
+        let of = |requirement: &Requirement| -> Vec<String> {
+            if requirement.is_complement() {
+                Vec::new()
+            } else {
+                requirement.values().iter().map(ToString::to_string).collect()
+            }
+        };
+        let own = self.snapshot.pool(pool).and_then(|pool| pool.template.requirements.get(key).map(of));
+        let types = self.snapshot.catalog(pool).into_iter().flat_map(|catalog| &catalog.instance_types);
+        let of_types = types.filter_map(|instance_type| instance_type.requirements.get(key)).flat_map(of);
+        own.into_iter().flatten().chain(of_types).collect()
+    }
+}
+
+fn wanted_of(why: &Incompatible) -> &Requirement {
+    match why {
+        Incompatible::Undefined(wanted) | Incompatible::Disjoint { wanted, .. } => wanted,
+    }
+}
+
+/// The value of a node selector.
+fn asked_value(pod: &Pod, key: &str) -> Option<String> {
+    pod.spec.node_selector.iter().find(|(known, _)| &**known == key).map(|(_, value)| value.to_string())
+}
+
+fn selector(pairs: &[(&str, Value)]) -> Value {
+    let pairs: serde_json::Map<String, Value> =
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    json!({"spec": {"nodeSelector": pairs}})
+}
+
+/// A snapshot with one NodePool, whose nodes have no room left: pods count for topology, and only a new node can take another one.
+pub(crate) fn only_pool(snapshot: &Snapshot, pool: &str) -> Snapshot {
+    let mut only = snapshot.clone();
+    only.pools.retain(|known| &*known.name == pool);
+    only.nodes = snapshot.nodes.iter().map(|node| Arc::new(full(node))).collect();
+    only
+}
+
+fn full(node: &StateNode) -> StateNode {
+    let mut full = node.clone();
+    if let Some(node) = &node.node {
+        full.node = Some(Arc::new(Node { allocatable: Resources::new(), ..(**node).clone() }));
+    }
+    if let Some(claim) = &node.claim {
+        let mut claim = (**claim).clone();
+        claim.allocatable = Resources::new();
+        full.claim = Some(Arc::new(claim));
+    }
+    full
+}
+
+/// The first plan for one pod.
+pub(crate) fn ask(prepared: &mut PreparedSnapshot, pod: &Arc<Pod>) -> Plan {
+    let pods = std::slice::from_ref(pod);
+    let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
+    Compatible.pack(prepared, &request)
+}
+
+/// Takes a constraint away from a pod. Whether the pod has it: limits and offerings are not the pod's.
+fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
+    let mut spec = (*pod.spec).clone();
+    match eliminated {
+        Eliminated::Taint(taint) => spec.tolerations.push(Toleration {
+            key: taint.key.clone(),
+            effect: Some(taint.effect),
+            ..Toleration::everything()
+        }),
+        Eliminated::Requirements { why, .. } => drop_key(&mut spec, why.key()),
+        Eliminated::Volumes(_) => spec.volumes.clear(),
+        Eliminated::Topology { key, .. } => drop_topology(&mut spec, key),
+        Eliminated::HostPort(_) => spec.host_ports.clear(),
+        Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
+            Nearest::Requirement(wanted) => drop_key(&mut spec, wanted.key()),
+            Nearest::Resource { name, most, .. } => spec.requests.set(name, *most),
+            Nearest::Combination | Nearest::Offering => return false,
+        },
+        _ => return false,
+    }
+    let changed = spec != *pod.spec;
+    pod.spec = Arc::new(spec);
+    changed
+}
+
+/// Removes what node selector and affinity say of a label.
+pub(super) fn drop_key(spec: &mut PodSpec, key: &str) {
+    spec.node_selector.retain(|(known, _)| &**known != key);
+    for term in &mut spec.required_node_terms {
+        term.retain(|wanted| &**wanted.key() != key);
+    }
+    // A term without requirements selects nothing.
+    spec.required_node_terms.retain(|term| !term.is_empty());
+    for (_, term) in &mut spec.preferred_node_terms {
+        term.retain(|wanted| &**wanted.key() != key);
+    }
+    spec.preferred_node_terms.retain(|(_, term)| !term.is_empty());
+}
+
+/// Removes the topology constraints of a key.
+pub(super) fn drop_topology(spec: &mut PodSpec, key: &str) {
+    spec.topology_spread.retain(|spread| &*spread.key != key);
+    spec.pod_affinity.retain(|term| &*term.key != key);
+    spec.pod_anti_affinity.retain(|term| &*term.key != key);
+    spec.preferred_pod_affinity.retain(|(_, term)| &*term.key != key);
+    spec.preferred_pod_anti_affinity.retain(|(_, term)| &*term.key != key);
+}

@@ -1,0 +1,127 @@
+//! `explain nodepool`.
+
+use anyhow::bail;
+use fleetwright_core::model::{Price, Requirements, labels::NODEPOOL};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Question, funnel::Step, meant};
+use crate::{
+    figures, plan,
+    sheet::{Page, Sheet, figure, text},
+};
+
+/// The explanation of a NodePool. Prices are dollars per hour as exact decimal text.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Version of this form.
+    version: u32,
+    /// The NodePool.
+    node_pool: String,
+    /// Whether nodes are launched for it, or why not.
+    state: String,
+    /// Its weight.
+    weight: i32,
+    /// What its requirements leave of the instance types, one after the other.
+    funnel: Vec<Step>,
+    /// Its nodes.
+    nodes: usize,
+    /// Their price, as far as it is known.
+    hourly: String,
+    /// Its limits.
+    limits: Vec<LimitRow>,
+}
+
+/// A limit.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LimitRow {
+    resource: String,
+    used: String,
+    limit: String,
+}
+
+pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<Report> {
+    let snapshot = &question.snapshot;
+    let Some(pool) = snapshot.pool(name) else {
+        let names = snapshot.pools.iter().map(|pool| &*pool.name);
+        bail!("there is no valid NodePool {name:?} in the input{}", meant(name, names));
+    };
+    let catalog = snapshot.catalog(name).cloned().unwrap_or_default();
+    let mut funnel = vec![Step { constraint: "catalogue".to_owned(), left: catalog.instance_types.len() }];
+    let mut so_far = Requirements::new();
+    for requirement in pool.template.requirements.iter() {
+        so_far.add(requirement.clone());
+        let left =
+            catalog.instance_types.iter().filter(|known| so_far.intersects(&known.requirements).is_ok());
+        funnel.push(Step { constraint: requirement.to_string(), left: left.count() });
+    }
+    let available = catalog
+        .instance_types
+        .iter()
+        .filter(|known| so_far.intersects(&known.requirements).is_ok() && known.cheapest(&so_far).is_some());
+    funnel.push(Step { constraint: "available offerings".to_owned(), left: available.count() });
+    let nodes =
+        snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
+    let nodes: Vec<_> = nodes.collect();
+    let hourly: Price = nodes.iter().filter_map(|node| plan::price(snapshot, node)).sum();
+    let state = match (&pool.halted, pool.ready, pool.replicas) {
+        _ if pool.deleting => "is being deleted".to_owned(),
+        (Some(why), ..) => format!("launches nothing: {why}"),
+        (None, false, _) => "is not ready".to_owned(),
+        (None, true, Some(replicas)) => {
+            format!("is static: it has {replicas} nodes whatever pods are pending")
+        }
+        (None, true, None) => "launches nodes for pending pods".to_owned(),
+    };
+    let (used, count) = snapshot.usage(name);
+    let mut limits: Vec<LimitRow> = Vec::new();
+    for (resource, limit) in &pool.limits.resources {
+        limits.push(LimitRow {
+            resource: resource.as_str().to_owned(),
+            used: resource.quantity(used.get(resource)).to_string(),
+            limit: resource.quantity(*limit).to_string(),
+        });
+    }
+    if let Some(limit) = pool.limits.nodes {
+        limits.push(LimitRow {
+            resource: "nodes".to_owned(),
+            used: count.to_string(),
+            limit: limit.to_string(),
+        });
+    }
+    Ok(Report {
+        version: 1,
+        node_pool: name.to_owned(),
+        state,
+        weight: pool.weight,
+        funnel,
+        nodes: nodes.len(),
+        hourly: hourly.to_string(),
+        limits,
+    })
+}
+
+pub(super) fn page(report: &Report) -> Page {
+    let mut page = Page::default();
+    page.line(format!("NodePool {} {}", report.node_pool, report.state));
+    let mut sheet = Sheet::new(&[text("REQUIREMENT"), figure("TYPES LEFT")]);
+    for step in &report.funnel {
+        sheet.row([step.constraint.clone(), step.left.to_string()]);
+    }
+    page.sheet(sheet);
+    let mut sheet = Sheet::new(&[text("LIMIT"), figure("USED"), figure("OF")]);
+    for row in &report.limits {
+        sheet.row([row.resource.clone(), row.used.clone(), row.limit.clone()]);
+    }
+    page.sheet(sheet);
+    let dollars: f64 = report.hourly.parse().unwrap_or(0.0);
+    page.line(format!(
+        "{}, ${} per hour, {} per month; weight {}",
+        figures::count(report.nodes, "node"),
+        figures::hourly(dollars),
+        figures::monthly(dollars),
+        report.weight
+    ));
+    page
+}

@@ -1,0 +1,279 @@
+//! `explain pod`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use fleetwright_core::{
+    model::{Pod, Snapshot, labels::INSTANCE_TYPE},
+    scheduling::{NewClaim, Plan, PreparedSnapshot, Unplaced},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    Question,
+    constraints::{Finder, Row, ask},
+    costs::{self, CostRow},
+    funnel::{self, Funnel},
+    meant,
+};
+use crate::{
+    cli::ExplainOptions,
+    figures,
+    sheet::{Page, Sheet, figure, text},
+};
+
+/// The most nodes that are asked one by one, and the most instance types that are listed.
+const MAX_NODES: usize = 500;
+const MAX_CANDIDATES: usize = 10;
+
+/// The explanation of a pod. Prices are dollars per hour as exact decimal text.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Version of this form.
+    version: u32,
+    /// `namespace/name`.
+    pod: String,
+    /// One word: `Bound`, `NewNode`, `ExistingNode`, `Unschedulable` or `Held`.
+    state: &'static str,
+    /// Where it runs or is going to, or why it cannot.
+    message: String,
+    /// What each constraint leaves of the instance types, by NodePool.
+    funnels: Vec<Funnel>,
+    /// For each NodePool that it does not fit, all constraints that rule it out.
+    constraints: Vec<Row>,
+    /// Why existing nodes refuse it; nodes with equal reasons share a row.
+    nodes: Vec<NodeRow>,
+    /// Instance types of its planned node, cheapest first.
+    candidates: Vec<Candidate>,
+    /// What its constraints cost, the dearest first.
+    costs: Vec<CostRow>,
+}
+
+/// Why nodes refuse the pod.
+#[derive(Debug, Serialize, JsonSchema)]
+struct NodeRow {
+    /// The nodes.
+    nodes: Vec<String>,
+    /// The first obstacle, or that there is none.
+    why: String,
+}
+
+/// An instance type that the planned node of the pod may be of.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Candidate {
+    /// The instance type.
+    pub(super) instance_type: String,
+    /// Its cheapest allowed offering.
+    pub(super) zone: String,
+    /// Its cheapest allowed offering.
+    pub(super) capacity_type: String,
+    /// Its price.
+    pub(super) price: String,
+    /// CPU that the pods and daemons of the node leave.
+    pub(super) cpu_left: String,
+    /// Memory that they leave.
+    pub(super) memory_left: String,
+    /// Whether the plan chose it.
+    pub(super) chosen: bool,
+}
+
+pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyhow::Result<Report> {
+    let pod = find(&question.snapshot, options, &question.loaded.broken_pods)?;
+    let snapshot = question.snapshot.clone();
+    let mut report = Report {
+        version: 1,
+        pod: pod.id.to_string(),
+        state: "Bound",
+        message: String::new(),
+        funnels: Vec::new(),
+        constraints: Vec::new(),
+        nodes: Vec::new(),
+        candidates: Vec::new(),
+        costs: Vec::new(),
+    };
+    if let Some(node) = &pod.node {
+        report.message = format!("runs on node {node}");
+    } else if let Some((reason, message)) = question.loaded.held_pods.get(&pod.id) {
+        (report.state, report.message) = ("Held", format!("{reason}: {message}"));
+    } else {
+        let costs = costs::of(question, &pod);
+        let plan = question.plan();
+        place(&mut report, &plan, &pod);
+        if let Some((_, why)) = plan.unplaced.iter().find(|(other, _)| other.uid == pod.uid) {
+            report.constraints = Finder::new(&snapshot, &question.rules).rows(&pod, why);
+        }
+        report.costs = costs;
+    }
+    let pools = snapshot.pools.iter().filter(|pool| !pool.is_static() && !pool.deleting);
+    report.funnels = pools.map(|pool| funnel::of(&snapshot, &question.rules, &pod, &pool.name)).collect();
+    if pod.node.is_none() {
+        report.nodes = nodes(&snapshot, question, &pod);
+    }
+    Ok(report)
+}
+
+/// Where the plan puts the pod.
+fn place(report: &mut Report, plan: &Plan, pod: &Pod) {
+    let has = |pods: &[Arc<Pod>]| pods.iter().any(|other| other.uid == pod.uid);
+    if let Some(new_claim) = plan.new_claims.iter().find(|new_claim| has(&new_claim.pods)) {
+        let chosen = &new_claim.chosen;
+        report.state = "NewNode";
+        report.message = format!(
+            "would run on a new node of NodePool {}: {} in {}, {}, ${}/h",
+            new_claim.pool.name,
+            chosen.instance_type,
+            chosen.zone,
+            chosen.capacity_type,
+            figures::hourly(chosen.price.dollars())
+        );
+        report.candidates = candidates(new_claim);
+    } else if let Some(placement) = plan.existing.iter().find(|placement| has(&placement.pods)) {
+        report.state = "ExistingNode";
+        report.message = format!("fits on node {}", placement.node.name());
+    } else if let Some((_, why)) = plan.unplaced.iter().find(|(other, _)| other.uid == pod.uid) {
+        report.state = "Unschedulable";
+        report.message = format!("{}: {why}", why.as_str());
+    } else {
+        report.state = "Held";
+        report.message = "is not scheduled by the controller".to_owned();
+    }
+}
+
+/// The instance types of a planned node, with what its pods leave of each.
+pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
+    let mut allowed = new_claim.requirements.clone();
+    allowed.remove(INSTANCE_TYPE);
+    let of = |instance_type: &Arc<fleetwright_core::model::InstanceType>| {
+        let offering = instance_type.cheapest(&allowed)?;
+        let left = instance_type.allocatable_of(offering).minus(&new_claim.requests);
+        Some((
+            offering.price,
+            Candidate {
+                instance_type: instance_type.name.to_string(),
+                zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
+                capacity_type: offering.capacity_type().map(ToString::to_string).unwrap_or_default(),
+                price: offering.price.to_string(),
+                cpu_left: figures::cpu(left.cpu()),
+                memory_left: figures::bytes(left.memory()),
+                chosen: instance_type.name == new_claim.chosen.instance_type,
+            },
+        ))
+    };
+    let mut all: Vec<_> = new_claim.instance_types.iter().filter_map(of).collect();
+    all.sort_by_key(|(price, candidate)| (*price, !candidate.chosen));
+    all.truncate(MAX_CANDIDATES);
+    all.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Why each node refuses the pod. A node is asked alone, so that its obstacle is its own; what it has none of by itself is topology.
+fn nodes(snapshot: &Snapshot, question: &Question, pod: &Arc<Pod>) -> Vec<NodeRow> {
+    let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in snapshot.nodes.iter().take(MAX_NODES) {
+        let mut alone = snapshot.clone();
+        alone.nodes = vec![node.clone()];
+        // NodePools without instance types: only the node can take the pod.
+        alone.catalogs.clear();
+        let plan = ask(&mut PreparedSnapshot::new(&alone, &question.rules), pod);
+        let why = match plan.nodes.get(&pod.uid).and_then(|nodes| nodes.obstacles.first()) {
+            Some((obstacle, _)) => obstacle.to_string(),
+            None if !plan.existing.is_empty() => {
+                "has room for it, if spread and affinity with other pods allow it".to_owned()
+            }
+            None => match plan.unplaced.first() {
+                Some((_, Unplaced::NoPools | Unplaced::NoPoolFits(_))) => {
+                    "is not a node that pods are placed on".to_owned()
+                }
+                Some((_, why)) => why.to_string(),
+                None => "no verdict".to_owned(),
+            },
+        };
+        rows.entry(why).or_default().push(node.name().to_owned());
+    }
+    let mut rows: Vec<NodeRow> = rows.into_iter().map(|(why, nodes)| NodeRow { nodes, why }).collect();
+    rows.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()).then_with(|| a.why.cmp(&b.why)));
+    rows
+}
+
+type Broken = BTreeMap<fleetwright_core::model::NamespacedName, String>;
+
+fn find(snapshot: &Snapshot, options: &ExplainOptions, broken: &Broken) -> anyhow::Result<Arc<Pod>> {
+    let (namespace, name) = match options.name.split_once('/') {
+        Some((namespace, name)) => (namespace, name),
+        None => (options.namespace.as_deref().unwrap_or("default"), options.name.as_str()),
+    };
+    let on_nodes = snapshot.nodes.iter().flat_map(|node| &node.pods);
+    let all: Vec<&Arc<Pod>> = snapshot.pending.iter().chain(&snapshot.unscheduled).chain(on_nodes).collect();
+    if let Some(found) = all.iter().find(|pod| &*pod.id.namespace == namespace && &*pod.id.name == name) {
+        return Ok((*found).clone());
+    }
+    if let Some((_, why)) = broken.iter().find(|(id, _)| &*id.namespace == namespace && &*id.name == name) {
+        bail!("{why}");
+    }
+    let names = all.iter().filter(|pod| &*pod.id.namespace == namespace).map(|pod| &*pod.id.name);
+    None.with_context(|| format!("there is no pod {namespace}/{name} in the input{}", meant(name, names)))
+}
+
+pub(super) fn page(report: &Report) -> Page {
+    let mut page = Page::default();
+    page.line(format!("Pod {} {}", report.pod, report.message));
+    for funnel in &report.funnels {
+        let mut sheet = Sheet::new(&[text("NODEPOOL"), text("CONSTRAINT"), figure("TYPES LEFT")]);
+        for step in &funnel.steps {
+            sheet.row([funnel.node_pool.clone(), step.constraint.clone(), step.left.to_string()]);
+        }
+        page.sheet(sheet);
+        if let Some(why) = &funnel.why {
+            page.line(why);
+        }
+    }
+    let mut sheet = Sheet::new(&[text("NODEPOOL"), figure("#"), text("REASON"), text("RULED OUT BY")]);
+    for row in &report.constraints {
+        sheet.row([row.node_pool.clone(), row.place.to_string(), row.reason.clone(), row.message.clone()]);
+    }
+    page.sheet(sheet);
+    for patch in report.constraints.iter().filter_map(|row| row.patch.as_ref()) {
+        page.line(format!("patch of {}: {}", patch.object, patch.merge));
+    }
+    let mut sheet = Sheet::new(&[figure("NODES"), text("NODE"), text("WHY NOT")]);
+    for row in &report.nodes {
+        sheet.row([row.nodes.len().to_string(), crate::plan::names(&row.nodes), row.why.clone()]);
+    }
+    page.sheet(sheet);
+    page.sheet(candidate_sheet(&report.candidates));
+    let telling: Vec<&CostRow> = report.costs.iter().filter(|row| row.matters()).collect();
+    for row in &telling {
+        page.line(row.message.clone());
+    }
+    if telling.is_empty() && !report.costs.is_empty() {
+        page.line("no single constraint of the pod costs anything");
+    }
+    page
+}
+
+/// The table of candidates.
+pub(super) fn candidate_sheet(candidates: &[Candidate]) -> Sheet {
+    let mut sheet = Sheet::new(&[
+        text("CANDIDATE"),
+        text("ZONE"),
+        text("CAPACITY"),
+        figure("$/H"),
+        figure("CPU LEFT"),
+        figure("MEMORY LEFT"),
+        text("CHOSEN"),
+    ]);
+    for candidate in candidates {
+        sheet.row([
+            candidate.instance_type.clone(),
+            candidate.zone.clone(),
+            candidate.capacity_type.clone(),
+            figures::hourly_text(&candidate.price),
+            candidate.cpu_left.clone(),
+            candidate.memory_left.clone(),
+            if candidate.chosen { "yes".to_owned() } else { String::new() },
+        ]);
+    }
+    sheet
+}

@@ -1,0 +1,126 @@
+//! Figures for people: money, quantities and times, rounded. Documents for programs have them exactly.
+
+use jiff::Timestamp;
+
+/// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
+pub(crate) const HOURS_PER_MONTH: f64 = 730.0;
+
+/// Dollars per hour with four digits behind the point.
+pub(crate) fn hourly(dollars: f64) -> String {
+    format!("{dollars:.4}")
+}
+
+/// The same of an exact decimal text; text that is no number stays.
+pub(crate) fn hourly_text(exact: &str) -> String {
+    exact.parse().map_or_else(|_| exact.to_owned(), hourly)
+}
+
+/// What an hourly price costs in a month: whole dollars above 1,000, with separators.
+pub(crate) fn monthly(dollars_per_hour: f64) -> String {
+    let month = dollars_per_hour * HOURS_PER_MONTH;
+    let text =
+        if month.abs() < 1000.0 { format!("{:.2}", month.abs()) } else { format!("{:.0}", month.abs()) };
+    let (whole, rest) = text
+        .split_once('.')
+        .map_or((text.as_str(), String::new()), |(whole, rest)| (whole, format!(".{rest}")));
+    let digits = whole.len();
+    let mut shown = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (digits - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    let is_zero = !text.contains(|digit: char| ('1'..='9').contains(&digit));
+    let sign = if month < 0.0 && !is_zero { "-" } else { "" };
+    format!("{sign}${shown}{rest}")
+}
+
+/// Milli-CPUs as CPUs with at most two digits.
+pub(crate) fn cpu(milli: i64) -> String {
+    let cpus = i128::from(milli);
+    // Rounded up: demand that is shown too small would look as if it fitted.
+    let hundredths = cpus.div_euclid(10) + i128::from(cpus.rem_euclid(10) > 0);
+    decimal(hundredths, 2)
+}
+
+/// Bytes in the unit that keeps the figure below 1024, with one digit.
+pub(crate) fn bytes(amount: i64) -> String {
+    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let mut unit = 0;
+    let mut divisor: i128 = 1;
+    while unit + 1 < UNITS.len() && i128::from(amount).abs() >= divisor * 1024 {
+        divisor *= 1024;
+        unit += 1;
+    }
+    let tenths = (i128::from(amount) * 10 + divisor / 2).div_euclid(divisor);
+    format!("{}{}", decimal(tenths, 1), UNITS[unit])
+}
+
+/// A number of 10^-places, without zeros at its end.
+fn decimal(number: i128, places: u32) -> String {
+    let scale = 10_i128.pow(places);
+    let (sign, number) = if number < 0 { ("-", -number) } else { ("", number) };
+    let rest = format!("{:0width$}", number % scale, width = usize::try_from(places).unwrap_or(0));
+    match rest.trim_end_matches('0') {
+        "" => format!("{sign}{}", number / scale),
+        rest => format!("{sign}{}.{rest}", number / scale),
+    }
+}
+
+/// A point in time without fractions of seconds.
+pub(crate) fn time(exact: &str) -> String {
+    exact.parse::<Timestamp>().map_or_else(
+        |_| exact.to_owned(),
+        |time| {
+            Timestamp::from_second(time.as_second())
+                .map_or_else(|_| exact.to_owned(), |time| time.to_string())
+        },
+    )
+}
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Rounding.
+    use super::*;
+
+    #[test]
+    fn money() {
+        assert_eq!(
+            (hourly(0.054_294_967), hourly_text("unknown")),
+            ("0.0543".to_owned(), "unknown".to_owned())
+        );
+        for (hourly, expected) in [
+            (0.0, "$0.00"),
+            (0.1, "$73.00"),
+            (1.5, "$1,095"),
+            (2000.0, "$1,460,000"),
+            (-0.5, "-$365.00"),
+            (-0.000_001, "$0.00"),
+        ] {
+            assert_eq!(monthly(hourly), expected, "{hourly}");
+        }
+    }
+
+    #[test]
+    fn quantities() {
+        assert_eq!([0, 1, 100, 1500, 1234, 96_000].map(cpu), ["0", "0.01", "0.1", "1.5", "1.24", "96"]);
+        let kib = 1_i64 << 10;
+        assert_eq!(
+            [0, 1, kib, kib * kib * 3 / 2, kib * kib * kib * 8].map(bytes),
+            ["0", "1", "1Ki", "1.5Mi", "8Gi"]
+        );
+        assert_eq!(bytes(94_372_040 * kib * kib), "90Ti");
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(time("2026-01-01T02:54:06.436292681Z"), "2026-01-01T02:54:06Z");
+        assert_eq!((count(1, "node"), count(0, "node")), ("1 node".to_owned(), "0 nodes".to_owned()));
+    }
+}

@@ -1,0 +1,73 @@
+//! What a dump does not have although decisions read it: each absence changes the result and is reported.
+
+use serde_json::Value;
+
+use super::{Item, Source, prepare};
+
+/// Notes on the kinds that a dump lacks. Manifests and live clusters lack none: what they do not have does not exist.
+pub(crate) fn lacking(items: &[Item]) -> Vec<String> {
+    let of_files = items.iter().filter(|item| matches!(item.source, Source::File { .. }));
+    let dumped =
+        |kind: &str| of_files.clone().any(|item| item.value["kind"] == kind && prepare::is_dump(&item.value));
+    if !dumped("Node") && !dumped("Pod") {
+        return Vec::new();
+    }
+    let has = |kind: &str| items.iter().any(|item| item.value["kind"] == kind);
+    let volumes = |pod: &Value| {
+        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+        volumes.into_iter().flatten().any(|volume| volume["persistentVolumeClaim"].is_object())
+    };
+    let claimants = items.iter().filter(|item| item.value["kind"] == "Pod" && volumes(&item.value)).count();
+    let mut notes = Vec::new();
+    if !has("DaemonSet") {
+        notes.push(
+            "no DaemonSets in the input: node overhead is not counted, and nodes look cheaper than they are"
+                .to_owned(),
+        );
+    }
+    if claimants > 0 && !has("PersistentVolumeClaim") {
+        let pods =
+            if claimants == 1 { "1 pod that uses".to_owned() } else { format!("{claimants} pods that use") };
+        notes.push(format!("no PersistentVolumeClaims in the input: {pods} them cannot be placed"));
+    }
+    if dumped("Pod") && !has("Node") {
+        notes.push("no Nodes in the input: pods are placed on new nodes only".to_owned());
+    }
+    if dumped("Node") && !has("NodeClaim") {
+        notes.push(
+            "no NodeClaims in the input: nodes do not count against the limits of NodePools".to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which dumps lack something.
+    use std::path::Path;
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::input::files;
+
+    const NODE: &str =
+        "{apiVersion: v1, kind: Node, metadata: {name: a, uid: a}, status: {capacity: {cpu: 1}}}";
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: a, uid: a}, spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}, status: {phase: Running}}";
+    const REST: &str = "\n---\n{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}}\n---\n{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: a}}";
+
+    #[rstest]
+    #[case::manifests("{apiVersion: v1, kind: Pod, metadata: {name: a}}", &[])]
+    #[case::nodes(NODE, &["no DaemonSets", "no NodeClaims"])]
+    #[case::pods(POD, &["no DaemonSets", "no PersistentVolumeClaims in the input: 1 pod that uses", "no Nodes"])]
+    #[case::whole(&format!("{NODE}{REST}"), &[])]
+    fn what_is_missing_is_reported(#[case] text: &str, #[case] expected: &[&str]) {
+        let mut items = Vec::new();
+        files::parse(Path::new("in.yaml"), text, &mut items).unwrap();
+        let notes = lacking(&items);
+        assert_eq!(notes.len(), expected.len(), "{notes:?}");
+        for (note, expected) in notes.iter().zip(expected) {
+            assert!(note.starts_with(expected), "{note}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Rules about several objects.
+
+use super::{Report, objects::pod_template};
+use crate::input::Item;
+
+pub(super) fn check(items: &[Item], report: &mut Report) {
+    expiry(items, report);
+}
+
+/// NodePools whose nodes expire without a deadline, where pods refuse to be disrupted.
+fn expiry(items: &[Item], report: &mut Report) {
+    let is_protected = |item: &&Item| {
+        pod_template(&item.value).is_some_and(|(_, template)| {
+            template["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"]
+                .as_str()
+                .is_some_and(|value| value != "false")
+        })
+    };
+    let Some(protected) = items.iter().find(is_protected) else { return };
+    let (_, kind, _, name) = crate::input::select::identity(&protected.value);
+    for item in items.iter().filter(|item| item.value["kind"] == "NodePool") {
+        let template = &item.value["spec"]["template"]["spec"];
+        let expires = template["expireAfter"].as_str().unwrap_or("720h");
+        if expires == "Never" || !template["terminationGracePeriod"].is_null() {
+            continue;
+        }
+        let path = if template["expireAfter"].is_null() {
+            "spec.template.spec"
+        } else {
+            "spec.template.spec.expireAfter"
+        };
+        report.add(
+            "L102",
+            item,
+            path,
+            format!(
+                "nodes expire after {expires} and drain without a deadline, and pods such as those of {kind} {name} are never evicted: the node stays"
+            ),
+            "set spec.template.spec.terminationGracePeriod",
+        );
+    }
+}
+
+/// Whether the input has a kind.
+pub(super) fn has(items: &[Item], kind: &str) -> bool {
+    items.iter().any(|item| item.value["kind"] == kind)
+}

@@ -1,0 +1,118 @@
+//! `fleetwright lint`: mistakes in NodePools, NodeClasses, workloads and budgets that an API server or a cluster shows later, or never.
+//!
+//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`placement`]: those that ask the solver.
+//! - [`schema`]: the custom resource definitions, with their CEL rules, offline.
+//! - [`place`]: line and column of a field.
+//! - [`calendar`]: what disruption budgets allow, by reason and hour.
+//! - [`output`]: text, JSON, SARIF, GitHub annotations.
+
+mod calendar;
+mod cluster;
+mod objects;
+mod output;
+mod place;
+mod placement;
+mod rules;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write as _;
+
+use fleetwright_core::clock::Clock as _;
+
+use self::{
+    place::Places,
+    rules::{Finding, Severity},
+};
+use crate::{
+    catalogue::Catalogues,
+    cli::{FailOn, LintOptions},
+    clock::SystemClock,
+    input::{self, Item},
+    outcome::Outcome,
+    settings::Values,
+};
+
+/// Lints and prints.
+///
+/// # Errors
+/// If the input cannot be read. A finding is a result, not an error.
+pub(crate) fn run(
+    options: &LintOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Outcome> {
+    let items = input::read_from(&options.input)?;
+    if let Some(span) = options.calendar {
+        let start = options.at.unwrap_or_else(|| SystemClock.now());
+        let page = calendar::page(items, (start, span), catalogues, values)?;
+        let text = page.render(crate::sheet::Format::Table, crate::sheet::terminal_width());
+        anstream::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(Outcome::Complete);
+    }
+    let findings = lint(&items, catalogues, values)?;
+    anstream::stdout().lock().write_all(output::render(options.output, &findings)?.as_bytes())?;
+    Ok(outcome(&findings, options.fail_on))
+}
+
+fn outcome(findings: &[Finding], fail_on: FailOn) -> Outcome {
+    match findings.iter().map(|finding| finding.severity).max() {
+        Some(Severity::Error) if fail_on != FailOn::Never => Outcome::Blocked,
+        Some(Severity::Warning) if fail_on == FailOn::Warning => Outcome::Warnings,
+        _ => Outcome::Complete,
+    }
+}
+
+/// All findings, by position.
+pub(crate) fn lint(items: &[Item], catalogues: &Catalogues, values: &Values) -> anyhow::Result<Vec<Finding>> {
+    let mut report = Report { places: Places::default(), findings: Vec::new() };
+    let schemas = schema::Schemas::shared()?;
+    for item in items {
+        schemas.check(item, &mut report);
+        objects::check(item, &mut report);
+    }
+    cluster::check(items, &mut report);
+    placement::check(items, catalogues, values, &mut report)?;
+    let mut findings = report.findings;
+    findings.sort();
+    findings.dedup();
+    Ok(findings)
+}
+
+/// Collects findings.
+struct Report {
+    places: Places,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Adds a finding about a field of an object. An unknown code is a bug, which the tests find.
+    fn add(
+        &mut self,
+        code: &'static str,
+        item: &Item,
+        path: &str,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        let (file, line, column) = self.places.of(item, path);
+        let severity = rules::rule(code).map_or(Severity::Error, |rule| rule.severity);
+        let (_, kind, namespace, name) = input::select::identity(&item.value);
+        let is_namespaced = item.value.pointer("/metadata/namespace").is_some();
+        let object =
+            if is_namespaced { format!("{kind} {namespace}/{name}") } else { format!("{kind} {name}") };
+        self.findings.push(Finding {
+            file,
+            line,
+            column,
+            code,
+            severity,
+            object,
+            path: path.to_owned(),
+            message: message.into(),
+            fix: fix.into(),
+            url: rules::page(code),
+        });
+    }
+}

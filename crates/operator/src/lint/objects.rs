@@ -1,0 +1,311 @@
+//! Rules about one object.
+
+use fleetwright_core::model::Quantity;
+use serde_json::Value;
+
+use super::Report;
+use crate::{input::Item, suggest};
+
+/// Values of well-known labels that do not depend on the cloud.
+const KNOWN_VALUES: [(&str, &[&str]); 3] = [
+    ("karpenter.sh/capacity-type", &["spot", "on-demand", "reserved"]),
+    ("kubernetes.io/arch", &["amd64", "arm64"]),
+    ("kubernetes.io/os", &["linux", "windows"]),
+];
+/// A drain deadline above this keeps a node that nobody wants for days.
+const LONG_GRACE_HOURS: i64 = 72;
+/// Taints that a node loses while it starts.
+const STARTUP_TAINTS: [&str; 3] = [
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "node.cilium.io/agent-not-ready",
+    "karpenter.sh/unregistered",
+];
+
+pub(super) fn check(item: &Item, report: &mut Report) {
+    let kind = item.value["kind"].as_str().unwrap_or_default();
+    match kind {
+        "NodePool" => node_pool(item, report),
+        "EC2NodeClass" => ec2_node_class(item, report),
+        "StorageClass" => storage_class(item, report),
+        "PodDisruptionBudget" => budget(item, report),
+        "Node" => node(item, report),
+        _ => {}
+    }
+    if let Some((path, template)) = pod_template(&item.value) {
+        pod(item, &path, template, report);
+    }
+}
+
+/// The pod of an object, and its path.
+pub(super) fn pod_template(value: &Value) -> Option<(String, &Value)> {
+    let path = match value["kind"].as_str()? {
+        "Pod" => "",
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController" => {
+            "spec.template"
+        }
+        "CronJob" => "spec.jobTemplate.spec.template",
+        _ => return None,
+    };
+    let pointer = if path.is_empty() { String::new() } else { format!("/{}", path.replace('.', "/")) };
+    Some((path.to_owned(), value.pointer(&pointer)?))
+}
+
+fn join(path: &str, rest: &str) -> String {
+    if path.is_empty() { rest.to_owned() } else { format!("{path}.{rest}") }
+}
+
+fn node_pool(item: &Item, report: &mut Report) {
+    let spec = &item.value["spec"];
+    let template = &spec["template"]["spec"];
+    if spec["limits"].as_object().is_none_or(serde_json::Map::is_empty) && spec["replicas"].is_null() {
+        report.add(
+            "L110",
+            item,
+            "spec",
+            "the NodePool has no limits: a mistake in a workload may launch any number of nodes",
+            "set spec.limits.cpu or spec.limits.nodes",
+        );
+    }
+    requirements(item, "spec.template.spec.requirements", &template["requirements"], report);
+    if let Some(grace) = template["terminationGracePeriod"]
+        .as_str()
+        .and_then(|text| fleetwright_api::duration::parse(text).ok())
+        && grace.as_hours() > LONG_GRACE_HOURS
+    {
+        report.add(
+            "L103",
+            item,
+            "spec.template.spec.terminationGracePeriod",
+            format!("a node may drain for {} hours, which is paid for", grace.as_hours()),
+            format!("use at most {LONG_GRACE_HOURS}h"),
+        );
+    }
+    disruption(item, &spec["disruption"], report);
+}
+
+/// Reasons without a budget that allows a disruption at any time.
+fn disruption(item: &Item, disruption: &Value, report: &mut Report) {
+    let Some(budgets) = disruption["budgets"].as_array() else { return };
+    for reason in ["Underutilized", "Empty", "Drifted"] {
+        let applies = |budget: &&Value| match budget["reasons"].as_array() {
+            Some(reasons) => reasons.iter().any(|known| known == reason),
+            None => true,
+        };
+        let blocks = |budget: &Value| {
+            let nodes = budget["nodes"].as_str().unwrap_or("10%").trim_end_matches('%');
+            nodes.trim() == "0" && budget["schedule"].is_null()
+        };
+        if let Some(at) = budgets.iter().position(|budget| applies(&budget) && blocks(budget)) {
+            report.add(
+                "L109",
+                item,
+                &format!("spec.disruption.budgets[{at}].nodes"),
+                format!("no node is ever disrupted with the reason {reason}: this budget allows none, at all times"),
+                "give the budget a schedule and a duration, or allow at least one node",
+            );
+        } else if !budgets.iter().any(|budget| applies(&budget)) {
+            report.add(
+                "L109",
+                item,
+                "spec.disruption.budgets",
+                format!(
+                    "no budget is about the reason {reason}: without one, all nodes may be disrupted at once"
+                ),
+                "add a budget without reasons, which is about all of them",
+            );
+        }
+    }
+}
+
+/// Requirements of NodePools: values that do not exist, and sets that exclude each other.
+fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut Report) {
+    let all = requirements.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, wanted) in all.iter().enumerate() {
+        let values = wanted["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for (number, value) in values.enumerate() {
+            known_value(item, &format!("{path}[{at}].values[{number}]"), &wanted["key"], value, report);
+        }
+    }
+    for (at, wanted) in all.iter().enumerate().filter(|(_, wanted)| wanted["operator"] == "In") {
+        let allows = |value: &Value| {
+            all.iter().filter(|other| other["key"] == wanted["key"]).all(|other| {
+                let named = other["values"].as_array().is_some_and(|values| values.contains(value));
+                match other["operator"].as_str() {
+                    Some("In") => named,
+                    Some("NotIn") => !named,
+                    Some("DoesNotExist") => false,
+                    _ => true,
+                }
+            })
+        };
+        let values = wanted["values"].as_array();
+        if values.is_some_and(|values| !values.is_empty() && !values.iter().any(allows)) {
+            let key = wanted["key"].as_str().unwrap_or_default();
+            report.add(
+                "L111",
+                item,
+                &format!("{path}[{at}]"),
+                format!("the requirements on {key} exclude each other: no value meets all of them"),
+                "remove one of them",
+            );
+        }
+    }
+}
+
+fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut Report) {
+    let Some((key, known)) = KNOWN_VALUES.iter().find(|(known, _)| key == known) else { return };
+    if !known.contains(&value) {
+        let fix = match suggest::nearest(value, known.iter().copied()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("use one of {}", known.join(", ")),
+        };
+        report.add("L112", item, path, format!("no node has {key}={value}"), fix);
+    }
+}
+
+fn ec2_node_class(item: &Item, report: &mut Report) {
+    let terms = item.value.pointer("/spec/amiSelectorTerms").and_then(Value::as_array);
+    for (at, term) in terms.into_iter().flatten().enumerate() {
+        if term["alias"].as_str().is_some_and(|alias| alias.ends_with("@latest")) {
+            report.add(
+                "L108",
+                item,
+                &format!("spec.amiSelectorTerms[{at}].alias"),
+                "each new image makes all nodes drift, untested",
+                "name a version, such as al2023@v20260101, and move it after a test",
+            );
+        } else if term["name"].as_str().is_some_and(|name| name.contains('*')) && term["id"].is_null() {
+            report.add(
+                "L108",
+                item,
+                &format!("spec.amiSelectorTerms[{at}].name"),
+                "the name selects several images: the newest of each architecture is used, and nodes drift when one appears",
+                "name one image, or use an alias with a version",
+            );
+        }
+    }
+}
+
+fn storage_class(item: &Item, report: &mut Report) {
+    let provisioner = item.value["provisioner"].as_str().unwrap_or_default();
+    let is_zonal = ["ebs.csi", "aws-ebs", "pd.csi", "gce-pd", "disk.csi", "azure-disk", "cinder"]
+        .iter()
+        .any(|known| provisioner.contains(known));
+    let mode = item.value["volumeBindingMode"].as_str().unwrap_or("Immediate");
+    if is_zonal && mode == "Immediate" {
+        report.add(
+            "L101",
+            item,
+            "volumeBindingMode",
+            "volumes are bound to a zone before their pod has a node: a node in another zone is launched for nothing",
+            "set volumeBindingMode: WaitForFirstConsumer",
+        );
+    }
+}
+
+fn budget(item: &Item, report: &mut Report) {
+    let spec = &item.value["spec"];
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let message = "the budget never allows an eviction: its nodes cannot be drained";
+    let fix = "allow at least one pod to be unavailable";
+    if matches!(text(&spec["maxUnavailable"]).as_str(), "0" | "0%") {
+        report.add("L115", item, "spec.maxUnavailable", message, fix);
+    }
+    if text(&spec["minAvailable"]) == "100%" {
+        report.add("L115", item, "spec.minAvailable", message, fix);
+    }
+}
+
+/// A registered node with a taint that something should have removed.
+fn node(item: &Item, report: &mut Report) {
+    let labels = &item.value["metadata"]["labels"];
+    if labels["karpenter.sh/registered"] != "true" || labels["karpenter.sh/initialized"] == "true" {
+        return;
+    }
+    let taints = item.value.pointer("/spec/taints").and_then(Value::as_array);
+    for (at, taint) in taints.into_iter().flatten().enumerate() {
+        let key = taint["key"].as_str().unwrap_or_default();
+        if STARTUP_TAINTS.contains(&key) {
+            report.add(
+                "L106",
+                item,
+                &format!("spec.taints[{at}]"),
+                format!("the node is registered and still has the taint {key}: its owner has not removed it"),
+                "see whether the pod that removes the taint runs there, and list the taint in spec.template.spec.startupTaints of the NodePool",
+            );
+        }
+    }
+}
+
+fn pod(item: &Item, path: &str, template: &Value, report: &mut Report) {
+    let spec = &template["spec"];
+    let selected = spec["nodeSelector"].as_object();
+    for (key, value) in selected.into_iter().flatten() {
+        let at = join(path, &format!("spec.nodeSelector[{key}]"));
+        known_value(item, &at, &Value::from(key.as_str()), value.as_str().unwrap_or_default(), report);
+    }
+    let terms = spec
+        .pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+    for (number, term) in terms.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let base =
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        let at = join(path, &format!("{base}[{number}].matchExpressions"));
+        requirements(item, &at, &term["matchExpressions"], report);
+    }
+    for list in ["containers", "initContainers"] {
+        for (number, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+            self::container(item, &join(path, &format!("spec.{list}[{number}]")), container, list, report);
+        }
+    }
+    let annotation = &template["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"];
+    let is_replicated =
+        matches!(item.value["kind"].as_str(), Some("Deployment" | "StatefulSet" | "ReplicaSet"));
+    if annotation == "true" && is_replicated {
+        report.add(
+            "L104",
+            item,
+            &join(path, "metadata.annotations[karpenter.sh/do-not-disrupt]"),
+            "every node with a pod of this workload is kept for as long as the pod lives",
+            "use a PodDisruptionBudget, or a duration such as 30m as the value of the annotation",
+        );
+    }
+}
+
+fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mut Report) {
+    let resources = &container["resources"];
+    for part in ["requests", "limits"] {
+        for (name, amount) in resources[part].as_object().into_iter().flatten() {
+            let in_bytes = name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-");
+            let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+            let parsed = text.parse::<Quantity>().ok().filter(|quantity| in_bytes && !quantity.is_whole());
+            if let Some(quantity) = parsed {
+                report.add(
+                    "L113",
+                    item,
+                    &format!("{path}.resources.{part}.{name}"),
+                    format!(
+                        "{name}: {text} is {} bytes, rounded up: m is a thousandth",
+                        quantity.units_ceil()
+                    ),
+                    format!("write {}Mi or {}M", text.trim_end_matches('m'), text.trim_end_matches('m')),
+                );
+            }
+        }
+    }
+    if list == "containers" {
+        let has = |name: &str| !resources["requests"][name].is_null() || !resources["limits"][name].is_null();
+        let missing: Vec<&str> = ["cpu", "memory"].into_iter().filter(|name| !has(name)).collect();
+        if !missing.is_empty() {
+            report.add(
+                "L114",
+                item,
+                path,
+                format!(
+                    "the container requests no {}: nodes are chosen as if it needed none",
+                    missing.join(" and ")
+                ),
+                "set resources.requests",
+            );
+        }
+    }
+}

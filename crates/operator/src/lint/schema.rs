@@ -1,0 +1,116 @@
+//! The custom resource definitions, offline: unknown fields, types, patterns, enumerations and CEL rules, as the API server applies them.
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use fleetwright_kube_schema::Structural;
+use serde_json::Value;
+
+use super::Report;
+use crate::{input::Item, suggest};
+
+/// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
+pub(super) struct Schemas {
+    of_aws: BTreeMap<(String, String), Served>,
+    of_kwok: BTreeMap<(String, String), Served>,
+}
+
+struct Served {
+    schema: Structural,
+    /// The definition as it was parsed, for the names of its fields.
+    definition: Value,
+}
+
+impl Schemas {
+    /// Those of this build, parsed once.
+    ///
+    /// # Errors
+    /// If a definition of this build is invalid.
+    pub(super) fn shared() -> anyhow::Result<&'static Self> {
+        static LOADED: OnceLock<Schemas> = OnceLock::new();
+        if let Some(known) = LOADED.get() {
+            return Ok(known);
+        }
+        let loaded = Self::load()?;
+        Ok(LOADED.get_or_init(|| loaded))
+    }
+
+    fn load() -> anyhow::Result<Self> {
+        let all = |crds: Vec<_>| -> anyhow::Result<BTreeMap<(String, String), Served>> {
+            let mut found = BTreeMap::new();
+            for crd in crds {
+                let crd: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition = crd;
+                for version in &crd.spec.versions {
+                    let schema =
+                        version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+                    let Some(schema) = schema else { continue };
+                    let definition = serde_json::to_value(schema)?;
+                    let served = Served { schema: Structural::parse(&definition)?, definition };
+                    let key = (format!("{}/{}", crd.spec.group, version.name), crd.spec.names.kind.clone());
+                    found.insert(key, served);
+                }
+            }
+            Ok(found)
+        };
+        Ok(Self { of_aws: all(fleetwright_aws_api::crds())?, of_kwok: all(fleetwright_api::crd::kwok())? })
+    }
+
+    /// Adds what the API server would refuse of an object.
+    pub(super) fn check(&self, item: &Item, report: &mut Report) {
+        let text = |at: &str| item.value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let key = (text("/apiVersion"), text("/kind"));
+        let class = item
+            .value
+            .pointer("/spec/template/spec/nodeClassRef/kind")
+            .or_else(|| item.value.pointer("/spec/nodeClassRef/kind"));
+        let is_kwok = class.is_some_and(|kind| kind == "KWOKNodeClass") || key.1 == "KWOKNodeClass";
+        let order = if is_kwok { [&self.of_kwok, &self.of_aws] } else { [&self.of_aws, &self.of_kwok] };
+        let Some(served) = order.iter().find_map(|all| all.get(&key)) else { return };
+        for path in served.schema.unknown_fields(&item.value) {
+            let (parent, name) = path.rsplit_once('.').unwrap_or(("", &path));
+            let known = fields(&served.definition, parent);
+            let fix = match suggest::nearest(name, known.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => elsewhere(&served.definition, name)
+                    .map_or_else(|| "remove it".to_owned(), |place| format!("the field belongs to {place}")),
+            };
+            report.add("L001", item, &path, format!("unknown field {path:?}"), fix);
+        }
+        let mut value = item.value.clone();
+        served.schema.prune(&mut value);
+        served.schema.prune_nulls(&mut value);
+        served.schema.default(&mut value);
+        for error in served.schema.validate(&value, None) {
+            let path = if error.path == "<nil>" { "" } else { error.path.as_str() };
+            report.add("L002", item, path, error.to_string(), "change the value");
+        }
+    }
+}
+
+/// The fields that a definition has at a path such as `spec.template.spec`.
+fn fields(definition: &Value, path: &str) -> Vec<String> {
+    let mut at = definition;
+    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        at = if part.ends_with(']') {
+            if at["items"].is_object() { &at["items"] } else { &at["additionalProperties"] }
+        } else {
+            &at["properties"][part]
+        };
+    }
+    at["properties"].as_object().map(|known| known.keys().cloned().collect()).unwrap_or_default()
+}
+
+/// The place in a definition where a field of this name is.
+fn elsewhere(definition: &Value, name: &str) -> Option<String> {
+    fn search(at: &Value, name: &str, path: &str) -> Option<String> {
+        let members = at["properties"].as_object()?;
+        let here = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        if members.contains_key(name) {
+            return Some(if path.is_empty() { "the object".to_owned() } else { path.to_owned() });
+        }
+        members
+            .iter()
+            .filter(|(key, _)| *key != "status")
+            .find_map(|(key, member)| search(member, name, &here(key)))
+    }
+    search(definition, name, "")
+}

@@ -1,0 +1,107 @@
+//! Scenarios: `tests/scenarios/lint/CODE-fail.yaml` has a finding of the rule, `CODE-pass.yaml` has none; the findings are beside them.
+
+use std::path::Path;
+
+use super::*;
+use crate::{
+    cli::{Interface, Invocation, LintFormat, Tool, parse},
+    scenarios,
+};
+
+fn findings(path: &Path) -> Vec<Finding> {
+    let items = input::read(&[path.to_owned()]).unwrap();
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let mut findings = lint(&items, &scenarios::catalogues(), &values).unwrap();
+    for finding in &mut findings {
+        finding.file = path.file_name().unwrap().to_string_lossy().into_owned();
+    }
+    findings
+}
+
+#[test]
+fn scenario_files() {
+    scenarios::check("lint", |path| output::render(LintFormat::Text, &findings(path)).unwrap());
+}
+
+#[test]
+fn each_rule_has_a_failing_and_a_passing_file_and_a_section() {
+    let page = std::fs::read_to_string(scenarios::from_root("docs/book/lint.md")).unwrap();
+    for rule in &rules::RULES {
+        let has = |suffix: &str| {
+            let path = scenarios::from_root(&format!("tests/scenarios/lint/{}-{suffix}.yaml", rule.code));
+            findings(&path).iter().any(|finding| finding.code == rule.code)
+        };
+        assert!(has("fail"), "{}: no finding in the failing file", rule.code);
+        assert!(!has("pass"), "{}: a finding in the passing file", rule.code);
+        assert!(
+            page.contains(&format!("\n## {}\n", rule.code)),
+            "{}: no section in docs/book/lint.md",
+            rule.code
+        );
+        assert!(
+            page.contains(rule.title),
+            "{}: docs/book/lint.md lacks its title {:?}",
+            rule.code,
+            rule.title
+        );
+    }
+}
+
+#[test]
+fn the_examples_have_no_errors() {
+    for folder in ["examples", "examples/aws"] {
+        for path in scenarios::files(folder) {
+            let errors: Vec<_> =
+                findings(&path).into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn formats_for_programs() {
+    let found = findings(&scenarios::from_root("tests/scenarios/lint/L112-fail.yaml"));
+    let github = output::render(LintFormat::Github, &found).unwrap();
+    assert!(github.starts_with("::error file=L112-fail.yaml,line="), "{github}");
+    let sarif: serde_json::Value =
+        serde_json::from_str(&output::render(LintFormat::Sarif, &found).unwrap()).unwrap();
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "L112");
+    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules::RULES.len());
+    let json: serde_json::Value =
+        serde_json::from_str(&output::render(LintFormat::Json, &found).unwrap()).unwrap();
+    assert_eq!(json["findings"][0]["code"], "L112");
+}
+
+#[test]
+fn exit_statuses_follow_the_findings() {
+    let of = |code: &str| findings(&scenarios::from_root(&format!("tests/scenarios/lint/{code}-fail.yaml")));
+    let (errors, warnings) = (of("L112"), of("L115"));
+    assert_eq!(outcome(&errors, FailOn::Error), Outcome::Blocked);
+    assert_eq!(outcome(&errors, FailOn::Never), Outcome::Complete);
+    assert_eq!(outcome(&warnings, FailOn::Error), Outcome::Complete);
+    assert_eq!(outcome(&warnings, FailOn::Warning), Outcome::Warnings);
+}
+
+#[test]
+fn a_calendar_names_the_budget_that_decides() {
+    let file = scenarios::from_root("tests/scenarios/lint/L109-pass.yaml");
+    let args =
+        ["fleetwright", "lint", "--calendar", "1d", "--at", "2026-01-01T00:00:00Z", "-f"].map(Into::into);
+    let Invocation::Tool(Tool::Lint(options), _) =
+        parse(args.into_iter().chain([file.into()]), &Interface::plain()).unwrap()
+    else {
+        panic!("not lint");
+    };
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let items = input::read_from(&options.input).unwrap();
+    let when = (options.at.unwrap(), options.calendar.unwrap());
+    let page = calendar::page(items, when, &scenarios::catalogues(), &values).unwrap();
+    let text = page.render(crate::sheet::Format::Csv, None);
+    for line in [
+        "default,Drifted,2026-01-01T00:00:00Z,2026-01-01T09:00:00Z,10,budgets[1]",
+        "default,Drifted,2026-01-01T09:00:00Z,2026-01-01T17:00:00Z,0,budgets[0]",
+        "default,Drifted,2026-01-01T17:00:00Z,2026-01-02T00:00:00Z,10,budgets[1]",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `--what-if FILE`: the plan for a cluster or dump to which changed objects are applied, compared with the plan without them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleetwright_core::model::{Snapshot, nodeclaim::ConditionType};
+use serde_json::Value;
+
+use super::fleet::Leaving;
+use crate::input::{
+    Item,
+    select::identity,
+    workloads::{self, Replicas},
+};
+
+/// A changed input.
+pub(super) struct Changed {
+    pub(super) items: Vec<Item>,
+    /// The objects that were applied, as `kind/name`, with whether they exist in the input.
+    pub(super) objects: Vec<(String, bool)>,
+    /// How many running pods are replaced because the template of their workload changes.
+    pub(super) restarted: usize,
+}
+
+/// Applies objects over an input: each replaces the one with its kind, namespace and name, whose status it keeps.
+pub(super) fn apply(mut items: Vec<Item>, changes: Vec<Item>, replicas: &mut Vec<Replicas>) -> Changed {
+    let mut known: BTreeMap<_, usize> =
+        items.iter().enumerate().map(|(at, item)| (identity(&item.value), at)).collect();
+    let (mut objects, mut gone, mut restarted) = (Vec::new(), BTreeSet::new(), 0);
+    for mut change in changes {
+        let id = identity(&change.value);
+        objects.push((format!("{}/{}", id.1, id.3), known.contains_key(&id)));
+        let Some(at) = known.get(&id).copied() else {
+            known.insert(id, items.len());
+            items.push(change);
+            continue;
+        };
+        keep_identity(&items[at].value, &mut change.value);
+        if let Some(template) = workloads::pod_template(&items[at].value) {
+            let pods = workloads::pods_of(&items, at);
+            if workloads::pod_template(&change.value) == Some(template) {
+                // Only the number changes: pods stay, and the surplus is removed.
+                replicas.extend(workloads::wanted_replicas(&change.value));
+            } else {
+                restarted += pods.iter().filter(|at| is_bound(&items[**at].value)).count();
+                gone.extend(pods);
+                replicas.extend(workloads::wanted_replicas(&change.value));
+            }
+        }
+        items[at] = change;
+    }
+    let mut at = 0;
+    items.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
+    Changed { items, objects, restarted }
+}
+
+/// A manifest has neither UID nor status: they are those of the object that it replaces.
+fn keep_identity(old: &Value, new: &mut Value) {
+    for at in ["uid", "creationTimestamp", "generation"] {
+        if new["metadata"][at].is_null() && !old["metadata"][at].is_null() && new["metadata"].is_object() {
+            new["metadata"][at] = old["metadata"][at].clone();
+        }
+    }
+    if new["status"].is_null() && !old["status"].is_null() && new.is_object() {
+        new["status"] = old["status"].clone();
+    }
+}
+
+fn is_bound(pod: &Value) -> bool {
+    pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty())
+}
+
+/// The drifted NodeClaims.
+pub(super) fn drifted(snapshot: &Snapshot) -> Leaving {
+    let claims = snapshot.nodes.iter().filter_map(|node| node.claim.as_ref());
+    claims.filter(|claim| claim.is(ConditionType::Drifted)).map(|claim| claim.name.to_string()).collect()
+}

@@ -1,0 +1,68 @@
+//! The name that was probably meant: for options, keys and values.
+
+/// More letters than this may not differ.
+const MAX_DISTANCE: usize = 3;
+/// Longer names are not compared: work is bounded.
+const MAX_LENGTH: usize = 128;
+
+/// The known name that `written` is a likely misspelling of: the one with the fewest edits, of equal ones the first. Letter case,
+/// dashes and underscores do not count as edits.
+pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
+    };
+    let ours = plain(written);
+    if ours.is_empty() || ours.len() > MAX_LENGTH {
+        return None;
+    }
+    // In a short name, two other letters make another word.
+    let most = MAX_DISTANCE.min(ours.len() / 3).max(usize::from(ours.len() > 2));
+    let distance = |other: &&'a str| {
+        let theirs = plain(other);
+        let comparable = theirs.len() <= MAX_LENGTH && theirs.len().abs_diff(ours.len()) <= most;
+        comparable.then(|| edits(&ours, &theirs)).filter(|edits| *edits <= most && **other != *written)
+    };
+    let found = known.into_iter().filter_map(|other| Some((distance(&other)?, other)));
+    found.min_by_key(|(edits, _)| *edits).map(|(_, other)| other)
+}
+
+/// How many letters must be inserted, removed, changed or swapped with their neighbor (optimal string alignment).
+fn edits(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (at, from) in a.iter().enumerate() {
+        let mut next = vec![at + 1; b.len() + 1];
+        for (to, letter) in b.iter().enumerate() {
+            let changed = row[to] + usize::from(from != letter);
+            next[to + 1] = changed.min(row[to + 1] + 1).min(next[to] + 1);
+            if at > 0 && to > 0 && a[at] == b[to - 1] && a[at - 1] == b[to] {
+                next[to + 1] = next[to + 1].min(before[to - 1] + 1);
+            }
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is near, and what is not.
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("ondemand", &["spot", "on-demand"], Some("on-demand"))]
+    #[case("pln", &["plan", "disrupt"], Some("plan"))]
+    #[case("paln", &["plan", "disrupt"], Some("plan"))]
+    #[case("AMD64", &["amd64", "arm64"], Some("amd64"))]
+    #[case("amd46", &["amd64", "arm64"], Some("amd64"))]
+    #[case("emptyness", &["emptiness", "drift"], Some("emptiness"))]
+    #[case("spot", &["spot"], None)]
+    #[case("x", &["y"], None)]
+    #[case("web", &["api", "db"], None)]
+    #[case("", &["a"], None)]
+    fn near_names(#[case] written: &str, #[case] known: &[&'static str], #[case] expected: Option<&str>) {
+        assert_eq!(nearest(written, known.iter().copied()), expected);
+    }
+}
