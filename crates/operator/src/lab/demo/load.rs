@@ -1,6 +1,6 @@
 //! The load script of the demo: annotations of the manifests define the replicas of workloads over time.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
 use fleetwright_sim::Simulator;
@@ -30,9 +30,18 @@ pub(super) struct Load {
 /// If a manifest is invalid; names it.
 pub(super) fn apply(simulator: &Simulator, manifests: &[(String, String)]) -> anyhow::Result<Vec<Load>> {
     let mut script = Vec::new();
+    let mut namespaces = BTreeSet::from(["default".to_owned(), "kube-system".to_owned()]);
     for (name, text) in manifests {
-        simulator.apply(text).with_context(|| name.clone())?;
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).with_context(|| name.clone())?;
+        for namespace in documents.iter().filter_map(|document| document["metadata"]["namespace"].as_str()) {
+            if namespaces.insert(namespace.to_owned()) {
+                let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+                simulator
+                    .apply(&object.to_string())
+                    .with_context(|| format!("{name}: namespace {namespace}"))?;
+            }
+        }
+        simulator.apply(text).with_context(|| name.clone())?;
         for document in &documents {
             script.extend(of_document(document).with_context(|| name.clone())?);
         }

@@ -10,7 +10,7 @@ mod view;
 
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use jiff::Timestamp;
 
@@ -44,8 +44,18 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// If a manifest or an address cannot be used.
 pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
     let manifests = manifests(&options.files)?;
+    ensure!(
+        !(options.serve && options.output == Output::Json),
+        "--serve needs -o text: with json, time is virtual"
+    );
     match options.output {
-        Output::Json => virtual_runtime()?.block_on(json(options, &manifests)),
+        Output::Json => {
+            let mut report = virtual_runtime()?.block_on(play(options, &manifests, None))?;
+            let time = Duration::from_secs(report.virtual_seconds());
+            report.compare(&virtual_runtime()?.block_on(play(options, &manifests, Some(time)))?);
+            print(&serde_json::to_string_pretty(&report)?);
+            Ok(())
+        }
         Output::Text => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(text(options, &manifests))
@@ -53,17 +63,27 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
     }
 }
 
-async fn json(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
+/// Plays the load in virtual time; with `baseline` without consolidation, for so long.
+async fn play(
+    options: &Demo,
+    manifests: &[(String, String)],
+    baseline: Option<Duration>,
+) -> anyhow::Result<Report> {
     let started = SystemWatch::start();
     let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
-    while !session.is_over(options) {
+    if baseline.is_some() {
+        session::without_consolidation(&simulator).await?;
+    }
+    let is_over = |session: &Session| match baseline {
+        Some(time) => session.elapsed >= time,
+        None => session.is_over(options),
+    };
+    while !is_over(&session) {
         simulator.run_for(session::STEP).await;
         session.step(&simulator).await?;
     }
-    let report = session.report(&simulator, options.seed, started.elapsed());
-    print(&serde_json::to_string_pretty(&report)?);
-    Ok(())
+    Ok(Report::new(options.seed, &session, &simulator.observe(), started.elapsed()))
 }
 
 async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
@@ -83,13 +103,23 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     let mut view = View::new(std::io::stdout().is_terminal());
     let played = run_session(options, &simulator, &mut session, &mut view).await;
     view.finish();
-    if played? {
-        let report = session.report(&simulator, options.seed, started.elapsed());
-        print(&report.to_string());
-        if options.serve {
-            print("\nServing until Ctrl-C.");
-            tokio::signal::ctrl_c().await?;
+    let is_whole = played?;
+    let mut report = Report::new(options.seed, &session, &simulator.observe(), started.elapsed());
+    if is_whole {
+        // Beside this one, in virtual time: seconds.
+        let (options, manifests, time) = (options.clone(), manifests.to_vec(), session.elapsed);
+        let baseline =
+            std::thread::spawn(move || virtual_runtime()?.block_on(play(&options, &manifests, Some(time))));
+        if let Ok(Ok(baseline)) =
+            tokio::task::spawn_blocking(move || baseline.join()).await.context("the comparison")?
+        {
+            report.compare(&baseline);
         }
+    }
+    print(&report.to_string());
+    if is_whole && options.serve {
+        print("\nServing until Ctrl-C.");
+        tokio::signal::ctrl_c().await?;
     }
     Ok(())
 }
@@ -120,6 +150,8 @@ async fn run_session(
 fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<SimulatorConfig> {
     let mut config = SimulatorConfig::new(options.seed, origin);
     config.speed = speed;
+    // The load ends on spot nodes, which consolidation replaces only with this gate.
+    config.settings.gates.spot_to_spot = true;
     config.catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
     Ok(config)
 }

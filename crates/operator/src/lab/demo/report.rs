@@ -6,6 +6,9 @@ use fleetwright_core::model::Price;
 use fleetwright_sim::Overview;
 use serde::Serialize;
 
+use super::session::{Session, hourly};
+use crate::figures;
+
 /// The sum of a run. Its JSON form is the same for the same seed, but for `wall`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,13 +36,29 @@ struct Nodes {
     after: BTreeMap<String, usize>,
 }
 
-/// Dollars per hour as decimal text.
+/// Dollars as decimal text, of the nodes that the report lists.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cost {
     peak_hourly: String,
     after_hourly: String,
+    /// What all nodes of the run cost.
+    spent: String,
+    /// The same load and the same seed without consolidation; absent if the comparison was not made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_consolidation: Option<Baseline>,
+}
+
+/// What consolidation is compared with.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Baseline {
+    after_hourly: String,
+    spent: String,
+    /// Dollars per hour that consolidation saves at the end; below zero where it costs.
     saved_hourly: String,
+    /// Dollars that it saved during the run.
+    saved: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,31 +74,50 @@ struct Wall {
 }
 
 impl Report {
-    pub(super) fn new(
-        seed: u64,
-        is_stable: bool,
-        peak: &Overview,
-        after: &Overview,
-        elapsed: Duration,
-        wall: Duration,
-    ) -> Self {
-        let saved: Price = peak.hourly.saturating_sub(after.hourly);
+    pub(super) fn new(seed: u64, session: &Session, after: &Overview, wall: Duration) -> Self {
+        let peak = &session.peak;
         Self {
-            version: 1,
+            version: 2,
             seed,
-            stable: is_stable,
+            stable: session.is_stable,
             nodes: Nodes { peak: peak.nodes_by_type(), after: after.nodes_by_type() },
             cost: Cost {
-                peak_hourly: peak.hourly.to_string(),
-                after_hourly: after.hourly.to_string(),
-                saved_hourly: saved.to_string(),
+                peak_hourly: hourly(peak).to_string(),
+                after_hourly: hourly(after).to_string(),
+                spent: session.spent.price().to_string(),
+                without_consolidation: None,
             },
             pods: Pods { running: after.pods.running, pending: after.pods.pending },
             node_claims_created: after.claims_created,
             nodes_removed: after.removed.clone(),
-            virtual_seconds: elapsed.as_secs(),
+            virtual_seconds: session.elapsed.as_secs(),
             wall: Wall { seconds: wall.as_secs_f64() },
         }
+    }
+}
+
+impl Report {
+    /// How long the run took in virtual time.
+    pub(super) fn virtual_seconds(&self) -> u64 {
+        self.virtual_seconds
+    }
+
+    /// Compares with a run of the same load and time without consolidation.
+    pub(super) fn compare(&mut self, baseline: &Self) {
+        let less = |without: &str, with: &str| {
+            let nanos =
+                |text: &str| text.parse::<f64>().map(|dollars| (dollars * 1e9).round()).unwrap_or(0.0);
+            let saved = nanos(without) - nanos(with);
+            let shown = Price::from_dollars(saved.abs() / 1e9).unwrap_or_default();
+            if saved < 0.0 { format!("-{shown}") } else { shown.to_string() }
+        };
+        let (with, without) = (&self.cost, &baseline.cost);
+        self.cost.without_consolidation = Some(Baseline {
+            after_hourly: without.after_hourly.clone(),
+            spent: without.spent.clone(),
+            saved_hourly: less(&without.after_hourly, &with.after_hourly),
+            saved: less(&without.spent, &with.spent),
+        });
     }
 }
 
@@ -101,11 +139,22 @@ impl fmt::Display for Report {
             "  nodes removed       {}",
             if removed.is_empty() { "none".to_owned() } else { removed.join(", ") }
         )?;
+        let round = |text: &str| figures::hourly_text(text);
         writeln!(
             f,
-            "  cost                ${}/h at the peak, ${}/h now: ${}/h saved",
-            self.cost.peak_hourly, self.cost.after_hourly, self.cost.saved_hourly
+            "  cost                ${}/h at the peak, ${}/h now",
+            round(&self.cost.peak_hourly),
+            round(&self.cost.after_hourly)
         )?;
+        if let Some(without) = &self.cost.without_consolidation {
+            writeln!(
+                f,
+                "  consolidation       saves ${}/h now, and ${} of ${} during the run (the same load without it)",
+                round(&without.saved_hourly),
+                round(&without.saved),
+                round(&without.spent)
+            )?;
+        }
         writeln!(f, "\nTry next:")?;
         writeln!(f, "  fleetwright demo --serve              # keep the cluster, and use kubectl on it")?;
         writeln!(f, "  fleetwright demo -f your-manifests/   # your own NodePools and workloads")?;

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::Price;
 use fleetwright_sim::{Overview, Simulator, overview::NodePhase};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 
-use super::{Load, MAX_DURATION, Report};
-use crate::cli::Demo;
+use super::{Load, MAX_DURATION};
+use crate::{cli::Demo, figures};
 
 /// Virtual time between two steps.
 pub(super) const STEP: Duration = Duration::from_secs(5);
@@ -21,14 +22,63 @@ pub(super) struct Session {
     pub(super) now: Overview,
     /// The state with the highest cost.
     pub(super) peak: Overview,
-    is_stable: bool,
+    /// The cost of all nodes so far.
+    pub(super) spent: Spent,
+    pub(super) is_stable: bool,
+}
+
+/// The cost of nodes over time, in nano-dollars per hour times seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spent(i128);
+
+impl Spent {
+    fn add(&mut self, hourly: Price, time: Duration) {
+        self.0 += i128::from(hourly.nanos()) * i128::from(time.as_secs());
+    }
+
+    /// The sum.
+    pub(super) fn price(self) -> Price {
+        Price::from_nanos(i64::try_from(self.0 / 3600).unwrap_or(i64::MAX))
+    }
+}
+
+/// The price of the nodes of an overview: of those that it lists, so that figures add up.
+pub(super) fn hourly(overview: &Overview) -> Price {
+    overview.nodes.iter().map(|node| node.price).sum()
+}
+
+/// NodeClaims that have no node yet.
+pub(super) fn on_their_way(overview: &Overview) -> usize {
+    overview.claims.launching + overview.claims.registering
+}
+
+/// Switches consolidation off, for a comparison.
+///
+/// # Errors
+/// If the API server refuses.
+pub(super) async fn without_consolidation(simulator: &Simulator) -> anyhow::Result<()> {
+    let pools: Api<fleetwright_api::NodePool> = Api::all(simulator.client());
+    for pool in pools.list(&ListParams::default()).await?.items {
+        let never = serde_json::json!({"spec": {"disruption": {"consolidateAfter": "Never"}}});
+        let name = pool.metadata.name.unwrap_or_default();
+        pools.patch(&name, &PatchParams::default(), &Patch::Merge(never)).await?;
+    }
+    Ok(())
 }
 
 impl Session {
     /// A session with `script`.
     pub(super) fn new(simulator: &Simulator, script: Vec<Load>) -> Self {
         let now = simulator.observe();
-        Self { script, applied: 0, elapsed: Duration::ZERO, peak: now.clone(), now, is_stable: false }
+        Self {
+            script,
+            applied: 0,
+            elapsed: Duration::ZERO,
+            peak: now.clone(),
+            now,
+            spent: Spent::default(),
+            is_stable: false,
+        }
     }
 
     /// Applies due changes of the load and observes the cluster. Returns the changes as text.
@@ -36,7 +86,8 @@ impl Session {
     /// # Errors
     /// If the API server refuses to scale a workload.
     pub(super) async fn step(&mut self, simulator: &Simulator) -> anyhow::Result<Vec<String>> {
-        self.elapsed = simulator.elapsed();
+        let before = std::mem::replace(&mut self.elapsed, simulator.elapsed());
+        self.spent.add(hourly(&self.now), self.elapsed.saturating_sub(before));
         let mut news = Vec::new();
         while let Some(load) = self.script.get(self.applied).filter(|load| load.after <= self.elapsed) {
             load.apply(&simulator.client()).await?;
@@ -45,7 +96,7 @@ impl Session {
         }
         let seen = simulator.observe();
         news.extend(changes(&self.now, &seen));
-        if seen.hourly > self.peak.hourly {
+        if hourly(&seen) > hourly(&self.peak) {
             self.peak = seen.clone();
         }
         self.now = seen;
@@ -59,12 +110,6 @@ impl Session {
             Some(limit) if !options.until_stable => self.elapsed >= limit,
             limit => self.is_stable || self.elapsed >= limit.unwrap_or(MAX_DURATION),
         }
-    }
-
-    /// The report of the run.
-    pub(super) fn report(&self, simulator: &Simulator, seed: u64, wall: Duration) -> Report {
-        let now = simulator.observe();
-        Report::new(seed, self.is_stable, &self.peak, &now, self.elapsed, wall)
     }
 }
 
@@ -82,28 +127,29 @@ fn changes(before: &Overview, after: &Overview) -> Vec<String> {
         };
         match (was, node.phase) {
             (None | Some(NodePhase::Starting), NodePhase::Ready) => {
-                news.push(format!("node {name} is ready: {}", what()))
+                news.push(format!("node {name} ready: {}", what()))
             }
             (Some(NodePhase::Ready), NodePhase::Disrupted) => {
-                news.push(format!("node {name} is to go: {}", what()))
+                news.push(format!("node {name} selected for disruption: {}", what()))
             }
             (Some(NodePhase::Ready | NodePhase::Disrupted), NodePhase::Draining) => {
-                news.push(format!("node {name} is draining {} pods", node.pods));
+                news.push(format!("node {name} draining {}", figures::count(node.pods, "pod")));
             }
             _ => {}
         }
     }
     for (name, node) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-        news.push(format!("node {name} is gone: ${:.4}/h less", node.price));
+        news.push(format!("node {name} terminated (-${:.4}/h)", node.price));
     }
+    let (was, is) = (hourly(before), hourly(after));
     if after.pods.pending > 0 && before.pods.pending == 0 {
-        news.push(format!("{} pods are waiting for a node", after.pods.pending));
+        news.push(format!("{} pending", figures::count(after.pods.pending, "pod")));
     }
     if after.pods.pending == 0 && before.pods.pending > 0 {
-        news.push(format!("every pod has a node; the fleet costs ${:.4}/h", after.hourly));
+        news.push(format!("no pod pending; {} at ${is:.4}/h", figures::count(after.nodes.len(), "node")));
     }
-    if after.hourly < before.hourly && before.hourly > Price::ZERO && after.pods.pending == 0 {
-        news.push(format!("the fleet costs ${:.4}/h, was ${:.4}/h", after.hourly, before.hourly));
+    if is < was && after.pods.pending == 0 {
+        news.push(format!("{} at ${is:.4}/h, was ${was:.4}/h", figures::count(after.nodes.len(), "node")));
     }
     news
 }
