@@ -5,7 +5,10 @@
 
 use std::{
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use fleetwright_scenarios::scenario::{Scenario, play};
@@ -57,9 +60,27 @@ fn every_scenario_matches_its_report() {
     } else {
         assert!(files.len() >= 16, "only {} scenarios in {}", files.len(), folder.display());
     }
-    let failures: Vec<String> = files
-        .iter()
-        .filter_map(|path| check(path, update).err().map(|why| format!("{}: {why}", path.display())))
-        .collect();
+    let failures = failures(&files, update);
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// What fails, in the order of the files. Each scenario has a runtime and a cluster of its own, so that every core runs one.
+fn failures(files: &[PathBuf], update: bool) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failed = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(number) else { return failed };
+            failed
+                .extend(check(path, update).err().map(|why| (number, format!("{}: {why}", path.display()))));
+        }
+    };
+    let mut failed: Vec<_> = thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a scenario panicked")).collect()
+    });
+    failed.sort_unstable();
+    failed.into_iter().map(|(_, why)| why).collect()
 }

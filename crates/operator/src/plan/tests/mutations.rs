@@ -79,15 +79,8 @@ fn go_through(mut items: Vec<Item>) {
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);
     let timing = Timing::new(now, now, now, now);
     let (before, after) = fleets(&snapshot, &plan, loaded.priced, |_| false);
-    let context = Context {
-        loaded: &loaded,
-        seed: 1,
-        timing,
-        now: &before,
-        then: &after,
-        snapshot: &snapshot,
-        rules,
-    };
+    let context =
+        Context { loaded: &loaded, seed: 1, timing, now: &before, then: &after, snapshot: &snapshot, rules };
     let report = Report::new(&plan, &context);
     serde_json::to_string(&report).unwrap();
     table::page(&report, false).render(Format::Table, Some(80));
