@@ -18,7 +18,7 @@ pub struct Delays {
     pub changes: SignedDuration,
     /// Launches and `DescribeLaunchTemplates` know a launch template this long after its creation.
     pub templates: SignedDuration,
-    /// Every so many answers of `DescribeInstances` that list more than one instance lack one of them; zero: none.
+    /// One in this number of `DescribeInstances` responses with several instances omits one; zero: none does.
     pub omits: usize,
 }
 
