@@ -1,5 +1,10 @@
-//! Runs the selected cases in sequence, each in an empty account, and reports the results.
+//! Runs the selected cases, each in an empty account, and reports the results.
+//!
+//! Cases mostly wait, so several lanes run side by side, each with a moto server and a proxy of its own. Within a lane cases run one after
+//! the other.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use fleetwright_tests::e2e::process::tail;
 use fleetwright_tests::e2e::{Checks, interrupted};
+use futures::future::try_join_all;
 use tokio::time::Instant;
 
 use crate::account::Account;
@@ -29,6 +35,9 @@ pub(crate) struct Arguments {
     /// List the cases with what each of them shows, and stop
     #[arg(long)]
     list: bool,
+    /// How many cases run side by side
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
+    lanes: usize,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
@@ -76,7 +85,7 @@ pub(crate) async fn run(arguments: &Arguments, places: &Places, out: &mut dyn Wr
     }
     // A signal drops everything below, and with it every process.
     tokio::select! {
-        result = run_cases(&chosen, places, out) => result,
+        result = run_cases(&chosen, arguments.lanes, places, out) => result,
         signal = interrupted() => { signal?; bail!("interrupted") }
     }
 }
@@ -89,46 +98,93 @@ fn choose(all: &[Case], names: &[String]) -> anyhow::Result<Vec<Case>> {
     if names.is_empty() { Ok(all.to_vec()) } else { names.iter().map(find).collect() }
 }
 
-async fn run_cases(chosen: &[Case], places: &Places, out: &mut dyn Write) -> anyhow::Result<bool> {
+async fn run_cases(
+    chosen: &[Case],
+    lanes: usize,
+    places: &Places,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
     let begin = Instant::now();
     let parent = places.target.join("e2e");
     std::fs::create_dir_all(&parent)?;
     // Kept until all cases have passed: a failure is understood from the logs.
     let folder = tempfile::Builder::new().prefix("aws-").tempdir_in(&parent)?.keep();
     writeln!(out, "e2e --tier aws, logs in {}", folder.display())?;
-    let moto = venv::moto_server(&places.target).await?;
-    let mut account = Account::start(&moto, &folder, places.path.clone()).await?;
-    let proxy = Proxy::start(account.url.clone()).await?;
-    writeln!(out, "moto started in {:.1} s", begin.elapsed().as_secs_f64())?;
-    let mut failed = 0;
-    for case in chosen {
-        account.check_running()?;
-        let (result, took, figures) = attempt(case, &account, &proxy, places, &folder).await?;
-        let (name, seconds) = (case.name, took.as_secs_f64());
-        match result {
-            Ok(checks) => {
-                writeln!(out, "{name:<20} ok    {seconds:5.1} s {checks:3} checks: {}", case.shows)?;
-                for figure in figures {
-                    writeln!(out, "  {figure}")?;
-                }
-            }
-            Err(error) => {
-                failed += 1;
-                writeln!(
-                    out,
-                    "{name:<20} FAILED {seconds:4.1} s\n  {error:#}\n{}",
-                    logs(&folder.join(name))
-                )?;
-            }
-        }
-        out.flush()?;
-    }
+    let run = Run {
+        places,
+        moto: venv::moto_server(&places.target).await?,
+        folder: &folder,
+        queue: RefCell::new(chosen.iter().copied().collect()),
+        out: RefCell::new(out),
+    };
+    let lanes = (1..=lanes.clamp(1, chosen.len())).map(|lane| run.lane(lane));
+    let failed: usize = try_join_all(lanes).await?.into_iter().sum();
     if failed == 0 {
         std::fs::remove_dir_all(&folder)?;
     }
     let passed = chosen.len() - failed;
-    writeln!(out, "{passed} passed, {failed} failed in {:.0} s", begin.elapsed().as_secs_f64())?;
+    run.say(&format!("{passed} passed, {failed} failed in {:.0} s\n", begin.elapsed().as_secs_f64()))?;
     Ok(failed == 0)
+}
+
+/// What the lanes of a run share.
+struct Run<'a> {
+    places: &'a Places,
+    /// The program of moto.
+    moto: PathBuf,
+    folder: &'a Path,
+    /// Cases that have not started. Never borrowed across an await, nor is `out`.
+    queue: RefCell<VecDeque<Case>>,
+    out: RefCell<&'a mut dyn Write>,
+}
+
+impl Run<'_> {
+    /// Starts an account and runs cases in it until none is left. Returns how many failed.
+    async fn lane(&self, lane: usize) -> anyhow::Result<usize> {
+        let folder = self.folder.join(format!("lane-{lane}"));
+        std::fs::create_dir_all(&folder)?;
+        let begin = Instant::now();
+        let mut account = Account::start(&self.moto, &folder, self.places.path.clone()).await?;
+        let proxy = Proxy::start(account.url.clone()).await?;
+        self.say(&format!("lane {lane}: moto started in {:.1} s\n", begin.elapsed().as_secs_f64()))?;
+        let mut failed = 0;
+        loop {
+            let next = self.queue.borrow_mut().pop_front();
+            let Some(case) = next else { return Ok(failed) };
+            account.check_running()?;
+            let (result, took, figures) = attempt(&case, &account, &proxy, self.places, self.folder).await?;
+            failed += usize::from(result.is_err());
+            self.report(&case, result, took, &figures)?;
+        }
+    }
+
+    fn report(
+        &self,
+        case: &Case,
+        result: anyhow::Result<usize>,
+        took: Duration,
+        figures: &[String],
+    ) -> anyhow::Result<()> {
+        let (name, seconds) = (case.name, took.as_secs_f64());
+        match result {
+            Ok(checks) => {
+                let figures: String = figures.iter().map(|figure| format!("  {figure}\n")).collect();
+                let shows = case.shows;
+                self.say(&format!("{name:<20} ok    {seconds:5.1} s {checks:3} checks: {shows}\n{figures}"))
+            }
+            Err(error) => {
+                let logs = logs(&self.folder.join(name));
+                self.say(&format!("{name:<20} FAILED {seconds:4.1} s\n  {error:#}\n{logs}\n"))
+            }
+        }
+    }
+
+    /// Lanes print whole lines.
+    fn say(&self, text: &str) -> anyhow::Result<()> {
+        let mut out = self.out.borrow_mut();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
 }
 
 /// Runs one case in an empty account. An error here is none of the case's.
