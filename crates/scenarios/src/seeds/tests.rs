@@ -1,4 +1,4 @@
-//! Runs without violations, and planted bugs that are all caught. `cargo xtask seeds` runs far more seeds.
+//! Runs without violations, and planted bugs that are caught. `cargo xtask seeds` runs far more seeds, and every bug.
 
 use rstest::rstest;
 
@@ -45,35 +45,13 @@ fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
-/// The number of seeds to catch a planted bug.
-const TRIES: u64 = 20;
-
-/// Each with a seed from which on it is caught soon.
+/// The two bugs that the first seeds show: `cargo xtask seeds --bug all` looks for each of them, in CI too.
 #[rstest]
-#[case(Bug::LaunchWithoutToken, 0)]
-#[case(Bug::AttemptForgotten, 0)]
-#[case(Bug::GoneTooSoon, 0)]
-#[case(Bug::FinalizerStripped, 0)]
-#[case(Bug::OwnershipByName, 1)]
-#[case(Bug::PodsForgotten, 4)]
-#[case(Bug::LimitsUnseen, 4)]
-#[case(Bug::BudgetsPruned, 1)]
-#[case(Bug::ProtectionUnseen, 3)]
-#[case(Bug::EvictionByName, 0)]
-#[case(Bug::DeletionByName, 0)]
-#[case(Bug::BlindPatches, 0)]
-#[case(Bug::PatchesByName, 0)]
-#[case(Bug::TaintKept, 40)]
-#[case(Bug::LeaseUnseen, 8)]
-#[case(Bug::PodsThoughtEnded, 4)]
-#[case(Bug::ReplacedForgotten, 190)]
-#[case(Bug::PricesThoughtNew, 80)]
-#[case(Bug::PodsIgnored, 0)]
-#[case(Bug::GhostsUnseen, 0)]
-#[case(Bug::HashChanges, 0)]
-fn a_planted_bug_is_caught(#[case] bug: Bug, #[case] first: u64) {
+#[case(Bug::LaunchWithoutToken)]
+#[case(Bug::BlindPatches)]
+fn a_planted_bug_is_caught(#[case] bug: Bug) {
     let caught =
         |report: &Result<Report, RunError>| report.as_ref().is_ok_and(|report| bug.caught(report).is_some());
-    let reports = run_many(first, TRIES, Some(bug), 2, &caught);
+    let reports = run_many(0, SEEDS, Some(bug), 2, &caught);
     assert!(reports.iter().any(caught), "{bug:?} was not caught by {:?}", bug.breaks());
 }
