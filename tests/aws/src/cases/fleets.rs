@@ -177,7 +177,7 @@ pub(super) async fn mismatch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.proxy.rules(|rules| {
         rules.lost.clear();
         // The instances of the lost answer are not shown, so that the new process has to ask with the token.
-        rules.delays.instances = SignedDuration::from_secs(30);
+        rules.delays.instances = SignedDuration::from_secs(100);
     });
     let mut cluster = cluster.restarted().await?;
     cluster.edit(|class| class.spec.detailed_monitoring = Some(true))?;
