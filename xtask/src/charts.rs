@@ -21,7 +21,7 @@ use crate::upstream;
 /// Where the cases are: a folder each, with `values.yaml`, and `objects.jsonl` if they use our own key.
 const CASES: &str = "tests/charts";
 /// The cases whose objects are our own chart's, because they use its own key; all others are Karpenter's.
-const OWN: [&str; 1] = ["own-key"];
+const OWN: [&str; 2] = ["own-key", "shadow"];
 /// How many cases Karpenter's values have at least, so that a folder that was lost is noticed.
 const CASES_MIN: usize = 10;
 /// Where the release of the cases is installed.

@@ -49,6 +49,9 @@ Variables that fleetwright.settings names are left out here and come last.
 {{- with $settings.awsFeatureGates -}}
 {{- $variables = append $variables (list "AWS_FEATURE_GATES" (printf "NodeClassCEL=%v" (.nodeClassCEL | default false))) -}}
 {{- end -}}
+{{- with .Values.fleetwright.shadow -}}
+{{- $variables = append $variables (list "SHADOW" .) -}}
+{{- end -}}
 {{- with .Values.fleetwright.cloud -}}
 {{- $variables = append $variables (list "CLOUD" .) -}}
 {{- end -}}
