@@ -10,6 +10,7 @@ mod drift;
 mod end;
 mod freshness;
 mod instances;
+mod launches;
 mod leftover_taints;
 mod limits;
 mod liveness;
@@ -46,7 +47,7 @@ pub struct Violation {
     pub step: u64,
     /// Virtual time since the start.
     pub at: Duration,
-    /// The invariant: S1 to S20, L1 to L6, L.
+    /// The invariant: S1 to S21, L1 to L6, L.
     pub invariant: &'static str,
     /// The violation.
     pub what: String,
@@ -122,6 +123,7 @@ impl Checker {
             Box::new(leftover_taints::LeftoverTaints::default()),
             Box::new(liveness::Liveness::default()),
             Box::new(replacements::Replacements::default()),
+            Box::new(launches::Launches::default()),
             Box::new(prices::Prices::default()),
             Box::new(writes::Writes),
             Box::new(end::StableState::default()),

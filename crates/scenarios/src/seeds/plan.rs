@@ -56,8 +56,13 @@ impl Pool {
     }
 }
 
-/// One seed in this many has protected nodes, another one outdated prices.
+/// One seed in this many has protected nodes, another one outdated prices, a third one (of the fresh seeds) what replaces pods.
 const PROTECTIONS: u64 = 8;
+
+/// The fixed seeds with what replaces pods: those that were run with it.
+const REPLACERS: [u64; 3] = [6, 14, 414];
+/// The first seed that is no fixed one.
+const FRESH: u64 = 2000;
 
 /// The contents of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +96,8 @@ pub(super) struct Plan {
     pub(super) protections: bool,
     /// Prices are not updated for a while.
     pub(super) feed: bool,
+    /// Pods are preempted, rolled out and fail.
+    pub(super) replacers: bool,
     /// Instances carry batch and attempt from launch, and their NodeClaim only once the operator has tagged them.
     pub(super) fleets: bool,
 }
@@ -120,6 +127,7 @@ impl Plan {
             // Not drawn at random, so that all other seeds stay as they were.
             protections: seed % PROTECTIONS == 3,
             feed: seed % PROTECTIONS == 5,
+            replacers: REPLACERS.contains(&seed) || (seed >= FRESH && seed % PROTECTIONS == 6),
             fleets: matches!(seed % 16, 3..=7 | 10 | 14 | 15),
         };
         // With wrong clocks the end of a deadline is unknown.

@@ -2,6 +2,7 @@
 
 mod actions;
 mod objects;
+mod replacers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -144,6 +145,9 @@ impl Script {
         if self.plan.protections {
             self.protect(simulator)?;
         }
+        if self.plan.replacers {
+            self.rack_nodes(simulator)?;
+        }
         if self.plan.feed {
             self.update_prices(simulator.elapsed());
         }
@@ -227,6 +231,9 @@ impl Script {
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
                 "metadata": {"name": pool.name, "annotations": {"fleetwright.dev/observed": null}},
             }))?;
+        }
+        if self.plan.replacers {
+            self.calm_replacers(simulator)?;
         }
         self.tidy(simulator)?;
         self.unprotect(simulator)?;

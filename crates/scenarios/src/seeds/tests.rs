@@ -45,6 +45,16 @@ fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
+/// Seeds with what replaces pods: preemption on each new node, rollouts, pods of high priority, Jobs that fail.
+#[rstest]
+#[case(6)]
+#[case(14)]
+fn pods_that_are_replaced_get_no_node_after_the_other(#[case] seed: u64) {
+    let report = run(seed, None).unwrap();
+    assert_eq!(report.violations, Vec::new(), "{report}");
+    assert!(report.happened.contains_key("node labeled"), "{report}");
+}
+
 /// The two bugs that the first seeds show: `cargo xtask seeds --bug all` looks for each of them, in CI too.
 #[rstest]
 #[case(Bug::LaunchWithoutToken)]

@@ -37,6 +37,9 @@ pub(super) enum Action {
     Killed,
     CutOff,
     ClockJumps,
+    UrgentLoad,
+    Rollout,
+    JobFails,
 }
 
 impl Action {
@@ -44,7 +47,14 @@ impl Action {
     pub(super) fn changes_what_is_allowed(self) -> bool {
         !matches!(
             self,
-            Self::Load | Self::InstanceForeign | Self::InstanceGhost | Self::CloudFault | Self::Killed
+            Self::Load
+                | Self::InstanceForeign
+                | Self::InstanceGhost
+                | Self::CloudFault
+                | Self::Killed
+                | Self::UrgentLoad
+                | Self::Rollout
+                | Self::JobFails
         )
     }
 }
@@ -78,6 +88,9 @@ pub(super) fn of(plan: &Plan) -> Vec<Action> {
     }
     if plan.replicas > 1 {
         all.extend([CutOff; 3]);
+    }
+    if plan.replacers {
+        all.extend([UrgentLoad, UrgentLoad, Rollout, Rollout, JobFails]);
     }
     if plan.clocks {
         all.extend([ClockJumps; 2]);
@@ -144,6 +157,9 @@ impl Script {
                 simulator.cloud().inject(fault);
                 Ok(what)
             }
+            Action::UrgentLoad => self.scale_urgent(simulator).map(|()| "urgent load changed"),
+            Action::Rollout => self.roll_out(simulator).map(|()| "rollout"),
+            Action::JobFails => self.start_failing_job(simulator).map(|()| "job fails"),
             Action::Killed | Action::CutOff | Action::ClockJumps => Ok(self.operator(simulator, action)),
         }
     }

@@ -69,6 +69,9 @@ pub(super) fn overlay(capacity_type: &str, adjustment: &str) -> Value {
 /// Objects of a run besides its deployments.
 pub(super) fn extras(plan: &Plan) -> Vec<Value> {
     let mut objects = Vec::new();
+    if plan.replacers {
+        objects.extend(super::replacers::objects());
+    }
     if plan.budgets {
         objects.extend(["api", "web"].map(|app| {
             json!({

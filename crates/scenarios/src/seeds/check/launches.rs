@@ -1,0 +1,262 @@
+//! S21: a demand, the pods of one owner that request the same, that missed two nodes gets the next one only after a pause.
+//!
+//! A launch is missed if its instance existed and none of the pods that it was for ran for a minute or completed, nor any pod of the demand on
+//! its node. Launches before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{Check, Findings, Observation, observation::*};
+
+/// How many times nodes may be missed before a pause.
+const FREE: usize = 2;
+/// How long a pod is bound until it ran.
+const RAN: Duration = Duration::from_secs(60);
+/// The pause after [`FREE`] missed nodes; it doubles.
+const FIRST: Duration = Duration::from_secs(60);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// How long launches count.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// An observation is up to a second late, and the time of a deletion has whole seconds.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// Owner, and what a pod requests.
+type Demand = (String, String);
+
+/// A NodeClaim that was created for pods of a demand.
+struct Launch {
+    claim: String,
+    pods: BTreeSet<String>,
+    at: Duration,
+    launched: bool,
+    /// When its NodeClaim began to be deleted.
+    ended: Option<Duration>,
+    missed: Option<Duration>,
+    /// Whether it is missed now: a pod that it was for may be on a node again.
+    counts: bool,
+    answered: Option<Duration>,
+}
+
+/// S21.
+#[derive(Default)]
+pub(super) struct Launches {
+    /// Pods by UID: their demand, and since when they are bound.
+    pods: BTreeMap<String, (Demand, Option<Duration>)>,
+    claims: BTreeSet<String>,
+    by_demand: BTreeMap<Demand, Vec<Launch>>,
+}
+
+impl Check for Launches {
+    fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        // With wrong clocks the end of a pause is unknown.
+        if observation.interventions.skewed {
+            return;
+        }
+        self.see_pods(observation);
+        for claim in &observation.claims {
+            if self.claims.insert(text(claim, "/metadata/uid").to_owned()) {
+                self.see_claim(observation, claim, found);
+            }
+        }
+        self.judge(observation);
+    }
+}
+
+impl Launches {
+    fn see_pods(&mut self, observation: &Observation<'_>) {
+        for pod in &observation.pods {
+            let uid = text(pod, "/metadata/uid");
+            let known = self.pods.entry(uid.to_owned()).or_insert_with(|| (demand(pod), None));
+            if !text(pod, "/spec/nodeName").is_empty() {
+                known.1.get_or_insert(observation.at);
+            }
+        }
+    }
+
+    /// A NodeClaim for pods without a node.
+    fn see_claim(&mut self, observation: &Observation<'_>, claim: &Value, found: &mut Findings) {
+        let nominated = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
+        let uids = nominated.filter_map(|pod| pod.rsplit_once(':')).map(|(_, uid)| uid.to_owned());
+        let mut demands: BTreeMap<Demand, BTreeSet<String>> = BTreeMap::new();
+        for uid in uids {
+            if let Some((demand, None)) = self.pods.get(&uid) {
+                demands.entry(demand.clone()).or_default().insert(uid);
+            }
+        }
+        for (demand, pods) in demands {
+            let launches = self.by_demand.entry(demand.clone()).or_default();
+            launches.retain(|launch| observation.at.saturating_sub(launch.at) < REMEMBERED);
+            if let Some((missed, pause, since)) = pause(launches)
+                && observation.at.saturating_sub(since).saturating_add(SLACK) < pause
+            {
+                let what = format!(
+                    "claim {} is created for {} {:?} after it missed the last of {missed} nodes; {pause:?} is the pause",
+                    name(claim),
+                    demand.0,
+                    observation.at.saturating_sub(since)
+                );
+                found.add("S21", what, [claim]);
+            }
+            let claim = name(claim).to_owned();
+            let at = observation.at;
+            launches.push(Launch {
+                claim,
+                pods,
+                at,
+                launched: false,
+                ended: None,
+                missed: None,
+                counts: false,
+                answered: None,
+            });
+        }
+    }
+
+    fn judge(&mut self, observation: &Observation<'_>) {
+        let claims = observation.claims_by_name();
+        let by_uid: BTreeMap<&str, &Arc<Value>> =
+            observation.pods.iter().map(|pod| (text(pod, "/metadata/uid"), pod)).collect();
+        let ran = |pod: &Value| {
+            let over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !is_deleting(pod);
+            let bound = self.pods.get(text(pod, "/metadata/uid")).and_then(|(_, bound)| *bound);
+            over || bound.is_some_and(|bound| observation.at.saturating_sub(bound) >= RAN)
+        };
+        for (demand_of, launches) in &mut self.by_demand {
+            launches.retain(|launch| launch.launched || claims.contains_key(launch.claim.as_str()));
+            for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
+                let claim = claims.get(launch.claim.as_str());
+                launch.launched |= claim.is_some_and(|claim| !text(claim, "/status/providerID").is_empty());
+                let node = claim.map(|claim| text(claim, "/status/nodeName")).filter(|node| !node.is_empty());
+                let on_node = |pod: &&Arc<Value>| {
+                    node.is_some_and(|node| text(pod, "/spec/nodeName") == node) && demand(pod) == *demand_of
+                };
+                let mut there: Vec<&Arc<Value>> =
+                    launch.pods.iter().filter_map(|uid| by_uid.get(uid.as_str()).copied()).collect();
+                let is_active = |pod: &Value| {
+                    !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+                };
+                let intended_left = there.iter().any(|pod| is_active(pod));
+                there.extend(observation.pods.iter().filter(on_node));
+                if there.iter().any(|pod| ran(pod)) {
+                    launch.answered = Some(observation.at);
+                }
+                let alive = claim.is_some_and(|claim| !is_deleting(claim));
+                if !alive {
+                    launch.ended.get_or_insert(observation.at);
+                }
+                let bound = |pod: &Value| !text(pod, "/spec/nodeName").is_empty();
+                let used = there.iter().any(|pod| is_active(pod) && bound(pod));
+                let lost = !alive || (claim.is_some_and(|claim| is(claim, "Initialized")) && !intended_left);
+                launch.counts = launch.launched && lost && !used;
+                if launch.counts {
+                    launch.missed.get_or_insert_with(|| launch.ended.unwrap_or(observation.at));
+                }
+            }
+        }
+    }
+}
+
+/// How many nodes were missed, the pause after them, and since when; `None` as long as there is none.
+fn pause(launches: &[Launch]) -> Option<(usize, Duration, Duration)> {
+    let missed = launches.iter().filter(|launch| launch.counts && launch.answered.is_none());
+    let missed: Vec<(Duration, Duration)> =
+        missed.filter_map(|launch| Some((launch.at, launch.missed?))).collect();
+    let first = missed.iter().map(|(at, _)| *at).min()?;
+    let answered = launches.iter().filter(|launch| launch.at >= first);
+    let answered: Vec<(Duration, Duration)> =
+        answered.filter_map(|launch| Some((launch.at, launch.answered?))).collect();
+    let further = rounds(&missed).checked_sub(rounds(&answered))?.checked_sub(FREE)?;
+    let since = missed.iter().map(|(_, end)| *end).max()?;
+    let pause = FIRST.saturating_mul(1 << further.min(10)).min(LONGEST);
+    Some((missed.len(), pause, since))
+}
+
+/// How many times nodes were launched, by start and end.
+fn rounds(launches: &[(Duration, Duration)]) -> usize {
+    let mut end = None;
+    let mut rounds = 0;
+    for (at, own_end) in launches {
+        if end.is_none_or(|end| *at >= end) {
+            rounds += 1;
+            end = Some(*own_end);
+        }
+    }
+    rounds
+}
+
+/// The owner of a pod, a Deployment by the name of its ReplicaSet, and the resources that it requests.
+fn demand(pod: &Value) -> Demand {
+    let owners = field(pod, "/metadata/ownerReferences").and_then(Value::as_array);
+    let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+    let named = owner.map_or_else(
+        || format!("pod {}", text(pod, "/metadata/uid")),
+        |owner| {
+            let name = owner["name"].as_str().unwrap_or_default();
+            let hash = label(pod, "pod-template-hash");
+            let name = name.strip_suffix(hash).filter(|_| !hash.is_empty()).unwrap_or(name);
+            format!("{} {name}", owner["kind"].as_str().unwrap_or_default())
+        },
+    );
+    let containers = field(pod, "/spec/containers").and_then(Value::as_array);
+    let requests = containers.into_iter().flatten().map(|one| one["resources"]["requests"].to_string());
+    (named, requests.collect::<Vec<_>>().join("+"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which launches make a pause.
+    use rstest::rstest;
+
+    use super::*;
+
+    fn launch((at, missed, answered): (u64, Option<u64>, Option<u64>)) -> Launch {
+        Launch {
+            claim: format!("c{at}"),
+            pods: BTreeSet::new(),
+            at: Duration::from_secs(at),
+            launched: true,
+            ended: None,
+            missed: missed.map(Duration::from_secs),
+            counts: missed.is_some(),
+            answered: answered.map(Duration::from_secs),
+        }
+    }
+
+    #[rstest]
+    #[case::once(&[(0, Some(40), None)], None)]
+    #[case::twice(&[(0, Some(40), None), (41, Some(80), None)], Some((2, 60, 80)))]
+    #[case::three_times(&[(0, Some(40), None), (41, Some(80), None), (150, Some(200), None)], Some((3, 120, 200)))]
+    #[case::together(&[(0, Some(40), None), (1, Some(80), None)], None)]
+    #[case::an_answer_makes_up(&[(0, Some(40), None), (41, Some(80), None), (150, None, Some(220))], None)]
+    #[case::an_answer_before_does_not(&[(0, None, Some(70)), (75, Some(90), None), (91, Some(99), None)], Some((2, 60, 99)))]
+    #[case::a_pod_came_back(&[(0, Some(40), Some(90)), (41, Some(80), None)], None)]
+    fn launches_make_a_pause(
+        #[case] launches: &[(u64, Option<u64>, Option<u64>)],
+        #[case] expected: Option<(usize, u64, u64)>,
+    ) {
+        let launches: Vec<Launch> = launches.iter().copied().map(launch).collect();
+        let found = pause(&launches).map(|(missed, pause, since)| (missed, pause.as_secs(), since.as_secs()));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn pods_of_one_owner_and_size_are_one_demand() {
+        let pod = |set: &str, hash: &str, cpu: &str| {
+            serde_json::json!({
+                "metadata": {"uid": set, "labels": {"pod-template-hash": hash},
+                    "ownerReferences": [{"kind": "ReplicaSet", "name": format!("{set}-{hash}"), "controller": true}]},
+                "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]},
+            })
+        };
+        let web = demand(&pod("web", "a", "1"));
+        assert_eq!(web, demand(&pod("web", "b", "1")), "after a rollout");
+        assert_ne!(web, demand(&pod("api", "a", "1")));
+        assert_ne!(web, demand(&pod("web", "a", "2")));
+    }
+}
