@@ -1,11 +1,15 @@
 //! What the launch-loop breaker keeps across a restart: demands that missed their nodes, in the annotation `fleetwright.dev/launch-loops` of a
 //! NodePool, and the demands that a NodeClaim was created for, in its annotation `fleetwright.dev/launched-for`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use fleetwright_api::labels::LAUNCHED_FOR;
 use fleetwright_core::{
     model::{NamespacedName, Pod},
-    safety::launch_loop::{Demand, DemandOwner, LoopRecord},
+    safety::launch_loop::{Demand, DemandOwner, LoopRecord, is_launched_for},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -88,12 +92,20 @@ fn entry(record: &LoopRecord) -> Entry {
     }
 }
 
-/// The demands of the pods that a NodeClaim is created for, by [`Demand::key`] in hexadecimal, joined by commas: 17 bytes for each, and
-/// at most as many as pods.
+/// Writes the demands of the pods without a node that a NodeClaim is created for.
+pub fn note_demands(annotations: &mut BTreeMap<String, String>, pods: &[Arc<Pod>]) {
+    let keys = write_keys(pods);
+    if !keys.is_empty() {
+        annotations.insert(LAUNCHED_FOR.to_owned(), keys);
+    }
+}
+
+/// The demands of the pods without a node, by [`Demand::key`] in hexadecimal, joined by commas: 17 bytes for each, and at most as many as
+/// pods.
 #[must_use]
-pub fn write_keys(pods: &[Arc<Pod>]) -> String {
+fn write_keys(pods: &[Arc<Pod>]) -> String {
     let mut demands: Vec<Demand> = Vec::new();
-    for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+    for pod in pods.iter().filter(|pod| is_launched_for(pod)) {
         if !demands.iter().any(|demand| demand.includes(pod)) {
             demands.push(Demand::of(pod));
         }

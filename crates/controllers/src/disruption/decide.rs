@@ -111,7 +111,7 @@ impl Controller for Disruption {
             durable::restore(&self.cluster, &self.clocks, &self.commands);
             steady
         });
-        let snapshot = self.cluster.index().snapshot(now);
+        let snapshot = self.cluster.index().disruption_snapshot(now);
         orphans::unmark(&self.cluster, &self.patches, &self.commands, &snapshot.nodes).await?;
         if let Err(held) = self.safety.admit(Act::Taint, &Facts::default()) {
             tracing::info!(%held, "disruption is held");
@@ -218,7 +218,7 @@ impl Disruption {
         if self.gate.may_act().is_err() || self.safety.admit(Act::Taint, &Facts::default()).is_err() {
             return Ok(None);
         }
-        let snapshot = self.cluster.index().snapshot(now);
+        let snapshot = self.cluster.index().disruption_snapshot(now);
         let rules = rules_now(&*self.cloud, &self.settings);
         let decided = command.clone();
         let solvers = self.solvers.clone();

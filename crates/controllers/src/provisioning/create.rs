@@ -146,10 +146,7 @@ impl ClaimCreator {
         let mut claim = raise::claim(new_claim, &pool, &pods, identity);
         let now = self.clocks.now();
         let annotations = claim.metadata.annotations.get_or_insert_default();
-        let launched_for = launch_loops::write_keys(&pods);
-        if !launched_for.is_empty() {
-            annotations.insert(api::labels::LAUNCHED_FOR.to_owned(), launched_for);
-        }
+        launch_loops::note_demands(annotations, &pods);
         if self.displaced.lock().recreates(&pods, now) {
             annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
         }
@@ -194,10 +191,8 @@ impl ClaimCreator {
             }
         }
         let name = claim.metadata.name.unwrap_or_default();
-        if reason == REASON {
-            // It may exist. If it does not, it is never launched and counts as no node.
-            self.record_launch(&name, &pods);
-        }
+        // It may exist. If it does not, it is never launched and counts as no node.
+        self.record_launch(&name, &pods);
         let error =
             unknown.unwrap_or_else(|| ReconcileError::Other("every generated name was taken".to_owned()));
         Created::Unknown { name, error }
@@ -238,9 +233,7 @@ impl ClaimCreator {
         self.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
         let types = new_claim.instance_types.iter().map(|type_| type_.name.to_string());
         log::created_nodeclaim(&name, &new_claim.pool.name, &new_claim.requests, types);
-        if reason == REASON {
-            self.record_launch(&name, &pods);
-        }
+        self.record_launch(&name, &pods);
         self.cluster.observe(claim);
         Created::Claim { name, pods }
     }
@@ -265,8 +258,8 @@ impl ClaimCreator {
         Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
     }
 
-    /// Creates a replacement whose resources are reserved ([`limits::reserve`]), and returns its final name. It is created for those pods
-    /// that have no NodeClaim in flight: a pod that was pending when the command was decided may have one by now.
+    /// Creates a replacement whose resources are reserved ([`limits::reserve`]), and returns its final name. A pod that was pending when the
+    /// command was decided may have another NodeClaim by now, or be held: it is not created for those.
     ///
     /// # Errors
     /// If it was refused, or the outcome is unknown.
@@ -279,12 +272,13 @@ impl ClaimCreator {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let pods: Vec<Arc<Pod>> = {
             let mut index = self.cluster.index();
-            let free = new_claim.pods.iter().filter(|pod| !index.has_claim_in_flight(&pod.uid));
-            let pods: Vec<Arc<Pod>> = free.cloned().collect();
+            let pods = index.replacement_pods(&new_claim.pods, self.clocks.now());
             index.begin_creation(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
             pods
         };
-        raise::note_pods(claim.metadata.annotations.get_or_insert_default(), &pods);
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        raise::note_pods(annotations, &pods);
+        launch_loops::note_demands(annotations, &pods);
         let outcome = self.write(claim, pods, new_claim, reason).await;
         end_creation(&self.cluster, &name);
         match outcome {

@@ -119,6 +119,8 @@ pub struct Launch {
     pub pods: BTreeSet<PodUid>,
     /// When it was created.
     pub at: Timestamp,
+    /// Whether an earlier process created it: `pods` are then all that the NodeClaim names, of other demands and with a node too.
+    pub is_restored: bool,
     /// When the NodeClaim was deleted, if it was launched by then.
     pub ended: Option<Timestamp>,
     /// Since when it is missed, at the first count that found it so.
@@ -131,7 +133,7 @@ pub struct Launch {
 
 impl Launch {
     fn new(claim: ClaimName, pods: BTreeSet<PodUid>, at: Timestamp) -> Self {
-        Self { claim, pods, at, ended: None, missed: None, counts: false, answered: None }
+        Self { claim, pods, at, is_restored: false, ended: None, missed: None, counts: false, answered: None }
     }
 }
 
@@ -256,12 +258,12 @@ impl UnclaimedLaunches {
 }
 
 impl LaunchHistory {
-    /// Records that a NodeClaim was created for `pods`.
+    /// Records that a NodeClaim was created for `pods`. Those that have a node are not counted: they ran, and another one replaces it.
     pub fn launched(&mut self, claim: &ClaimName, pods: &[Arc<Pod>], now: Timestamp) {
         self.sweep(now);
         self.unclaimed.remove(claim);
         self.own.insert(claim.clone());
-        for pod in pods.iter().filter(|pod| !pod.is_virtual) {
+        for pod in pods.iter().filter(|pod| is_launched_for(pod)) {
             if self.count >= BOUND {
                 return;
             }
@@ -363,7 +365,8 @@ impl LaunchHistory {
         if keys.is_empty() || known || self.unclaimed.by_claim.len() >= BOUND {
             return;
         }
-        self.unclaimed.insert(Launch::new(claim.clone(), pods, at), keys);
+        let launch = Launch { is_restored: true, ..Launch::new(claim.clone(), pods, at) };
+        self.unclaimed.insert(launch, keys);
     }
 
     /// Moves the launches of an earlier process for the demand of a pod to those of this process. Those that its record includes stay out.
@@ -519,6 +522,12 @@ fn rounds(launches: &[(Timestamp, &Launch)]) -> usize {
         }
     }
     rounds
+}
+
+/// Whether a NodeClaim for this pod is a launch for its demand: it waits for a node.
+#[must_use]
+pub fn is_launched_for(pod: &Pod) -> bool {
+    !pod.is_virtual && pod.node.is_none()
 }
 
 /// Whether a pod that is bound, or was until `left`, ran: it was bound for [`RAN`], or completed.

@@ -1,5 +1,7 @@
 //! What the launch-loop breaker learns from pods and NodeClaims.
 
+use std::sync::Arc;
+
 use fleetwright_api::labels::LAUNCHED_FOR;
 use fleetwright_core::{
     model::{ClaimName, NodeClaim, Pod, nodeclaim::ConditionType},
@@ -74,10 +76,13 @@ pub(super) fn pause(
 
 /// What became of a launch, as far as its NodeClaim and the pods that exist show.
 fn outcome(objects: &Objects, demand: &Demand, launch: &Launch, now: Timestamp) -> LaunchOutcome {
-    // The NodeClaim of an earlier process names the pods of all its demands.
+    // The NodeClaim of an earlier process names the pods of all its demands, and those that had a node, which a command or a deletion took.
+    let had_node = |pod: &Pod| {
+        launch.is_restored && pod.bound_since.is_some_and(|at| at.as_second() < launch.at.as_second())
+    };
     let intended = || {
         let present = launch.pods.iter().filter_map(move |uid| Some((uid, objects.pod_by_uid(uid)?)));
-        present.filter(move |(_, pod)| demand.includes(pod))
+        present.filter(move |(_, pod)| demand.includes(pod) && !had_node(pod))
     };
     let claim = objects.claim_model(&launch.claim);
     let node = claim.and_then(|claim| claim.node_name.as_ref());
@@ -98,6 +103,6 @@ fn outcome(objects: &Objects, demand: &Demand, launch: &Launch, now: Timestamp) 
     if claim.deleting.is_some() {
         return missed(launch.ended.is_some());
     }
-    let waits = |(uid, pod): (_, &std::sync::Arc<Pod>)| pod.is_active() && claim.intended_pods.contains(uid);
+    let waits = |(uid, pod): (_, &Arc<Pod>)| pod.is_active() && claim.intended_pods.contains(uid);
     missed(claim.is(ConditionType::Initialized) && !intended().any(waits))
 }

@@ -1,8 +1,12 @@
-//! Snapshots: what changed since the last one is built again, everything else is shared.
+//! Snapshots: what changed since the last one is built again, everything else is shared. What disruption reads leaves out the pods that
+//! the launch-loop breaker holds.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use fleetwright_core::model::Snapshot;
+use fleetwright_core::{
+    model::{Pod, PodUid, Snapshot},
+    safety::launch_loop::Demand,
+};
 use jiff::Timestamp;
 
 use super::Index;
@@ -28,6 +32,53 @@ impl Index {
             Some(latest) => latest.clone(),
             None => Arc::new(Snapshot::empty(self.objects.schema.clone(), now)),
         }
+    }
+
+    /// What a disruption pass at `now` reads: as [`Self::snapshot`], but pods that the launch-loop breaker holds are not pending. A
+    /// simulation would otherwise place them, and a replacement be launched for them during their pause.
+    pub fn disruption_snapshot(&mut self, now: Timestamp) -> Arc<Snapshot> {
+        let snapshot = self.snapshot(now);
+        let held = self.held(&snapshot.pending, now);
+        if held.is_empty() {
+            return snapshot;
+        }
+        let mut without = (*snapshot).clone();
+        let (held, pending): (Vec<_>, Vec<_>) =
+            without.pending.into_iter().partition(|pod| held.contains(&pod.uid));
+        without.pending = pending;
+        without.unscheduled.extend(held);
+        Arc::new(without)
+    }
+
+    /// The pods that a replacement is created for at `now`, as they are now, of those that its command was decided for: without those that
+    /// have a NodeClaim in flight, and without those that the launch-loop breaker holds by now.
+    pub fn replacement_pods(&mut self, decided: &[Arc<Pod>], now: Timestamp) -> Vec<Arc<Pod>> {
+        let newest = |pod: &Arc<Pod>| self.objects.pod_by_uid(&pod.uid).unwrap_or(pod).clone();
+        let mut pods: Vec<Arc<Pod>> = decided.iter().map(newest).collect();
+        let held = self.held(&pods, now);
+        pods.retain(|pod| !self.has_claim_in_flight(&pod.uid) && !held.contains(&pod.uid));
+        pods
+    }
+
+    /// Those of `pods` that have neither a node nor a NodeClaim in flight, and whose demand is paused.
+    fn held(&mut self, pods: &[Arc<Pod>], now: Timestamp) -> BTreeSet<PodUid> {
+        let mut paused: Vec<(Demand, bool)> = Vec::new();
+        let mut held = BTreeSet::new();
+        for pod in pods.iter().filter(|pod| !pod.is_virtual && pod.node.is_none()) {
+            if !self.launches.knows(pod) || self.has_claim_in_flight(&pod.uid) {
+                continue;
+            }
+            let known = paused.iter().find(|(demand, _)| demand.includes(pod)).map(|(_, paused)| *paused);
+            let is_paused = known.unwrap_or_else(|| {
+                let is_paused = self.launch_pause(pod, now).is_some();
+                paused.push((Demand::of(pod), is_paused));
+                is_paused
+            });
+            if is_paused {
+                held.insert(pod.uid.clone());
+            }
+        }
+        held
     }
 
     fn take_changed(&mut self) {
