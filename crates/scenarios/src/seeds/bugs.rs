@@ -56,13 +56,15 @@ pub enum Bug {
     PodsIgnored,
     /// Instances without a claim are not listed (provider-aws#549).
     GhostsUnseen,
+    /// The launch-loop breaker sees pods and not workloads: a pod that is created again is another demand.
+    OwnersUnseen,
     /// The input of the drift hash changes without a new version (karpenter#957, provider-aws#5373).
     HashChanges,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::LaunchWithoutToken,
         Self::AttemptForgotten,
         Self::GoneTooSoon,
@@ -83,6 +85,7 @@ impl Bug {
         Self::PricesThoughtNew,
         Self::PodsIgnored,
         Self::GhostsUnseen,
+        Self::OwnersUnseen,
         Self::HashChanges,
     ];
 
@@ -105,6 +108,7 @@ impl Bug {
             Self::PricesThoughtNew => &["S17"],
             Self::PodsIgnored => &["L1"],
             Self::GhostsUnseen => &["L3"],
+            Self::OwnersUnseen => &["S21"],
             Self::HashChanges => &["S12"],
         }
     }

@@ -39,6 +39,7 @@ fn runs_with_one_seed_are_identical() {
 #[case::a_node_out_of_reach_is_taken_for_how_its_like_come_up(1441, 8)]
 #[case::a_clock_that_jumps_makes_it_long_ago(1993, 10)]
 #[case::an_operator_ends_before_it_marks_the_node(932, 6)]
+#[case::a_replacement_is_for_a_pod_that_is_held(1440, 10)]
 fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
     let life = async move { run_one(seed, None, None, Duration::from_secs(60 * minutes)).await };
     let report = virtual_runtime().unwrap().block_on(life).unwrap();

@@ -31,6 +31,11 @@ fn remove(object: &mut Value, at: &str, key: &str) {
     }
 }
 
+fn is_owned_by(object: &Value, kind: &str) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["kind"] == kind)
+}
+
 /// Whether a patch only replaces taints, by a list without the disruption taint.
 fn takes_taint_off(body: &Value) -> bool {
     let alone = body.pointer("/metadata").and_then(Value::as_object).is_some_and(|meta| meta.len() == 1);
@@ -82,6 +87,9 @@ impl Distortion for DistortedConnection {
                     let kept = text.split(';').filter(|field| !field.starts_with("replaced="));
                     *lineage = kept.collect::<Vec<_>>().join(";").into();
                 }
+            }
+            (Bug::OwnersUnseen, "pods") if !is_owned_by(object, "DaemonSet") => {
+                remove(object, "/metadata", "ownerReferences");
             }
             (Bug::PodsIgnored, "pods") if object.pointer("/spec/nodeName").is_none() => {
                 remove(object, "/status", "conditions");
