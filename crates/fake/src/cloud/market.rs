@@ -4,10 +4,10 @@
 //! first-order autoregression, truncated where older shocks are negligible, so that a price depends on the seed and the time alone, not
 //! on earlier calls. The level is the catalogue's price; `ε` is drawn for each type, zone and step.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::{
-    InstanceType, Offering, Price,
+    InstanceType, Offering, Price, Str,
     labels::{ON_DEMAND, SPOT},
 };
 use jiff::Timestamp;
@@ -29,16 +29,24 @@ const BOUNDS: (i64, i64) = (200, 1000);
 const ONE: i64 = 1 << 20;
 
 /// The market for spot capacity.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Market {
-    pub(super) seed: u64,
+    seed: u64,
     /// How long a price is valid, in milliseconds; zero if prices never change.
-    pub(super) step_ms: u64,
+    step_ms: u64,
+    /// Shocks by instance type and zone, and by step, from [`MEMORY`] steps before the last price on: the price of the next step has all
+    /// but one of them, and a draw takes longer than the rest of a price.
+    shocks: BTreeMap<(Str, Str), BTreeMap<i64, i64>>,
 }
 
 impl Market {
+    /// A market whose prices are valid for `step_ms` milliseconds; zero if they never change.
+    pub(super) fn new(seed: u64, step_ms: u64) -> Self {
+        Self { seed, step_ms, shocks: BTreeMap::new() }
+    }
+
     /// The number of the step at `now`, and its remaining time; `None` if prices never change.
-    fn step(self, now: Timestamp) -> Option<(i64, Duration)> {
+    fn step(&self, now: Timestamp) -> Option<(i64, Duration)> {
         let length = i64::try_from(self.step_ms).ok().filter(|length| *length > 0)?;
         let at = now.as_millisecond();
         let left = length - at.rem_euclid(length);
@@ -47,7 +55,7 @@ impl Market {
 
     /// The price of an offering at `now`.
     pub(super) fn price(
-        self,
+        &mut self,
         catalogue: &Catalogue,
         kind: &InstanceType,
         offering: &Offering,
@@ -57,22 +65,21 @@ impl Market {
     }
 
     /// All prices at `now` that differ from the catalogue's, and how long they are valid.
-    pub(super) fn prices(self, catalogue: &Catalogue, now: Timestamp) -> SpotPrices {
-        let of_type = |kind: &InstanceType| {
-            let moved = kind.offerings.iter().filter_map(|offering| {
-                let price = self.moved(catalogue, kind, offering, now)?;
-                Some((OfferingKey::of(kind, offering)?, price.nanos()))
-            });
-            moved.collect::<Vec<_>>()
-        };
-        let prices = catalogue.types.instance_types.iter().flat_map(|kind| of_type(kind)).collect();
+    pub(super) fn prices(&mut self, catalogue: &Catalogue, now: Timestamp) -> SpotPrices {
+        let kinds = catalogue.types.instance_types.iter();
+        let offerings = kinds.flat_map(|kind| kind.offerings.iter().map(move |offering| (kind, offering)));
+        let moved = offerings.filter_map(|(kind, offering)| {
+            let price = self.moved(catalogue, kind, offering, now)?;
+            Some((OfferingKey::of(kind, offering)?, price.nanos()))
+        });
+        let prices = moved.collect();
         let left = self.step(now).map(|(_, left)| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         SpotPrices { prices, valid_for_ms: left }
     }
 
     /// The price of a spot offering with an on-demand offering beside it. Prices of the kwok provider never change.
     fn moved(
-        self,
+        &mut self,
         catalogue: &Catalogue,
         kind: &InstanceType,
         offering: &Offering,
@@ -95,17 +102,25 @@ impl Market {
     }
 
     /// The difference between a price and its level in a step, in per mille of the on-demand price.
-    fn deviation(self, kind: &str, zone: &str, step: i64) -> i64 {
+    fn deviation(&mut self, kind: &Str, zone: &Str, step: i64) -> i64 {
+        let seed = self.seed;
+        let shocks = self.shocks.entry((kind.clone(), zone.clone())).or_default();
+        *shocks = shocks.split_off(&step.saturating_sub(i64::from(MEMORY)));
         let (mut weight, mut sum) = (ONE, 0_i64);
         for back in 0..MEMORY {
-            let nth = step.saturating_sub(i64::from(back)).to_string();
-            let drawn =
-                below(&mut dice(self.seed, &["market", kind, zone, &nth]), 2 * SHOCK.unsigned_abs() + 1);
-            sum += weight * (i64::try_from(drawn).unwrap_or(SHOCK) - SHOCK);
+            let nth = step.saturating_sub(i64::from(back));
+            sum += weight * *shocks.entry(nth).or_insert_with(|| shock(seed, kind, zone, nth));
             weight = weight * 7 / 8;
         }
         sum / ONE
     }
+}
+
+/// The shock of a step, in per mille of the on-demand price.
+fn shock(seed: u64, kind: &str, zone: &str, step: i64) -> i64 {
+    let drawn =
+        below(&mut dice(seed, &["market", kind, zone, &step.to_string()]), 2 * SHOCK.unsigned_abs() + 1);
+    i64::try_from(drawn).unwrap_or(SHOCK) - SHOCK
 }
 
 #[cfg(test)]
@@ -114,7 +129,9 @@ mod tests {
     use super::*;
     use crate::catalogue::{kwok, realistic};
 
-    const MARKET: Market = Market { seed: 7, step_ms: 300_000 };
+    fn market(seed: u64) -> Market {
+        Market::new(seed, 300_000)
+    }
 
     fn at(step: i64) -> Timestamp {
         Timestamp::from_second(1_750_000_200 / 300 * 300 + 300 * step).unwrap()
@@ -126,7 +143,8 @@ mod tests {
         let kind = catalogue.types.get("m5.large").unwrap();
         let (spot, full) = (&kind.offerings[0], kind.offerings[1].price.nanos());
         let share = |price: Price| price.nanos() * 1000 / full;
-        let walk = (0..steps).map(|step| share(MARKET.price(&catalogue, kind, spot, at(step)))).collect();
+        let mut market = market(7);
+        let walk = (0..steps).map(|step| share(market.price(&catalogue, kind, spot, at(step)))).collect();
         (walk, share(spot.price))
     }
 
@@ -152,22 +170,27 @@ mod tests {
     fn a_price_depends_on_seed_and_time_and_lasts_a_step() {
         let catalogue = realistic(1);
         let now = at(3);
-        let prices = MARKET.prices(&catalogue, now);
-        assert_eq!(prices, MARKET.prices(&catalogue, now));
+        let mut market = market(7);
+        let prices = market.prices(&catalogue, now);
+        assert_eq!(prices, market.prices(&catalogue, now));
         assert_eq!(prices.valid_for_ms, Some(300_000));
         let late = now + Duration::from_secs(299);
         assert_eq!(
-            MARKET.prices(&catalogue, late),
+            market.prices(&catalogue, late),
             SpotPrices { valid_for_ms: Some(1000), ..prices.clone() }
         );
-        assert_ne!(MARKET.prices(&catalogue, at(4)).prices, prices.prices);
-        assert_ne!(Market { seed: 8, ..MARKET }.prices(&catalogue, now).prices, prices.prices);
+        assert_ne!(market.prices(&catalogue, at(4)).prices, prices.prices);
+        for step in [80, 3, 2, 3] {
+            let fresh = Market::new(7, 300_000).prices(&catalogue, at(step));
+            assert_eq!(market.prices(&catalogue, at(step)), fresh, "also after prices of other steps");
+        }
+        assert_ne!(Market::new(8, 300_000).prices(&catalogue, now).prices, prices.prices);
     }
 
     #[test]
     fn a_market_without_steps_has_no_changes() {
         let still = SpotPrices::default();
-        assert_eq!(Market { step_ms: 0, ..MARKET }.prices(&realistic(1), at(0)), still);
-        assert_eq!(MARKET.prices(&kwok(), at(0)).prices, still.prices);
+        assert_eq!(Market::new(7, 0).prices(&realistic(1), at(0)), still);
+        assert_eq!(market(7).prices(&kwok(), at(0)).prices, still.prices);
     }
 }

@@ -32,7 +32,6 @@ use crate::{
     catalogue::Catalogue,
     dice,
 };
-use market::Market;
 use state::CloudState;
 
 /// A fake cloud. Cheap to share behind an [`Arc`].
@@ -115,10 +114,6 @@ impl Cloud {
     #[must_use]
     pub fn config(&self) -> &CloudConfig {
         &self.config
-    }
-
-    fn market(&self) -> Market {
-        Market { seed: self.config.seed, step_ms: self.config.spot_price_interval_ms }
     }
 
     /// The catalogue.
@@ -210,7 +205,7 @@ impl CloudApi for Cloud {
     }
 
     async fn spot_prices(&self) -> Result<SpotPrices, ApiError> {
-        self.call(Op::Watch, |_, now| Ok(self.market().prices(&self.catalogue, now))).await
+        self.call(Op::Watch, |state, now| Ok(state.market.prices(&self.catalogue, now))).await
     }
 
     async fn notices(&self, cluster_uid: &str) -> Result<Vec<InterruptionNotice>, ApiError> {

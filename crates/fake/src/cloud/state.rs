@@ -77,6 +77,7 @@ pub(super) struct CloudState {
     used: BTreeMap<OfferingKey, u32>,
     node_names: BTreeSet<String>,
     pub(super) faults: Faults,
+    pub(super) market: Market,
     mutating: Option<Bucket>,
     reading: Option<Bucket>,
     version: u64,
@@ -94,6 +95,7 @@ impl CloudState {
             used: BTreeMap::new(),
             node_names: BTreeSet::new(),
             faults: Faults::default(),
+            market: Market::new(config.seed, config.spot_price_interval_ms),
             mutating: config.mutating_rate_limit.map(|rate| Bucket::new(rate, now)),
             reading: config.read_rate_limit.map(|rate| Bucket::new(rate, now)),
             version: 0,
@@ -311,8 +313,7 @@ impl CloudState {
             return LaunchOutcome::InsufficientCapacity(format!("none of {tried} offerings has capacity"));
         };
         let (defects, joins) = self.faults.on_instance();
-        let market = Market { seed: config.seed, step_ms: config.spot_price_interval_ms };
-        let price = market.price(catalogue, instance_type, offering, now);
+        let price = self.market.price(catalogue, instance_type, offering, now);
         let offering = &offering.clone().at_price(price);
         let order = birth::InstanceOrder { call, item, choice, instance_type, offering, defects, joins };
         let new_instance =
