@@ -2,6 +2,7 @@
 
 mod classes;
 mod convergence;
+mod launches;
 
 use fleetwright_core::{
     model::{InstanceType, Requirement, Resources, labels},
