@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleetwright_core::{
-    model::TopologySpread,
+    model::{Objective, TopologySpread},
     scheduling::{Compatible, LeastCost, MinValuesPolicy, Packer, PreferencePolicy, Rules},
 };
 
@@ -36,6 +36,8 @@ pub struct Settings {
     pub packing: Packing,
     /// `N_TO_M_CONSOLIDATION`: nodes may be replaced by several.
     pub n_to_m: bool,
+    /// `NODE_OVERHEAD_PRICE`: what plans minimize.
+    pub objective: Objective,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
     /// Timing of disruption.
@@ -142,6 +144,7 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             packing: Packing::default(),
             n_to_m: true,
+            objective: Objective::LIST,
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
             disruption: DisruptionTiming::default(),
         }

@@ -1,14 +1,15 @@
 //! The instance-type file of Karpenter's kwok provider: a JSON list of types.
 //!
 //! Keys are case-insensitive, as in Go. Offerings are read in the current form (a list of
-//! requirements) and in the earlier one (`CapacityType` and `Zone`). Two fields are additions: `requirements` (further
-//! labels and constraints of the instance type) and `overhead` (resources that are not allocatable). An invalid instance type is skipped and
+//! requirements) and in the earlier one (`CapacityType` and `Zone`). Three fields are additions: `requirements` (further
+//! labels and constraints of the instance type), `overhead` (resources that are not allocatable) and `baseline` (the share of its
+//! CPUs that a burstable type may use all the time, such as 0.2). An invalid instance type is skipped and
 //! reported; an invalid file is an error.
 
 use std::collections::BTreeSet;
 
 use fleetwright_core::model::{
-    InstanceType, Offering, Price, Quantity, Requirement, Requirements, Resources,
+    Baseline, InstanceType, Offering, Price, Quantity, Requirement, Requirements, Resources,
     labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, RESERVED, SPOT, ZONE},
 };
 use serde_json::{Map, Value, json};
@@ -145,10 +146,33 @@ fn read_type(item: &Value) -> Result<InstanceType, TypeError> {
         overhead: read_resources(field(item, "overhead"), "overhead")?.unwrap_or_else(default_overhead),
         offerings,
         extra,
+        baseline: read_baseline(field(item, "baseline"))?,
     };
     spec.build().map_err(|key| {
         let message = "contradicts what the other fields say: leave it out, or make them agree";
         wrong(format!("requirements[{key}]"), message)
+    })
+}
+
+/// Label keys by which NodePools name families and categories.
+const NAMES_OF_FAMILIES: &[&str] =
+    &[labels::INSTANCE_FAMILY, "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"];
+
+/// The share of its CPUs that a burstable type may use all the time, in the precision of thousandths.
+fn read_baseline(value: Option<&Value>) -> Result<Option<Baseline>, TypeError> {
+    let share = match value {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value.as_f64(),
+    };
+    let permille = share.map(|share| share * 1000.0).filter(|permille| (1.0..=1000.0).contains(permille));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
+    let permille = permille.map(|permille| permille.round() as u16);
+    let baseline = permille.and_then(|permille| Baseline::new(permille, NAMES_OF_FAMILIES));
+    baseline.map(Some).ok_or_else(|| {
+        wrong(
+            "baseline",
+            "is no share of a CPU: write 0.2 for a type that may use 20 % of its CPUs all the time",
+        )
     })
 }
 
@@ -322,7 +346,7 @@ fn dump_type(instance_type: &InstanceType) -> Value {
             resources.insert(name.to_owned(), (*text).to_owned());
         }
     }
-    json!({
+    let mut dumped = json!({
         "name": &*instance_type.name,
         "offerings": offerings,
         "architecture": values(ARCH).first(),
@@ -330,7 +354,11 @@ fn dump_type(instance_type: &InstanceType) -> Value {
         "resources": resources,
         "requirements": to_wire(&extra),
         "overhead": to_quantities(&instance_type.overhead.total()),
-    })
+    });
+    if let (Some(baseline), Some(fields)) = (instance_type.baseline, dumped.as_object_mut()) {
+        fields.insert("baseline".to_owned(), json!(f64::from(baseline.permille()) / 1000.0));
+    }
+    dumped
 }
 
 fn dump_offering(offering: &Offering) -> Value {

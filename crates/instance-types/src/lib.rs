@@ -13,8 +13,8 @@ mod tests;
 use std::{collections::BTreeSet, sync::Arc};
 
 use fleetwright_core::model::{
-    Catalog, InstanceType, LabelSchema, Offering, Overhead, Price, Requirement, Requirements, ResourceName,
-    Resources, Str,
+    Baseline, Catalog, InstanceType, LabelSchema, Offering, Overhead, Price, Requirement, Requirements,
+    ResourceName, Resources, Str,
     labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, REGION, ZONE},
 };
 
@@ -140,6 +140,8 @@ pub struct TypeSpec {
     pub offerings: Vec<Offering>,
     /// Further labels and constraints.
     pub extra: Requirements,
+    /// What a burstable type may use of its CPUs all the time.
+    pub baseline: Option<Baseline>,
 }
 
 impl TypeSpec {
@@ -181,6 +183,7 @@ impl TypeSpec {
         let mut built = InstanceType::new(self.name, self.resources).with_overhead(overhead);
         built.requirements = requirements;
         built.offerings = self.offerings;
+        built.baseline = self.baseline;
         Ok(built)
     }
 }

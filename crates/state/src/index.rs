@@ -12,8 +12,8 @@ use std::{
 
 use fleetwright_api::{self as api, labels::LAUNCH_LOOPS};
 use fleetwright_core::model::{
-    BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent, Pod,
-    PodUid, PoolName, Snapshot, Str,
+    BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent,
+    Objective, Pod, PodUid, PoolName, Snapshot, Str,
 };
 use fleetwright_core::safety::launch_loop::{LaunchHistory, LoopPause, LoopRecord};
 use jiff::Timestamp;
@@ -44,6 +44,7 @@ pub struct Index {
     launches: LaunchHistory,
     catalogs: Catalogs,
     buffers: Buffers,
+    objective: Objective,
     /// NodeClaims or commands changed since the last snapshot, and with them [`Snapshot::nominated`].
     nominated_stale: bool,
     /// Anything but nodes and nominations changed since the last snapshot.
@@ -71,11 +72,18 @@ impl Index {
             launches: LaunchHistory::default(),
             catalogs: Catalogs::default(),
             buffers: Buffers::default(),
+            objective: Objective::LIST,
             nominated_stale: true,
             stale: true,
             epoch: 0,
             latest: None,
         }
+    }
+
+    /// Sets what plans minimize; list prices alone without it.
+    pub fn set_objective(&mut self, objective: Objective) {
+        self.objective = objective;
+        self.stale = true;
     }
 
     // === Objects ===

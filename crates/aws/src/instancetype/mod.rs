@@ -232,6 +232,7 @@ pub fn resolve(
     let mut instance_type = InstanceType::new(info.name.as_str(), capacity).with_overhead(overhead);
     instance_type.requirements = requirements;
     instance_type.devices = devices::devices(info);
+    instance_type.baseline = tables::baseline(&info.name);
     Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
 }
 

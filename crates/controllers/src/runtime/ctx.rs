@@ -134,6 +134,7 @@ fn index(cloud: &dyn CloudProvider, settings: &Settings) -> Index {
     let info = cloud.info();
     let classes = info.node_classes.iter().map(|class| class.named("")).collect();
     let mut index = Index::new(info.schema.clone(), classes);
+    index.set_objective(settings.objective);
     if settings.gates.node_overlay {
         index.follow(Kind::NodeOverlay);
     }

@@ -28,8 +28,10 @@ pub struct Candidate {
     pub pool: Arc<NodePool>,
     /// Its instance type, if the catalogue still has it.
     pub instance_type: Option<Arc<InstanceType>>,
-    /// Its price; zero if unknown.
+    /// Its list price; zero if unknown.
     pub price: Price,
+    /// What it counts as ([`Objective`](crate::model::Objective)); zero if its list price is unknown.
+    pub effective: Price,
     /// Pods that have to be rescheduled when it is removed, at once or when its terminationGracePeriod ends.
     pub pods: Vec<Arc<Pod>>,
     /// Those of `pods` that a drain evicts at once. A simulation reschedules them.
@@ -88,7 +90,7 @@ impl Candidate {
     #[must_use]
     pub fn by_savings_ratio(a: &Self, b: &Self) -> std::cmp::Ordering {
         let weigh = |price: Price, cost: DisruptionCost| i128::from(price.nanos()) * i128::from(cost.units());
-        weigh(b.price, a.cost).cmp(&weigh(a.price, b.cost)).then_with(|| a.name().cmp(b.name()))
+        weigh(b.effective, a.cost).cmp(&weigh(a.effective, b.cost)).then_with(|| a.name().cmp(b.name()))
     }
 }
 
@@ -181,13 +183,24 @@ fn described<'a>(
         pool: pool.clone(),
         instance_type: snapshot.catalog(pool_name).and_then(|catalog| catalog.get(type_name)).cloned(),
         price: price(snapshot, node).unwrap_or_default(),
+        effective: effective_price(snapshot, node).unwrap_or_default(),
         cost: cost::of_node(pods.iter().map(|pod| &**pod)),
         moved,
         pods,
     })
 }
 
-/// The price of a node, if the catalogue of its NodePool has it.
+/// What a node counts as, if the catalogue of its NodePool has its list price.
+#[must_use]
+pub(super) fn effective_price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
+    let label = |key| node.label(key).unwrap_or_default();
+    let list = price(snapshot, node)?;
+    let pool = snapshot.pool(label(labels::NODEPOOL))?;
+    let instance_type = snapshot.catalog(&pool.name)?.get(label(labels::INSTANCE_TYPE))?;
+    Some(snapshot.objective.effective(pool, instance_type, list))
+}
+
+/// The list price of a node, if the catalogue of its NodePool has it.
 #[must_use]
 pub(super) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let label = |key| node.label(key).unwrap_or_default();

@@ -47,7 +47,25 @@ impl Command {
         Self { method, candidates, replacements, scores: Vec::new() }
     }
 
-    /// The total expected price of the replacements.
+    /// The total effective price of the replacements.
+    #[must_use]
+    pub fn effective_after(&self) -> Price {
+        self.replacements.iter().map(|new_claim| new_claim.chosen.effective).sum()
+    }
+
+    /// The total effective price of the nodes to delete.
+    #[must_use]
+    pub fn effective_before(&self) -> Price {
+        self.candidates.iter().map(|candidate| candidate.effective).sum()
+    }
+
+    /// The saving of effective prices per hour, which decides; zero if the replacements count as much.
+    #[must_use]
+    pub fn effective_savings(&self) -> Price {
+        self.effective_before().saturating_sub(self.effective_after())
+    }
+
+    /// The total expected list price of the replacements.
     #[must_use]
     pub fn price_after(&self) -> Price {
         self.replacements.iter().map(|new_claim| new_claim.chosen.price).sum()
@@ -59,13 +77,13 @@ impl Command {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
     }
 
-    /// The total price of the nodes to delete.
+    /// The total list price of the nodes to delete.
     #[must_use]
     pub fn price_before(&self) -> Price {
         self.candidates.iter().map(|candidate| candidate.price).sum()
     }
 
-    /// The saving per hour; zero if the replacements cost as much.
+    /// The saving of list prices per hour; zero if the replacements cost as much.
     #[must_use]
     pub fn savings(&self) -> Price {
         self.price_before().saturating_sub(self.price_after())

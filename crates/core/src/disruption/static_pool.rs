@@ -134,12 +134,14 @@ pub fn new_claim(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<NewClaim> 
         zone: "".into(),
         capacity_type: "".into(),
         price: crate::model::Price::ZERO,
+        effective: crate::model::Price::ZERO,
     };
     let mut new_claim = NewClaim {
         pool: pool.clone(),
         requirements: requirements.clone(),
         instance_types: allowed.cloned().collect(),
         chosen: none,
+        objective: snapshot.objective,
         requests: Resources::new(),
         pods: Vec::new(),
         labels,

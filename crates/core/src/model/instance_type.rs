@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
+    baseline::Baseline,
     device::DeviceTemplates,
     ids::Str,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, LabelSchema, Labels, RESERVED, ZONE},
@@ -38,6 +39,8 @@ pub struct InstanceType {
     pub overhead: Overhead,
     /// Devices for claims (DRA) that its nodes will have.
     pub devices: Arc<DeviceTemplates>,
+    /// What a burstable type may use of its CPUs all the time; `None` for all other types.
+    pub baseline: Option<Baseline>,
     /// The prediction behind its capacity. `None` if the provider does not name what it depends on: then the capacity that nodes report
     /// corrects nothing, and a node that is too small for its pods counts for the instance type as such, for a limited time.
     pub prediction: Option<Arc<Prediction>>,
@@ -179,6 +182,7 @@ impl InstanceType {
             overhead: Overhead::default(),
             devices: Arc::default(),
             prediction: None,
+            baseline: None,
         }
     }
 

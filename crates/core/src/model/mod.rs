@@ -1,6 +1,7 @@
 //! Plain data that decisions read and write. No serialization and no Kubernetes client types: those are a stable
 //! interface, and these types are free to change.
 
+pub mod baseline;
 pub mod device;
 pub mod ids;
 pub mod instance_type;
@@ -9,6 +10,7 @@ pub mod node;
 pub mod nodeclaim;
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod nomination;
+pub mod objective;
 pub mod observed;
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod pdb;
@@ -30,6 +32,7 @@ pub mod volume;
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod workloads;
 
+pub use baseline::Baseline;
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
@@ -39,6 +42,7 @@ pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use nomination::{ClaimStage, LeaseBound, Nomination, NominationEvent, PodNomination};
+pub use objective::Objective;
 pub use observed::{
     Observed, ObservedTaint, SmallerNode,
     capacity::{ObservedCapacity, ObservedNode},

@@ -25,8 +25,8 @@ impl Price {
 
     /// From nano-dollars per hour; negative amounts become zero.
     #[must_use]
-    pub fn from_nanos(nanos: i64) -> Self {
-        Self(nanos.max(0))
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(if nanos > 0 { nanos } else { 0 })
     }
 
     /// From dollars per hour, rounded to the nearest nano-dollar.
@@ -61,6 +61,14 @@ impl Price {
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self((self.0 - other.0).max(0))
+    }
+
+    /// The price of a whole of which `permille` thousandths cost this, rounded up.
+    #[must_use]
+    pub fn per_share(self, permille: u16) -> Self {
+        let permille = i128::from(permille.max(1));
+        let whole = (i128::from(self.0) * 1000 + permille - 1) / permille;
+        Self::from_nanos(i64::try_from(whole).unwrap_or(i64::MAX))
     }
 
     /// The price of `count` at this price each.

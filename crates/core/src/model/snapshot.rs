@@ -12,6 +12,7 @@ use super::{
     instance_type::Catalog,
     labels::{LabelSchema, Labels},
     node::StateNode,
+    objective::Objective,
     pdb::{self, PodDisruptionBudget},
     pod::Pod,
     pool::NodePool,
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub epoch: u64,
     /// When it was taken.
     pub taken_at: Timestamp,
+    /// What plans minimize.
+    pub objective: Objective,
     /// What label keys mean.
     pub schema: Arc<LabelSchema>,
     /// All managed NodePools: weight descending, then name descending, as they are tried.
@@ -68,6 +71,7 @@ impl Snapshot {
         Self {
             epoch: 0,
             taken_at,
+            objective: Objective::LIST,
             schema,
             pools: Vec::new(),
             catalogs: BTreeMap::new(),

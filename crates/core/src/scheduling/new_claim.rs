@@ -4,9 +4,20 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::plan::{Chosen, NewClaim, PlannedClaim};
 use crate::model::{
-    InstanceType, Requirement, Str,
+    InstanceType, Price, Requirement, Str,
     labels::{INSTANCE_TYPE, REQUESTED_DRA_DRIVERS},
 };
+
+/// Whether a launch, which goes by list prices, would prefer an offering to the one that the plan chose although it counts as more: a
+/// burstable type. Such types are not named, unless minValues may need them.
+pub(super) fn is_preferred_against(
+    chosen: Price,
+    chosen_effective: Price,
+    list: Price,
+    effective: Price,
+) -> bool {
+    list <= chosen && effective > chosen_effective
+}
 
 impl NewClaim {
     /// Notes the devices for the claims of its pods. Drivers are named that have to publish devices on the node whatever it
@@ -43,16 +54,25 @@ impl NewClaim {
     }
 
     /// Makes order, requirements and choice follow from the instance types and the requirements: types without an
-    /// available compatible offering go, the rest is sorted by the cheapest one, then by name.
+    /// available compatible offering go, the rest is sorted by the cheapest one, then by name. Prices are effective prices.
     pub fn refresh(&mut self) {
         let requirements = self.requirements.clone();
         let priced = self.instance_types.iter().filter_map(|instance_type| {
             let price = instance_type.cheapest(&requirements)?.price;
-            Some((price, Arc::clone(instance_type)))
+            Some((
+                self.objective.effective(&self.pool, instance_type, price),
+                price,
+                Arc::clone(instance_type),
+            ))
         });
         let mut priced: Vec<_> = priced.collect();
-        priced.sort_by(|(a, first), (b, second)| a.cmp(b).then_with(|| first.name.cmp(&second.name)));
-        self.instance_types = priced.into_iter().map(|(_, instance_type)| instance_type).collect();
+        priced.sort_by(|(a, _, first), (b, _, second)| a.cmp(b).then_with(|| first.name.cmp(&second.name)));
+        let keeps_values = self.requirements.iter().any(|requirement| requirement.min_values().is_some());
+        if let (Some(&(effective, price, _)), false) = (priced.first(), keeps_values) {
+            priced.retain(|(counts, list, _)| !is_preferred_against(price, effective, *list, *counts));
+        }
+        let effective = priced.first().map(|(effective, ..)| *effective).unwrap_or_default();
+        self.instance_types = priced.into_iter().map(|(.., instance_type)| instance_type).collect();
         let names = self.instance_types.iter().map(|instance_type| instance_type.name.clone());
         let min_values = self.requirements.get(INSTANCE_TYPE).and_then(Requirement::min_values);
         self.requirements.replace(Requirement::is_in(INSTANCE_TYPE, names).with_min_values(min_values));
@@ -64,6 +84,7 @@ impl NewClaim {
                 zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
                 capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),
                 price: offering.price,
+                effective,
             };
         }
     }

@@ -156,15 +156,15 @@ impl Contest {
         if !sound {
             return;
         }
-        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.hourly, plan.new_claims.len());
+        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.effective, plan.new_claims.len());
         let reference = &self.reference;
         // A plan that places more pods may cost more.
         let pays = plan.unplaced.len() < reference.unplaced.len()
-            || (plan.cost.hourly <= reference.cost.hourly
+            || (plan.cost.effective <= reference.cost.effective
                 && price_with_overhead(&plan) < price_with_overhead(reference));
         if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
             // The bound is the same for all plans that place the same pods; another that placed more would cost more.
-            plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.hourly);
+            plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.effective);
             self.best = Some(plan);
         }
     }
@@ -181,7 +181,7 @@ impl Contest {
 /// The price of a plan with the weight of its nodes.
 fn price_with_overhead(plan: &Plan) -> Price {
     let nodes = i64::try_from(plan.new_claims.len()).unwrap_or(i64::MAX);
-    plan.cost.hourly + Price::from_nanos(NODE_OVERHEAD).times(nodes)
+    plan.cost.effective + Price::from_nanos(NODE_OVERHEAD).times(nodes)
 }
 
 /// Plans for one request share its pods.
@@ -199,5 +199,5 @@ fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
 /// Whether no other plan can be better: it costs the lower bound, or it creates one node for one pod.
 fn is_optimal(plan: &Plan) -> bool {
     let single = plan.new_claims.len() == 1 && plan.new_claims[0].pods.len() == 1;
-    plan.cost.hourly == Price::ZERO || plan.cost.hourly == plan.cost.lower_bound || single
+    plan.cost.effective == Price::ZERO || plan.cost.effective == plan.cost.lower_bound || single
 }

@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use super::{obstacle::NodeObstacles, reason::Unplaced};
 use crate::model::{
-    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Pod, PodUid, Price, Requirements, Resources,
-    StateNode, Str, Taint,
+    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Objective, Pod, PodUid, Price, Requirements,
+    Resources, StateNode, Str, Taint,
 };
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.
@@ -38,8 +38,10 @@ pub struct NewClaim {
     /// Instance types that can hold the pods, cheapest first, as many as a claim may name. Shared: claims of one kind have
     /// one list, of hundreds.
     pub instance_types: Arc<[Arc<InstanceType>]>,
-    /// The expected offering: the cheapest available one.
+    /// The expected offering: the available one of the lowest effective price.
     pub chosen: Chosen,
+    /// What the plan minimizes.
+    pub objective: Objective,
     /// Sum of its pods' and daemons' requests.
     pub requests: Resources,
     /// Its pods.
@@ -65,8 +67,10 @@ pub struct Chosen {
     pub zone: Str,
     /// Capacity type.
     pub capacity_type: Str,
-    /// Price per hour.
+    /// List price per hour.
     pub price: Price,
+    /// What it counts as in decisions, per hour ([`Objective`]).
+    pub effective: Price,
 }
 
 /// Pods on an existing or in-flight node.
@@ -105,8 +109,10 @@ pub struct PlannedDevice {
 /// The price of a plan's new NodeClaims per hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Sum over the new NodeClaims' chosen offerings.
+    /// List prices of the new NodeClaims' chosen offerings in sum.
     pub hourly: Price,
-    /// No plan for these pods can cost less.
+    /// Their effective prices in sum, which is what plans minimize.
+    pub effective: Price,
+    /// No plan for these pods can have a lower effective price.
     pub lower_bound: Price,
 }

@@ -112,7 +112,7 @@ impl PreparedSnapshot {
         // The least that a disruption would cost is not reported.
         if request.purpose == Purpose::Provisioning {
             let bound = lower_bound(tables, placement, &pass, request, classes);
-            plan.cost.lower_bound = bound.min(plan.cost.hourly);
+            plan.cost.lower_bound = bound.min(plan.cost.effective);
         }
         let second = effort.and_then(|effort| second(self, &mut pass, (request, classes), &plan, effort));
         pass.restore(&self.tables, &mut self.placement, &distinct);
@@ -130,7 +130,7 @@ fn second(
     effort: Effort<'_>,
 ) -> Option<(Plan, Saving)> {
     // A plan at the lower bound cannot be cheaper. New NodeClaims that hold devices are what they were tried as.
-    if plan.partial || plan.cost.hourly <= plan.cost.lower_bound || pass.devices.is_some() {
+    if plan.partial || plan.cost.effective <= plan.cost.lower_bound || pass.devices.is_some() {
         return None;
     }
     let PreparedSnapshot { tables, placement, memo, .. } = prepared;

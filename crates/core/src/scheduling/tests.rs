@@ -3,6 +3,7 @@
 mod bad;
 mod claims;
 mod devices;
+mod effective;
 mod follow;
 mod golden;
 mod more;

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{GIB, MIB};
 use crate::model::{
-    Catalog, DeviceTemplates, InstanceType, Offering, Overhead, Price, Requirement, Requirements, Resources,
-    Str,
+    Baseline, Catalog, DeviceTemplates, InstanceType, Offering, Overhead, Price, Requirement, Requirements,
+    Resources, Str,
     labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, RESERVED, SPOT, ZONE},
 };
 
@@ -18,6 +18,7 @@ pub struct TypeBuilder {
     labels: Vec<Requirement>,
     offerings: Vec<Offering>,
     devices: DeviceTemplates,
+    baseline: Option<Baseline>,
 }
 
 /// An amd64 Linux instance type with a number of CPUs and GiB, 110 pods, no overhead, without offerings.
@@ -30,6 +31,7 @@ pub fn instance_type(name: &str, cpus: i64, gib: i64) -> TypeBuilder {
         labels: vec![Requirement::is_in(ARCH, ["amd64"]), Requirement::is_in(OS, ["linux"])],
         offerings: Vec::new(),
         devices: DeviceTemplates::default(),
+        baseline: None,
     }
 }
 
@@ -38,6 +40,13 @@ impl TypeBuilder {
     #[must_use]
     pub fn devices(mut self, devices: DeviceTemplates) -> Self {
         self.devices = devices;
+        self
+    }
+
+    /// Makes it burstable, with a baseline in thousandths of each CPU; the label `family` names its family.
+    #[must_use]
+    pub fn burstable(mut self, permille: u16) -> Self {
+        self.baseline = Baseline::new(permille, &["family"]);
         self
     }
 
@@ -125,6 +134,7 @@ impl TypeBuilder {
             overhead: self.overhead,
             devices: self.devices.into(),
             prediction: None,
+            baseline: self.baseline,
         })
     }
 }

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     Catalog, Devices, LabelSchema, Labels, NamespacedName, NodeClassRef, NodePool, Pod, PodDisruptionBudget,
-    PodUid, PoolName, Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
+    PodUid, PoolName, Price, Requirement, Snapshot, StateNode, Str, VolumeClaim, VolumeState,
 };
 
 /// Bytes in a gibibyte.
@@ -74,6 +74,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn catalog(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = catalog;
+        self
+    }
+
+    /// Sets what a node costs beside its instance, in thousandths of a dollar per hour.
+    #[must_use]
+    pub fn node_overhead(mut self, milli_dollars: i64) -> Self {
+        self.snapshot.objective.node_overhead = Price::from_nanos(milli_dollars * 1_000_000);
         self
     }
 

@@ -60,6 +60,7 @@ fn generic(family: &str, cpus: i64, ratio: i64, arch: &str, os: &str) -> Option<
         overhead: default_overhead(),
         offerings,
         extra: Requirements::new(),
+        baseline: None,
     };
     spec.build().ok()
 }

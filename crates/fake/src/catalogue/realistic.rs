@@ -121,6 +121,7 @@ fn build(shape: SizedType, seed: u64) -> Option<InstanceType> {
         resources,
         offerings,
         extra: Requirements::new(),
+        baseline: None,
         name: shape.name,
     };
     spec.build().ok()

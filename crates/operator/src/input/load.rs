@@ -12,7 +12,7 @@ use fleetwright_api::{
     labels::condition::{NODE_CLASS_READY, READY},
 };
 use fleetwright_controllers::settings::FeatureGates;
-use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef};
+use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef, Objective};
 use fleetwright_state::{
     Index, Key, Kind, NodeClassStatus, OverlayOutcome, Tracked, lower::requests, validate,
 };
@@ -84,8 +84,11 @@ pub(crate) struct Loaded {
 pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::Result<Loaded> {
     let classes = class_kinds(&items);
     let settings = settings::controllers(values);
+    let mut index = Index::new(offer.schema, classes.clone());
+    // Without prices, nothing is minimized.
+    index.set_objective(if offer.priced { settings.objective } else { Objective::LIST });
     let loaded = Loaded {
-        index: Index::new(offer.schema, classes.clone()),
+        index,
         notes: offer.notes,
         broken_pods: BTreeMap::new(),
         held_pods: BTreeMap::new(),

@@ -132,5 +132,6 @@ fn merged(mut plan: Plan, created: Vec<Created>) -> Plan {
     }
     plan.new_claims.extend(later);
     plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    plan.cost.effective = plan.new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
     plan
 }

@@ -96,8 +96,10 @@ pub(super) struct Offering {
     pub(super) zone: String,
     /// `spot`, `on-demand` or `reserved`.
     pub(super) capacity_type: String,
-    /// Dollars per hour.
+    /// List price in dollars per hour.
     pub(super) price: String,
+    /// What it counts as in the plan, in dollars per hour: a burstable type by its baseline, with the overhead of a node.
+    pub(super) effective_price: String,
 }
 
 /// Pods on an existing node.
@@ -169,11 +171,13 @@ pub(super) struct Verdict {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cost {
-    /// Sum over the expected offerings.
+    /// List prices of the expected offerings in sum.
     pub(super) hourly: String,
-    /// No plan for these pods can cost less.
+    /// Their effective prices in sum, which is what the plan minimizes.
+    pub(super) effective: String,
+    /// No plan for these pods can have a lower effective price.
     pub(super) lower_bound: String,
-    /// By what share the plan is above the bound: 0.01 is one percent.
+    /// By what share the effective price is above the bound: 0.01 is one percent.
     pub(super) gap: f64,
 }
 
@@ -247,8 +251,9 @@ impl Report {
             unschedulable,
             cost: context.loaded.priced.then(|| Cost {
                 hourly: plan.cost.hourly.to_string(),
+                effective: plan.cost.effective.to_string(),
                 lower_bound: plan.cost.lower_bound.to_string(),
-                gap: gap(plan.cost.hourly, plan.cost.lower_bound),
+                gap: gap(plan.cost.effective, plan.cost.lower_bound),
             }),
             now: context.now.clone(),
             then: context.then.clone(),
@@ -290,11 +295,11 @@ impl Report {
 }
 
 /// Six digits: more are noise.
-fn gap(hourly: Price, bound: Price) -> f64 {
+fn gap(effective: Price, bound: Price) -> f64 {
     if bound == Price::ZERO {
         return 0.0;
     }
-    ((hourly.dollars() / bound.dollars() - 1.0) * 1e6).round() / 1e6
+    ((effective.dollars() / bound.dollars() - 1.0) * 1e6).round() / 1e6
 }
 
 fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
@@ -310,6 +315,7 @@ fn claims(plan: &Plan, context: &Context<'_>, names: &Names) -> Vec<Claim> {
                 zone: chosen.zone.to_string(),
                 capacity_type: chosen.capacity_type.to_string(),
                 price: chosen.price.to_string(),
+                effective_price: chosen.effective.to_string(),
             }),
             requests: json!(raise::quantities(&new_claim.requests)),
             pods: new_claim.pods.iter().map(|pod| pod.id.to_string()).collect(),

@@ -61,8 +61,12 @@ fn cost(report: &Report) -> String {
         gap if gap > TELLING_GAP => String::new(),
         gap => format!("; at most {:.1} % above the lower bound", gap * 100.0),
     };
+    let effective = match cost.effective.parse().unwrap_or(dollars) {
+        _ if cost.effective == cost.hourly => String::new(),
+        effective => format!(", effective price ${} per hour", figures::hourly(effective)),
+    };
     format!(
-        "${} per hour, {} per month{bound}; solved in {took:.1} ms",
+        "${} per hour, {} per month{effective}{bound}; solved in {took:.1} ms",
         figures::hourly(dollars),
         figures::monthly(dollars)
     )

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use fleetwright_controllers::settings::{DisruptionTiming, FeatureGates, Packing, Settings, SolveEffort};
-use fleetwright_core::scheduling::{MinValuesPolicy, PreferencePolicy};
+use fleetwright_core::{
+    model::Objective,
+    scheduling::{MinValuesPolicy, PreferencePolicy},
+};
 
 use super::Values;
 
@@ -53,6 +56,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
         limit_range_defaults: values.bool("LIMIT_RANGE_DEFAULTS"),
         packing: values.packing(),
         n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
+        objective: Objective { node_overhead: values.price("NODE_OVERHEAD_PRICE") },
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
         disruption: DisruptionTiming {
             startup_delay: values.duration("STARTUP_DISRUPTION_DELAY"),

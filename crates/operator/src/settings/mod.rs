@@ -9,7 +9,7 @@ mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fleetwright_core::model::TopologySpread;
+use fleetwright_core::model::{Price, TopologySpread};
 
 use self::table::{GATES, SETTINGS, Setting, SettingKind};
 pub(crate) use controllers::controllers;
@@ -131,6 +131,15 @@ impl Values {
         self.text(env) == "true"
     }
 
+    /// A price in dollars per hour.
+    pub(crate) fn price(&self, env: &str) -> Price {
+        self.text(env)
+            .parse::<f64>()
+            .ok()
+            .and_then(|dollars| Price::from_dollars(dollars).ok())
+            .unwrap_or_default()
+    }
+
     /// A duration.
     #[must_use]
     pub fn duration(&self, env: &str) -> Duration {
@@ -166,7 +175,7 @@ enum Source {
 impl SettingKind {
     /// Whether an invalid variable takes the default.
     const fn has_lenient_variable(self) -> bool {
-        matches!(self, Self::Integer | Self::Fraction | Self::Duration | Self::Bool)
+        matches!(self, Self::Integer | Self::Fraction | Self::Price | Self::Duration | Self::Bool)
     }
 }
 
@@ -187,6 +196,7 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
         SettingKind::Text => true,
         SettingKind::Integer => text.parse::<i64>().is_ok(),
         SettingKind::Fraction => text.parse::<f64>().is_ok_and(|share| (0.0..1.0).contains(&share)),
+        SettingKind::Price => text.parse::<f64>().is_ok_and(|dollars| Price::from_dollars(dollars).is_ok()),
         SettingKind::Bool => matches!(text, "true" | "false"),
         SettingKind::Duration => {
             fleetwright_api::duration::parse(text).is_ok_and(|duration| Duration::try_from(duration).is_ok())
@@ -199,6 +209,7 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
         SettingKind::Text | SettingKind::Gates | SettingKind::SchedulerConfig => "a text".to_owned(),
         SettingKind::Integer => "a whole number".to_owned(),
         SettingKind::Fraction => "a share from 0 to below 1".to_owned(),
+        SettingKind::Price => "dollars per hour, zero or more".to_owned(),
         SettingKind::Bool => "true or false".to_owned(),
         SettingKind::Duration => "a duration such as 10s or 1m30s".to_owned(),
         SettingKind::OneOf(words) => format!("one of {}", words.join(", ")),

@@ -24,6 +24,8 @@ pub enum SettingKind {
     Integer,
     /// A number from zero to below one.
     Fraction,
+    /// Dollars per hour.
+    Price,
     /// A switch: a flag takes `true` or `false`, a variable what Go's `strconv.ParseBool` takes.
     Bool,
     /// Feature gates as `name=true|false`, separated by commas.
@@ -183,6 +185,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SettingKind::OneOf(&["least-cost", "compatible"]),
         "least-cost",
         "How pods are packed on new NodeClaims: least-cost is the cheapest plan, compatible Karpenter's order",
+    ),
+    setting(
+        "NODE_OVERHEAD_PRICE",
+        SettingKind::Price,
+        "0",
+        "What a node costs beside its instance, in dollars per hour; with it, burstable instance types count by their baseline. 0 lets list prices alone decide, as in Karpenter",
     ),
     setting(
         "N_TO_M_CONSOLIDATION",

@@ -109,6 +109,7 @@ impl Index {
             None => Snapshot {
                 epoch: self.epoch,
                 taken_at: now,
+                objective: self.objective,
                 schema: self.objects.schema.clone(),
                 pools: self.objects.pools.in_order(),
                 catalogs: self.catalogs.effective().clone(),

@@ -1,7 +1,7 @@
 //! The written NodeClaim equals the planned one.
 
 use fleetwright_core::{
-    model::{LabelSchema, Price, Requirements},
+    model::{LabelSchema, Objective, Price, Requirements},
     scheduling::Chosen,
     testing::{pod, pool as pool_builder, small_catalog},
 };
@@ -33,7 +33,9 @@ fn new_claim() -> NewClaim {
             zone: "z".into(),
             capacity_type: "spot".into(),
             price: Price::ZERO,
+            effective: Price::ZERO,
         },
+        objective: Objective::LIST,
         requests: Resources::of(1500, 1 << 30).with("pods", 2),
         pods: vec![pod("a").build(), pod("b").build()],
         labels: [("team".into(), "red".into())].into_iter().collect(),

@@ -25,8 +25,8 @@ pub(in crate::disruption) fn cheaper_together(
     new_claims: Vec<NewClaim>,
 ) -> Result<Vec<NewClaim>, Unconsolidatable> {
     let count = new_claims.len();
-    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
-    let planned: Price = new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
+    let planned: Price = new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
     let (paid, min_saving) = (i128::from(now.nanos()), i128::from(planned.nanos()));
     // Additional nodes have a cost beside their price.
     let more = i128::try_from(count.saturating_sub(candidates.len())).unwrap_or(i128::MAX);
@@ -44,15 +44,15 @@ pub(in crate::disruption) fn cheaper_together(
         if to_spot {
             force_spot(&mut new_claim);
         }
-        let share = share(paid, new_claim.chosen.price, planned);
+        let share = share(paid, new_claim.chosen.effective, planned);
         // A replacement of a candidate's own type saves nothing.
         let is_own_type = |name: &str| {
             let mut own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
             own.any(|own| *own.name == *name)
         };
-        let narrower = narrow(new_claim, |offered, requirements| {
+        let narrower = narrow(new_claim, |new_claim, offered, requirements| {
             !is_own_type(&offered.name)
-                && worst_launch_price(offered, requirements).is_some_and(|price| price < share)
+                && worst_launch_price(new_claim, offered, requirements).is_some_and(|price| price < share)
         });
         let mut new_claim = narrower.map_err(|why| why.unwrap_or(Unconsolidatable::NeedsSeveral(count)))?;
         if to_spot && candidates.len() == 1 {
@@ -81,9 +81,9 @@ pub(super) fn split_hint(
     candidates: &[&Candidate],
     new_claims: Vec<NewClaim>,
 ) -> Option<Hint> {
-    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
     let new_claims = cheaper_together(context, candidates, new_claims).ok()?;
-    let then: Price = new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    let then: Price = new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
     Some(Hint::Split(now.saturating_sub(then).nanos()))
 }
 

@@ -24,17 +24,18 @@ pub(super) fn cheaper(
     candidates: &[&Candidate],
     new_claim: NewClaim,
 ) -> Result<NewClaim, Unconsolidatable> {
-    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
     if may_be_spot(&new_claim) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, new_claim, now);
     }
     // The highest possible launch price counts; it may be above the expected one.
-    let worst = |t: &Arc<InstanceType>| worst_launch_price(t, &new_claim.requirements);
+    let worst = |t: &Arc<InstanceType>| worst_launch_price(&new_claim, t, &new_claim.requirements);
     let cheapest = new_claim.instance_types.iter().filter_map(worst).min();
     let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
-    let mut new_claim =
-        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
-            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
+        worst_launch_price(new_claim, t, requirements).is_some_and(|price| price < now)
+    })
+    .map_err(|error| error.unwrap_or(not_cheaper))?;
     prefer_spot(&mut new_claim);
     Ok(new_claim)
 }
@@ -50,10 +51,11 @@ fn spot_to_spot(
     }
     let mut new_claim = new_claim;
     force_spot(&mut new_claim);
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.price) };
-    let mut new_claim =
-        narrow(new_claim, |t, requirements| worst_launch_price(t, requirements).is_some_and(|p| p < now))
-            .map_err(|error| error.unwrap_or(not_cheaper))?;
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.effective) };
+    let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
+        worst_launch_price(new_claim, t, requirements).is_some_and(|price| price < now)
+    })
+    .map_err(|error| error.unwrap_or(not_cheaper))?;
     if candidates.len() == 1 {
         gates::narrow(context, candidates, &mut new_claim)?;
         keep_spot_flexibility(&mut new_claim)?;
@@ -101,10 +103,10 @@ pub(super) fn force_spot(new_claim: &mut NewClaim) {
 /// Keeps the instance types that `keep` accepts; `Err(None)` if none is left, `Err(Some)` if minValues is not met.
 pub(super) fn narrow(
     mut new_claim: NewClaim,
-    keep: impl Fn(&InstanceType, &Requirements) -> bool,
+    keep: impl Fn(&NewClaim, &InstanceType, &Requirements) -> bool,
 ) -> Result<NewClaim, Option<Unconsolidatable>> {
-    let requirements = new_claim.requirements.clone();
-    new_claim.retain(|instance_type| keep(instance_type, &requirements));
+    let before = new_claim.clone();
+    new_claim.retain(|instance_type| keep(&before, instance_type, &before.requirements));
     if new_claim.instance_types.is_empty() {
         return Err(None);
     }
@@ -122,9 +124,10 @@ fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_ty
     offerings.any(|offering| has_type(offering) && offering.available && fits(offering))
 }
 
-/// The highest price of the available offerings of the first capacity type that is compatible: reserved, spot,
+/// The highest effective price of the available offerings of the first capacity type that is compatible: reserved, spot,
 /// on-demand. The launch may choose it, so it must be cheaper.
 pub(in crate::disruption) fn worst_launch_price(
+    new_claim: &NewClaim,
     instance_type: &InstanceType,
     requirements: &Requirements,
 ) -> Option<Price> {
@@ -135,6 +138,7 @@ pub(in crate::disruption) fn worst_launch_price(
                 && offering.capacity_type().is_some_and(|found| &**found == *capacity_type)
                 && requirements.intersects(&offering.requirements).is_ok()
         });
-        fitting.map(|offering| offering.price).max()
+        let list = fitting.map(|offering| offering.price).max()?;
+        Some(new_claim.objective.effective(&new_claim.pool, instance_type, list))
     })
 }

@@ -30,8 +30,8 @@ impl Gate for NetBenefit {
         }
         let lives = command.candidates.iter().map(|candidate| remaining_lifetime(candidate, context.now));
         let over = lives.min().unwrap_or(HORIZON);
-        let savings = amount(command.savings(), over);
-        let cost = restarts(command).saturating_add(amount(command.price_after(), OVERLAP));
+        let savings = amount(command.effective_savings(), over);
+        let cost = restarts(command).saturating_add(amount(command.effective_after(), OVERLAP));
         if savings > cost {
             return Ok(());
         }
@@ -54,7 +54,7 @@ fn restarts(command: &Command) -> i128 {
         let pods = i128::try_from(candidate.pods.len()).unwrap_or(i128::MAX).max(1);
         let evictions = i128::from(candidate.cost.units() - DisruptionCost::NODE.units());
         let unit = i128::from(DisruptionCost::NODE.units());
-        amount(candidate.price, RESTART).saturating_mul(evictions) / unit / pods
+        amount(candidate.effective, RESTART).saturating_mul(evictions) / unit / pods
     };
     command.candidates.iter().map(of_one).sum()
 }

@@ -61,7 +61,7 @@ impl Demand {
             for text in [&*chosen.instance_type, &*chosen.zone, &*chosen.capacity_type] {
                 demand.digest = demand.digest.with(text.as_bytes());
             }
-            for figure in [chosen.price.nanos(), cpu, memory] {
+            for figure in [chosen.effective.nanos(), cpu, memory] {
                 demand.digest = demand.digest.with(&figure.to_le_bytes());
             }
         }
@@ -132,7 +132,7 @@ impl Hints {
 
     /// Adds a set whose demand would cost a tenth less at the best rates of its NodePools.
     fn add_demand(&mut self, context: &Context<'_>, candidates: &[&Candidate], demand: &Demand) {
-        let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+        let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
         for pool in &demand.pools {
             if !self.rates.contains_key(pool) {
                 self.rates.insert(pool.clone(), Rates::of(context.snapshot, pool));

@@ -19,9 +19,10 @@ impl Rates {
         let offered = |known: &InstanceType| {
             let allowed = requirements.allows(INSTANCE_TYPE, &known.name)
                 && requirements.intersects(&known.requirements).is_ok();
-            let price = allowed.then(|| known.cheapest(&requirements))?.map(|offering| offering.price)?;
+            let list = allowed.then(|| known.cheapest(&requirements))?.map(|offering| offering.price)?;
+            let price = snapshot.objective.effective(pool, known, list);
             let room = known.allocatable();
-            (price > Price::ZERO).then(|| (price, [room.cpu().max(0), room.memory().max(0)]))
+            (list > Price::ZERO).then(|| (price, [room.cpu().max(0), room.memory().max(0)]))
         };
         Self(frontier(catalog.instance_types.iter().filter_map(|known| offered(known)).collect()))
     }

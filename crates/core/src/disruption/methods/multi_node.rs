@@ -85,8 +85,9 @@ fn prefix(
 ) -> Result<Command, Refusal> {
     let mut command = consolidation::compute_consolidation(context, solver, &SPEC, candidates)?;
     let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
-    let requirements = new_claim.requirements.clone();
-    let worst = |offered: &InstanceType| consolidation::worst_launch_price(offered, &requirements);
+    let before = new_claim.clone();
+    let worst =
+        |offered: &InstanceType| consolidation::worst_launch_price(&before, offered, &before.requirements);
     let prices = || new_claim.instance_types.iter().filter_map(|offered| worst(offered));
     let (cheapest, price_limit) = (prices().min(), prices().max().unwrap_or_default());
     // Launching the type of a candidate saves only below the price of the cheapest candidate of that type: a new node may
@@ -95,7 +96,7 @@ fn prefix(
         let own = candidate.instance_type.as_ref();
         own.is_some_and(|own| new_claim.instance_types.iter().any(|offered| offered.name == own.name))
     });
-    let own = own.map(|candidate| candidate.price).min();
+    let own = own.map(|candidate| candidate.effective).min();
     let deletion = best_deletion(context, solver, candidates, price_limit);
     let Some(limit) = own.into_iter().chain(deletion.as_ref().map(|deletion| deletion.kept)).min() else {
         return Ok(command);
@@ -138,18 +139,18 @@ fn best_deletion(
     price_limit: Price,
 ) -> Option<Deletion> {
     let mut by_price: Vec<&Candidate> = candidates.iter().rev().copied().collect();
-    by_price.sort_by_key(|candidate| candidate.price);
+    by_price.sort_by_key(|candidate| candidate.effective);
     let mut seen = BTreeSet::new();
     by_price.retain(|candidate| {
         let name = candidate.instance_type.as_ref().map(|own| own.name.clone());
-        candidate.price <= price_limit && seen.insert(name)
+        candidate.effective <= price_limit && seen.insert(name)
     });
     let ones = by_price.iter().take(DELETIONS_MAX).map(|kept| vec![*kept]);
     let one = ones.into_iter().find_map(|kept| delete_all_but(context, solver, candidates, &kept));
     let pays = |kept: Price| kept <= price_limit && one.as_ref().is_none_or(|one| kept < one.kept);
     let (mut several, mut sum) = (Vec::new(), Price::ZERO);
     for candidate in candidates.iter().rev().copied() {
-        let with = sum + candidate.price;
+        let with = sum + candidate.effective;
         if pays(with) {
             several.push(candidate);
             sum = with;
@@ -175,5 +176,5 @@ fn delete_all_but(
         return None;
     }
     let command = consolidation::admit(context, &SPEC, &removed, Vec::new()).ok()?;
-    Some(Deletion { kept: kept.iter().map(|candidate| candidate.price).sum(), command })
+    Some(Deletion { kept: kept.iter().map(|candidate| candidate.effective).sum(), command })
 }

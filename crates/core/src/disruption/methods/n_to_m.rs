@@ -196,7 +196,7 @@ fn by_price(
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
 ) -> Result<Vec<NewClaim>, Unconsolidatable> {
-    let now: Price = candidates.iter().map(|candidate| candidate.price).sum();
+    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
     let own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
     let own: BTreeSet<Str> = own.map(|own| own.name.clone()).collect();
     let shunned: Vec<Str> = own.into_iter().collect();

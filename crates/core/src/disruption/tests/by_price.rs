@@ -39,6 +39,17 @@ fn a_node_is_split_by_price_if_two_cost_less_than_one() {
 }
 
 #[test]
+fn the_overhead_of_nodes_counts_against_a_split() {
+    let builder = |overhead| {
+        let split = node_with_pods("a", &[7_000, 1_500]).build();
+        ClusterBuilder::new().node_overhead(overhead).pool(on_demand(|_| {})).node(split)
+    };
+    let _ = checked(builder(100), "n-to-m-consolidation: a -> large/on-demand -> small/on-demand");
+    // One more node costs more than the $0.36 that smaller types save.
+    let _ = checked(builder(400), "nothing");
+}
+
+#[test]
 fn pods_use_existing_nodes_first_and_the_others_are_repacked() {
     // The small pods fill the neighbouring node.
     let next = node("z").size("medium", 4, 8).pod(on("z", "q", 2_000)).build();

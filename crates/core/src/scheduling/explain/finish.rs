@@ -14,6 +14,7 @@ use crate::{
         explain::{nodes, unplaced},
         greedy::pass::{Outcome, Pass},
         ids::{Id, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, ReservationId},
+        new_claim::is_preferred_against,
         placement::{Placement, claim::Claim},
         plan::{self, Chosen, NewClaim, Plan},
         reason::{Eliminated, PoolVerdict, Unplaced},
@@ -82,6 +83,7 @@ pub(crate) fn plan(
     explain_unplaced(tables, placement, pass, (request, classes), unplaced, &mut plan);
     plan.unplaced.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id).then_with(|| a.uid.cmp(&b.uid)));
     plan.cost.hourly = plan.new_claims.iter().map(|new_claim| new_claim.chosen.price).sum();
+    plan.cost.effective = plan.new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
     plan
 }
 
@@ -162,6 +164,10 @@ fn buys(tables: &Tables, claim: &Claim) -> Vec<PricedOffer> {
     if !claim.reserved.is_empty() {
         buys.retain(|buy| offer(buy).reservation.is_some());
     }
+    // The launch goes by list prices: what it would prefer against the plan is not named.
+    if let (Some(chosen), true) = (buys.first().copied(), claim.min_values.is_empty()) {
+        buys.retain(|buy| !is_preferred_against(chosen.price, chosen.effective, buy.price, buy.effective));
+    }
     buys
 }
 
@@ -211,6 +217,7 @@ fn terms(tables: &Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
             zone: offer.zone.clone(),
             capacity_type: offer.capacity_type.clone(),
             price: cheapest.price,
+            effective: cheapest.effective,
         },
         instance_types: instance_types.into(),
     })
@@ -228,6 +235,7 @@ fn new_claim(tables: &Tables, claim: &Claim, terms: &ClaimTerms, pods: &[Arc<Pod
         labels: terms.labels.clone(),
         requirements: terms.requirements.clone(),
         chosen: terms.chosen.clone(),
+        objective: tables.snapshot.objective,
         pool: Arc::clone(pool),
         instance_types: Arc::clone(&terms.instance_types),
         requests: tables.resources.resources(&requests),

@@ -78,7 +78,7 @@ fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
                 let buys = tables.pools[pool].buys(&tables.universe, req);
                 let requests = &tables.classes[*class].requests;
                 let offer = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
-                let price = offer.map(|buy| buy.price);
+                let price = offer.map(|buy| buy.effective);
                 cheapest = [cheapest, price].into_iter().flatten().min();
             }
         }
@@ -125,8 +125,8 @@ fn offers(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId
     let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
     for (pool, req) in templates {
         for buy in tables.pools[pool].buys(&tables.universe, req).iter() {
-            let price = cheapest.entry((pool, buy.row)).or_insert(buy.price);
-            *price = buy.price.min(*price);
+            let price = cheapest.entry((pool, buy.row)).or_insert(buy.effective);
+            *price = buy.effective.min(*price);
         }
     }
     let mut cheapest: Vec<_> = cheapest.into_iter().collect();

@@ -131,7 +131,7 @@ impl Builder<'_> {
             });
             columns.push(Column {
                 row: buy.row,
-                price: buy.price.nanos(),
+                price: buy.effective.nanos(),
                 free: self.dims.iter().map(|dim| get(&row.free, *dim)).collect(),
                 of: row.first,
                 values: values.collect(),

@@ -21,9 +21,9 @@ mod random;
 mod search;
 mod table;
 
-/// The overhead of a node beside its price, in nano-dollars per hour: objects, addresses, images to pull. It decides
-/// between packings that cost nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what
-/// is hard to place. A plan's price does not contain it.
+/// What a node counts as in the search beside its effective price, in nano-dollars per hour. It decides between packings that cost
+/// nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what is hard to place. No plan's price
+/// contains it: what a node costs beside its instance is part of the effective price ([`Objective`](crate::model::Objective)).
 pub(crate) const NODE_OVERHEAD: i64 = 3_000_000;
 /// An amount as guidance for a search.
 #[expect(clippy::cast_precision_loss, reason = "it guides the search; feasibility is decided in integers")]

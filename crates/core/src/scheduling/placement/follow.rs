@@ -51,6 +51,7 @@ pub(crate) fn can_follow(tables: &Tables, next: &Snapshot) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a.spec == b.spec)
     };
     same(&this.schema, &next.schema)
+        && this.objective == next.objective
         && same_pools(&this.pools, &next.pools)
         && same_catalogs(&this.catalogs, &next.catalogs)
         && same_daemons(&this.daemons, &next.daemons)

@@ -53,7 +53,10 @@ pub(crate) struct Pool {
 /// One way to buy a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PricedOffer {
+    /// List price.
     pub(crate) price: Price,
+    /// What it counts as ([`Objective`](crate::model::Objective)).
+    pub(crate) effective: Price,
     pub(crate) row: InstanceTypeId,
     /// Index into the row's offers.
     pub(crate) offer: usize,
@@ -94,7 +97,10 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) req: Req,
+    /// List price.
     pub(crate) price: Price,
+    /// What it counts as in the pool.
+    pub(crate) effective: Price,
     pub(crate) zone: Str,
     pub(crate) capacity_type: Str,
     /// Whether a NodeOverlay set the price.
@@ -216,7 +222,7 @@ impl Pool {
         let mut rows = IdVec::default();
         for instance_type in &catalog.instance_types {
             let first = rows.next_id();
-            rows.items_mut().extend(rows_of(instance_type, first, template, &tolerant, context));
+            rows.items_mut().extend(rows_of((&**model, instance_type), first, template, &tolerant, context));
         }
         let limits = model
             .limits
@@ -275,7 +281,7 @@ impl Pool {
         self.unavailable.iter().any(agree) || !self.mask(universe, req).is_empty()
     }
 
-    /// The offerings that `req` allows, cheapest first; equal ones by type, zone and capacity type.
+    /// The offerings that `req` allows, cheapest first by effective price; equal ones by type, zone and capacity type.
     pub(crate) fn buys(&self, universe: &Universe, req: Req) -> Arc<[PricedOffer]> {
         if let Some(buys) = self.buys.borrow().get(&req) {
             return Arc::clone(buys);
@@ -287,6 +293,7 @@ impl Pool {
             let allowed = offers.filter(|(_, offer)| agrees(universe, offer.req, req));
             buys.extend(allowed.map(|(index, offer)| PricedOffer {
                 price: offer.price,
+                effective: offer.effective,
                 row: row_id,
                 offer: index,
             }));
@@ -295,7 +302,9 @@ impl Pool {
             let offer = &self.rows[buy.row].offers[buy.offer];
             (&offer.zone, &offer.capacity_type)
         };
-        buys.sort_by(|a, b| (a.price, a.row).cmp(&(b.price, b.row)).then_with(|| place(a).cmp(&place(b))));
+        buys.sort_by(|a, b| {
+            (a.effective, a.row).cmp(&(b.effective, b.row)).then_with(|| place(a).cmp(&place(b)))
+        });
         let buys: Arc<[PricedOffer]> = buys.into();
         let mut known = self.buys.borrow_mut();
         if known.len() >= MAX_MEMO {
@@ -371,7 +380,7 @@ fn unavailable(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<(Req
 
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
 fn rows_of(
-    instance_type: &Arc<InstanceType>,
+    (pool, instance_type): (&NodePool, &Arc<InstanceType>),
     first: InstanceTypeId,
     template: Req,
     daemons: &[&Daemon],
@@ -426,6 +435,7 @@ fn rows_of(
         rows[index].offers.push(Offer {
             req: universe.req(&offering.requirements),
             price: offering.price,
+            effective: context.snapshot.objective.effective(pool, instance_type, offering.price),
             overlaid: offering.overlaid,
             zone: offering.zone().cloned().unwrap_or_else(|| "".into()),
             capacity_type: offering.capacity_type().cloned().unwrap_or_else(|| "".into()),

@@ -36,18 +36,18 @@ fn verdict(why: &Unplaced) -> String {
 }
 
 fn write(out: &mut String, name: &str, snapshot: &Snapshot, plan: &Plan) {
-    let Cost { hourly, lower_bound } = plan.cost;
+    let Cost { hourly, lower_bound, .. } = plan.cost;
     let partial = if plan.partial { " partial" } else { "" };
     writeln!(out, "{name} {} {}{partial}", hourly.nanos(), lower_bound.nanos()).unwrap();
     for new_claim in &plan.new_claims {
         let types: Vec<&str> = new_claim.instance_types.iter().map(|it| &*it.name).collect();
+        let Chosen { instance_type, zone, capacity_type, price, .. } = &new_claim.chosen;
+        let chosen = format!(
+            "Chosen {{ instance_type: {instance_type:?}, zone: {zone:?}, capacity_type: {capacity_type:?}, price: {price:?} }}"
+        );
         let rest = format!(
-            "{} {:?} {:?} {:?} {:?}",
-            new_claim.requirements,
-            new_claim.labels,
-            new_claim.annotations,
-            new_claim.requests,
-            new_claim.chosen
+            "{} {:?} {:?} {:?} {chosen}",
+            new_claim.requirements, new_claim.labels, new_claim.annotations, new_claim.requests,
         );
         writeln!(
             out,

@@ -202,9 +202,10 @@ fn check_new_claim(
         if holds.peek().is_none() {
             violations.push(format!("{}: {} cannot hold {demand}", host.name, instance_type.name));
         }
-        cheapest = holds.map(|offering| offering.price).chain(cheapest).min();
+        let counts = |offering: &Offering| counts(snapshot, new_claim, instance_type, offering.price.nanos());
+        cheapest = holds.map(|offering| counts(offering)).chain(cheapest).min();
     }
-    if cheapest != Some(new_claim.chosen.price) {
+    if cheapest != Some(new_claim.chosen.effective.nanos()) {
         violations.push(format!("{}: {:?} is not the cheapest ({cheapest:?})", host.name, new_claim.chosen));
     }
     for requirement in new_claim.requirements.iter().filter(|requirement| requirement.min_values().is_some())
@@ -214,6 +215,20 @@ fn check_new_claim(
         if u32::try_from(values.len()).ok() < requirement.min_values() {
             violations.push(format!("{}: minValues of {} is not met", host.name, requirement.key()));
         }
+    }
+}
+
+/// What a list price counts as, in nano-dollars: over the baseline of a burstable type, with the overhead of a node.
+fn counts(snapshot: &Snapshot, new_claim: &NewClaim, instance_type: &InstanceType, list: i64) -> i64 {
+    let overhead = snapshot.objective.node_overhead.nanos();
+    let named =
+        |key: &&str| new_claim.pool.template.requirements.get(key).is_some_and(|r| !r.is_complement());
+    match instance_type.baseline {
+        Some(baseline) if overhead > 0 && !baseline.keys().any(|key| named(&key)) => {
+            let share = i64::from(baseline.permille());
+            (list * 1000).div_euclid(share) + i64::from(list * 1000 % share > 0) + overhead
+        }
+        _ => list + overhead,
     }
 }
 
