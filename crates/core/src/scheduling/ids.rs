@@ -1,11 +1,13 @@
 //! Indices with types: an index of a node is another type than an index of a pod class.
 
-use std::{cmp::Ordering, fmt, hash, marker::PhantomData, ops};
+use std::{marker::PhantomData, ops};
 
 /// The entities of ids: types without values.
 mod of {
     macro_rules! of {
-        ($($name:ident),+) => { $(pub(crate) enum $name {})+ };
+        ($($name:ident),+) => {
+            $(#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)] pub(crate) enum $name {})+
+        };
     }
     of!(
         Claim,
@@ -82,6 +84,7 @@ impl Id for usize {
 }
 
 /// A position among things of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Idx<T> {
     position: usize,
     of: PhantomData<fn() -> T>,
@@ -97,7 +100,7 @@ impl<T> Idx<T> {
     }
 }
 
-impl<T> Id for Idx<T> {
+impl<T: Copy> Id for Idx<T> {
     fn new(position: usize) -> Self {
         Self { position, of: PhantomData }
     }
@@ -106,47 +109,8 @@ impl<T> Id for Idx<T> {
     }
 }
 
-impl<T> Clone for Idx<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Idx<T> {}
-
-impl<T> fmt::Debug for Idx<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.position.fmt(f)
-    }
-}
-
-impl<T> PartialEq for Idx<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.position == other.position
-    }
-}
-
-impl<T> Eq for Idx<T> {}
-
-impl<T> PartialOrd for Idx<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Idx<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.position.cmp(&other.position)
-    }
-}
-
-impl<T> hash::Hash for Idx<T> {
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.position.hash(state);
-    }
-}
-
 /// A vector by id.
+#[derive(Clone, Debug)]
 pub(crate) struct IdVec<I, T> {
     items: Vec<T>,
     by: PhantomData<fn(I)>,
@@ -188,18 +152,6 @@ impl<I: Id, T> IdVec<I, T> {
 impl<I, T> Default for IdVec<I, T> {
     fn default() -> Self {
         Self { items: Vec::new(), by: PhantomData }
-    }
-}
-
-impl<I, T: Clone> Clone for IdVec<I, T> {
-    fn clone(&self) -> Self {
-        Self { items: self.items.clone(), by: PhantomData }
-    }
-}
-
-impl<I, T: fmt::Debug> fmt::Debug for IdVec<I, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.items.fmt(f)
     }
 }
 
