@@ -12,6 +12,7 @@ use crate::{
         },
         greedy::{
             pass::{Pass, Strategy},
+            place::Greedy,
             request_queue::RequestQueue,
         },
         ids::{IdVec, PodClassId, PodId},
@@ -106,7 +107,8 @@ impl PreparedSnapshot {
         let queue = request_queue.next(tables, placement, request.pods);
         let (mut pass, distinct) = Pass::begin(tables, placement, request, &queue, strategy);
         let classes = &queue.classes;
-        let unplaced = pass.place_all(tables, placement, request.pods, classes, queue.queue.clone());
+        let unplaced = Greedy { tables, placement, pass: &mut pass, pods: request.pods, classes }
+            .place_all(queue.queue.clone());
         pass.widen(tables);
         let mut plan = finish::plan(tables, placement, memo, &pass, (request, classes), unplaced);
         // The least that a disruption would cost is not reported.

@@ -11,7 +11,7 @@ use crate::{
         labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, REGISTERED, RESERVED},
     },
     scheduling::{
-        explain::{nodes, unplaced},
+        explain::unplaced::Explained,
         greedy::pass::{Outcome, Pass},
         ids::{Id, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, ReservationId},
         new_claim::is_preferred_against,
@@ -111,22 +111,18 @@ fn explain_unplaced(
     plan: &mut Plan,
 ) {
     let pod = |pod_id: &PodId| Arc::clone(&request.pods[pod_id.position()]);
+    let explained = |pod_id: PodId| Explained::new(tables, placement, pass, classes[pod_id]);
     let mut verdicts: HashMap<PodClassId, Unplaced> = HashMap::new();
     let (mut obstacles, mut budget) = (HashMap::new(), MAX_ASKED);
     for (pod_id, outcome) in unplaced {
         let verdict = match outcome {
             Outcome::Reserved => Unplaced::ReservedCapacityTaken,
             Outcome::NotReached => Unplaced::NotReached,
-            _ => verdicts
-                .entry(classes[pod_id])
-                .or_insert_with(|| unplaced::explain(tables, placement, pass, classes[pod_id]))
-                .clone(),
+            _ => verdicts.entry(classes[pod_id]).or_insert_with(|| explained(pod_id).verdict()).clone(),
         };
         if matches!(verdict, Unplaced::NoPoolFits(_)) {
             let known = obstacles.entry(classes[pod_id]);
-            let known = known.or_insert_with(|| {
-                nodes::obstacles(tables, placement, pass, classes[pod_id], &mut budget).map(Arc::new)
-            });
+            let known = known.or_insert_with(|| explained(pod_id).obstacles(&mut budget).map(Arc::new));
             plan.nodes.extend(known.as_ref().map(|known| (pod(&pod_id).uid.clone(), Arc::clone(known))));
         }
         plan.unplaced.push((pod(&pod_id), verdict));
@@ -274,8 +270,8 @@ fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, buys: &[P
     if capacity_types.contains(RESERVED)
         && let Some(key) = &tables.universe.schema().reservation_id
     {
-        let ids = claim.reserved.iter().map(|id| tables.reservations.names[*id].clone());
-        all.replace(Requirement::is_in(key.clone(), ids));
+        let ids = claim.reserved.iter().filter_map(|id| tables.reservations.get_index(id.position()));
+        all.replace(Requirement::is_in(key.clone(), ids.map(|(name, _)| name.clone())));
     }
     if !capacity_types.is_empty() {
         all.replace(Requirement::is_in(CAPACITY_TYPE, capacity_types));

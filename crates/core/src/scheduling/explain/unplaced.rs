@@ -8,14 +8,12 @@ use crate::{
     },
     scheduling::{
         explain::nearest::{self, FilteredTypes},
-        greedy::{
-            on_new_claim::{Blocked, Target},
-            pass::Pass,
-        },
+        greedy::{on_new_claim::Blocked, pass::Pass},
         ids::{DomainId, Id, InstanceTypeId, LevelId, NewClaimId, NodePoolId, PodClassId, TopologyGroupId},
         placement::{
-            Placement, allowed_domains,
-            claim::{Refusal, clash},
+            Placement,
+            allowed_domains::{self, TopologyDemand},
+            claim::{Refusal, Target, clash},
             devices::DeviceGrants,
         },
         reason::{Eliminated, Nearest, PoolVerdict, Unplaced},
@@ -24,8 +22,9 @@ use crate::{
             amounts::{Amounts, fits_free, get, update},
             bits::Bits,
             intern::{Req, Side},
-            nodes::first_obstacle,
+            pod_classes::{Class, Level},
             pools::{Row, agrees},
+            relaxation::first_obstacle,
             topology::GroupKind,
         },
     },
@@ -34,31 +33,225 @@ use crate::{
 /// The field that `matchFields` can name; no label is called so.
 const FIELD_NAME: &str = "metadata.name";
 
-/// The last level of relaxation that does not contradict itself.
-pub(crate) fn last_level(tables: &Tables, class: PodClassId) -> LevelId {
-    tables.classes[class].levels.iter().rposition(|level| !level.contradicts).map_or(LevelId::FIRST, Id::new)
+/// A class of pods at the end of a pass, at its last level of relaxation.
+#[derive(Clone, Copy)]
+pub(super) struct Explained<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) placement: &'a Placement,
+    pub(super) pass: &'a Pass,
+    pub(super) class: &'a Class,
+    pub(super) demanded: (PodClassId, LevelId),
 }
 
-/// A required label that no NodePool can have, because users may not set it.
-fn restriction(tables: &Tables, class: PodClassId, level: LevelId) -> Option<String> {
-    let required = tables.universe.requirements(tables.classes[class].levels[level].req);
-    let schema = tables.universe.schema();
-    required.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
-        let key = wanted.key();
-        if &**key == FIELD_NAME {
-            return Some(
-                "node affinity by matchFields names one node: no new node can have its name".to_owned(),
-            );
+impl<'a> Explained<'a> {
+    /// A class at the last level that does not contradict itself.
+    pub(super) fn new(
+        tables: &'a Tables,
+        placement: &'a Placement,
+        pass: &'a Pass,
+        class_id: PodClassId,
+    ) -> Self {
+        let class = &tables.classes[class_id];
+        let level = class.levels.iter().rposition(|level| !level.contradicts);
+        let level = level.map_or(LevelId::FIRST, Id::new);
+        Self { tables, placement, pass, class, demanded: (class_id, level) }
+    }
+
+    pub(super) fn level(&self) -> &'a Level {
+        &self.class.levels[self.demanded.1]
+    }
+
+    /// The topology that it obeys.
+    pub(super) fn demand(&self) -> TopologyDemand {
+        allowed_domains::demand(self.tables, self.placement, self.demanded.0, self.demanded.1)
+    }
+
+    /// Why it is unschedulable.
+    pub(super) fn verdict(mut self) -> Unplaced {
+        let Self { tables, pass, class, .. } = self;
+        if let Some(refused) = &class.refused {
+            return refused.clone();
         }
-        schema.restriction(key).filter(|_| &**key != HOSTNAME)
-    })
-}
+        if let Some(problem) = pass.claim_problem(self.demanded.0) {
+            return problem;
+        }
+        // Missing devices end the search at the level that misses them.
+        if class.claims_devices() {
+            self.demanded.1 = LevelId::FIRST;
+        }
+        if let Some(why) = self.restriction() {
+            return Unplaced::Invalid(why.into());
+        }
+        // Halted NodePools are reported as well.
+        let stopped = tables.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
+        let stopped = stopped.filter_map(|pool| {
+            let eliminated = Eliminated::Halted(pool.halted.clone()?);
+            Some(PoolVerdict { pool: pool.name.clone(), eliminated })
+        });
+        let stopped: Vec<PoolVerdict> = stopped.collect();
+        if tables.pools.is_empty() && stopped.is_empty() {
+            return Unplaced::NoPools;
+        }
+        let verdict = |pool: NodePoolId| PoolVerdict {
+            pool: tables.pools[pool].model.name.clone(),
+            eliminated: self.eliminated(pool),
+        };
+        Unplaced::NoPoolFits(tables.pools.ids().map(verdict).chain(stopped).collect())
+    }
 
-/// The required hostname: no new node has it.
-fn host(tables: &Tables, class: PodClassId) -> Incompatible {
-    let selector = &tables.classes[class].pod.spec.node_selector;
-    let hostnames = selector.iter().filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
-    Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, hostnames)))
+    /// A required label that no NodePool can have, because users may not set it.
+    fn restriction(&self) -> Option<String> {
+        let required = self.tables.universe.requirements(self.level().req);
+        let schema = self.tables.universe.schema();
+        required.iter().filter(|wanted| !wanted.allows_missing()).find_map(|wanted| {
+            let key = wanted.key();
+            if &**key == FIELD_NAME {
+                return Some(
+                    "node affinity by matchFields names one node: no new node can have its name".to_owned(),
+                );
+            }
+            schema.restriction(key).filter(|_| &**key != HOSTNAME)
+        })
+    }
+
+    /// The first constraint that eliminated a pool.
+    fn eliminated(&self, pool: NodePoolId) -> Eliminated {
+        let Self { tables, pass, class, .. } = *self;
+        if tables.pools[pool].rows.is_empty() {
+            return Eliminated::NoInstanceTypes;
+        }
+        let level = self.level();
+        if let Some(taint) =
+            first_obstacle(&tables.pools[pool].taints, &class.pod, level.look_past_preferences)
+        {
+            return Eliminated::Taint(taint.clone());
+        }
+        if !level.any_host {
+            return Eliminated::Requirements { why: self.host(), meant: None };
+        }
+        let Some(req) = tables.template_for(self.demanded.0, self.demanded.1, pool) else {
+            return disagreement(tables, pool, level.req);
+        };
+        if let Some(why) = self.unreachable(req) {
+            return Eliminated::Volumes(why);
+        }
+        if let Some(limit) = exhausted_nodes(tables, pass, pool) {
+            return limit;
+        }
+        let rows = pass.limits.rows_within(tables, pool);
+        let all = Bits::full(tables.pools[pool].rows.len());
+        let blocked = match self.try_rows(pool, req, &all) {
+            Ok(fitting) if rows != all => match exceeded(tables, pass, pool, &fitting) {
+                Some(limit) => return limit,
+                None => Blocked::default(),
+            },
+            // The pod would fit a claim of its own now: it was refused earlier in the pass.
+            Ok(_) => Blocked::default(),
+            Err(blocked) => blocked,
+        };
+        match blocked {
+            Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, distinct })), .. } => {
+                Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found: distinct }
+            }
+            Blocked { refusal: Some((narrowed, Refusal::Devices)), .. } => {
+                match pass.devices.as_deref().and_then(DeviceGrants::last_shortage) {
+                    Some(shortage) => Eliminated::Devices(Box::new(shortage)),
+                    None => self.filtered_types(pool, narrowed),
+                }
+            }
+            Blocked { group: Some(group), refusal: None, .. } => crowded(tables, self.placement, group),
+            Blocked { refusal, .. } => {
+                self.filtered_types(pool, refusal.map_or(req, |(narrowed, _)| narrowed))
+            }
+        }
+    }
+
+    /// Which rows a new claim would have, among `rows`.
+    fn try_rows(
+        &self,
+        pool: NodePoolId,
+        req: Req,
+        rows: &Bits<InstanceTypeId>,
+    ) -> Result<Bits<InstanceTypeId>, Blocked> {
+        let Self { tables, pass, .. } = *self;
+        let none = Amounts::new();
+        let host = NewClaimId::new(pass.claims.len().max(pass.claims_before)).into();
+        let min_values = &tables.pools[pool].min_values;
+        let target = Target { host, pool, rows, used: &none, min_values, held: &[], current: None };
+        let fit = pass.fit_target(tables, self.placement, &self.demand(), req, &target)?;
+        // What lost nothing has all that there were.
+        Ok(fit.rows.unwrap_or_else(|| rows.clone()))
+    }
+
+    /// The required hostname: no new node has it.
+    fn host(&self) -> Incompatible {
+        let selector = self.class.pod.spec.node_selector.iter();
+        let hostnames = selector.filter(|(key, _)| &**key == HOSTNAME).map(|(_, value)| value.clone());
+        Incompatible::Undefined(Box::new(Requirement::is_in(HOSTNAME, hostnames)))
+    }
+
+    /// Why none of the places where its volumes can be is a place of a pool with some requirements.
+    fn unreachable(&self, req: Req) -> Option<Incompatible> {
+        let universe = &self.tables.universe;
+        let alternatives = &self.class.alternatives;
+        if alternatives.iter().any(|places| universe.meet(req, *places, Side::Claim).is_some()) {
+            return None;
+        }
+        let required = universe.requirements(*alternatives.first()?);
+        universe.requirements(req).compatible_claim(&required, universe.schema()).err()
+    }
+
+    /// The number of instance types after each filter, and the nearest solution.
+    fn filtered_types(&self, pool: NodePoolId, req: Req) -> Eliminated {
+        let Self { tables, class, .. } = *self;
+        let (universe, this) = (&tables.universe, &tables.pools[pool]);
+        let ports = &class.pod.spec.host_ports;
+        let allowed: Vec<&Row> = this.rows.iter().filter(|row| agrees(universe, row.req, req)).collect();
+        let taken = |port: &&HostPort| {
+            !allowed.is_empty() && allowed.iter().all(|row| clash(std::slice::from_ref(*port), &row.ports))
+        };
+        if let Some(port) = ports.iter().find(taken) {
+            return Eliminated::HostPort(port.port);
+        }
+        let catalog = tables.snapshot.catalog(&this.model.name).cloned().unwrap_or_default();
+        let mut lost = FilteredTypes::default();
+        for (instance_type, described) in catalog.instance_types.iter().zip(&this.type_reqs) {
+            if !agrees(universe, *described, req) {
+                continue;
+            }
+            let rows: Vec<&Row> = this.rows.iter().filter(|row| row.is_of(instance_type)).collect();
+            let whole = tables.resources.known_amounts(&instance_type.allocatable());
+            let free: Vec<&Amounts> =
+                if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
+            let fits = free.iter().any(|free| fits_free(&class.requests, free));
+            for free in free {
+                lost.record_free(free, instance_type);
+            }
+            if let Some(row) = rows.first() {
+                lost.record_daemons(&row.daemons);
+            }
+            let mut offers = rows.iter().flat_map(|row| &row.offers);
+            let offered = offers.any(|offer| agrees(universe, offer.req, req));
+            lost.allowed += 1;
+            lost.large_enough += usize::from(fits);
+            lost.available += usize::from(fits && offered);
+        }
+        let nearest = match (lost.allowed, lost.large_enough) {
+            (0, _) => refused_by_all(tables, pool, req),
+            (_, 0) => shortage(tables, &class.requests, &lost),
+            _ => Nearest::Offering,
+        };
+        let mut requests = class.requests.clone();
+        update(&mut requests, &lost.daemons.unwrap_or_default(), i64::saturating_add);
+        Eliminated::InstanceTypes {
+            total: catalog.instance_types.len(),
+            allowed: lost.allowed,
+            large_enough: lost.large_enough,
+            available: lost.available,
+            requests: tables.resources.resources(&requests),
+            nearest: Box::new(nearest),
+        }
+    }
 }
 
 /// Where pool and pod disagree about labels.
@@ -76,72 +269,6 @@ fn disagreement(tables: &Tables, pool: NodePoolId, wanted: Req) -> Eliminated {
     Eliminated::Requirements { why, meant }
 }
 
-/// Why none of the places where the volumes of a class can be is a place of the pool.
-fn unreachable(tables: &Tables, class: PodClassId, req: Req) -> Option<Incompatible> {
-    let alternatives = &tables.classes[class].alternatives;
-    if alternatives.iter().any(|places| tables.universe.meet(req, *places, Side::Claim).is_some()) {
-        return None;
-    }
-    let offered = tables.universe.requirements(req);
-    let required = tables.universe.requirements(*alternatives.first()?);
-    offered.compatible_claim(&required, tables.universe.schema()).err()
-}
-
-/// The number of instance types after each filter, and the nearest solution.
-fn filtered_types(tables: &Tables, class: PodClassId, pool: NodePoolId, req: Req) -> Eliminated {
-    let this = &tables.classes[class];
-    let ports = &this.pod.spec.host_ports;
-    if !ports.is_empty() {
-        let of_pool = tables.pools[pool].rows.iter();
-        let rows: Vec<&Row> = of_pool.filter(|row| agrees(&tables.universe, row.req, req)).collect();
-        let taken = |port: &&HostPort| {
-            !rows.is_empty() && rows.iter().all(|row| clash(std::slice::from_ref(*port), &row.ports))
-        };
-        if let Some(port) = ports.iter().find(taken) {
-            return Eliminated::HostPort(port.port);
-        }
-    }
-    let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name).cloned().unwrap_or_default();
-    let pod_requests = this.requests.clone();
-    let mut lost = FilteredTypes::default();
-    for (instance_type, described) in catalog.instance_types.iter().zip(&tables.pools[pool].type_reqs) {
-        if !agrees(&tables.universe, *described, req) {
-            continue;
-        }
-        let rows: Vec<&Row> = tables.pools[pool].rows.iter().filter(|row| row.is_of(instance_type)).collect();
-        let whole = tables.resources.known_amounts(&instance_type.allocatable());
-        let free: Vec<&Amounts> =
-            if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
-        let fits = free.iter().any(|free| fits_free(&pod_requests, free));
-        for free in free {
-            lost.record_free(free, instance_type);
-        }
-        if let Some(row) = rows.first() {
-            lost.record_daemons(&row.daemons);
-        }
-        let offered =
-            rows.iter().any(|row| row.offers.iter().any(|offer| agrees(&tables.universe, offer.req, req)));
-        lost.allowed += 1;
-        lost.large_enough += usize::from(fits);
-        lost.available += usize::from(fits && offered);
-    }
-    let nearest = match (lost.allowed, lost.large_enough) {
-        (0, _) => refused_by_all(tables, pool, req),
-        (_, 0) => shortage(tables, &pod_requests, &lost),
-        _ => Nearest::Offering,
-    };
-    let mut requests = pod_requests;
-    update(&mut requests, &lost.daemons.unwrap_or_default(), i64::saturating_add);
-    Eliminated::InstanceTypes {
-        total: catalog.instance_types.len(),
-        allowed: lost.allowed,
-        large_enough: lost.large_enough,
-        available: lost.available,
-        requests: tables.resources.resources(&requests),
-        nearest: Box::new(nearest),
-    }
-}
-
 /// The first requirement that no type meets, or that they meet only without the others.
 fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
     let described = &tables.pools[pool].type_reqs;
@@ -152,125 +279,14 @@ fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
     });
     let Some((key, _)) = refused else { return Nearest::Combination };
     let name = tables.universe.name(*key).clone();
-    tables
-        .universe
-        .requirements(req)
-        .get(&name)
-        .map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted.clone())))
+    let wanted = tables.universe.requirements(req).get(&name).cloned();
+    wanted.map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted)))
 }
 
 /// The first resource of which no allowed type leaves enough.
 fn shortage(tables: &Tables, requests: &Amounts, lost: &FilteredTypes) -> Nearest {
     let Some((slot, most, instance_type)) = lost.first_short(requests) else { return Nearest::Combination };
     Nearest::Resource { name: tables.resources.name(slot), asked: get(requests, slot), most, instance_type }
-}
-
-/// Why a class is unschedulable, at its last level of relaxation.
-pub(crate) fn explain(tables: &Tables, placement: &Placement, pass: &Pass, class: PodClassId) -> Unplaced {
-    if let Some(refused) = &tables.classes[class].refused {
-        return refused.clone();
-    }
-    if let Some(problem) = pass.claim_problem(class) {
-        return problem;
-    }
-    // Missing devices end the search at the level that misses them.
-    let level =
-        if tables.classes[class].claims_devices() { LevelId::FIRST } else { last_level(tables, class) };
-    if let Some(why) = restriction(tables, class, level) {
-        return Unplaced::Invalid(why.into());
-    }
-    // Halted NodePools are reported as well.
-    let stopped = tables.snapshot.pools.iter().filter(|pool| !pool.deleting && !pool.is_static());
-    let stopped = stopped.filter_map(|pool| {
-        let eliminated = Eliminated::Halted(pool.halted.clone()?);
-        Some(PoolVerdict { pool: pool.name.clone(), eliminated })
-    });
-    let stopped: Vec<PoolVerdict> = stopped.collect();
-    if tables.pools.is_empty() && stopped.is_empty() {
-        return Unplaced::NoPools;
-    }
-    let pools = tables.pools.ids();
-    let verdict = |pool: NodePoolId| PoolVerdict {
-        pool: tables.pools[pool].model.name.clone(),
-        eliminated: eliminated(tables, placement, pass, class, level, pool),
-    };
-    Unplaced::NoPoolFits(pools.map(verdict).chain(stopped).collect())
-}
-
-fn eliminated(
-    tables: &Tables,
-    placement: &Placement,
-    pass: &Pass,
-    class: PodClassId,
-    level: LevelId,
-    pool: NodePoolId,
-) -> Eliminated {
-    if tables.pools[pool].rows.is_empty() {
-        return Eliminated::NoInstanceTypes;
-    }
-    let this = &tables.classes[class];
-    let wanted = this.levels[level].req;
-    let look_past = this.levels[level].look_past_preferences;
-    if let Some(taint) = first_obstacle(&tables.pools[pool].taints, &this.pod, look_past) {
-        return Eliminated::Taint(taint.clone());
-    }
-    if !this.levels[level].any_host {
-        return Eliminated::Requirements { why: host(tables, class), meant: None };
-    }
-    let Some(req) = tables.template_for(class, level, pool) else {
-        return disagreement(tables, pool, wanted);
-    };
-    if let Some(why) = unreachable(tables, class, req) {
-        return Eliminated::Volumes(why);
-    }
-    if let Some(limit) = exhausted_nodes(tables, pass, pool) {
-        return limit;
-    }
-    let rows = pass.limits.rows_within(tables, pool);
-    let all = Bits::full(tables.pools[pool].rows.len());
-    let blocked = match try_rows(tables, placement, pass, (class, level), (pool, req), &all) {
-        Ok(fitting) if rows != all => match exceeded(tables, pass, pool, &fitting) {
-            Some(limit) => return limit,
-            None => Blocked::default(),
-        },
-        // The pod would fit a claim of its own now: it was refused earlier in the pass.
-        Ok(_) => Blocked::default(),
-        Err(blocked) => blocked,
-    };
-    match blocked {
-        Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, distinct })), .. } => {
-            Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found: distinct }
-        }
-        Blocked { refusal: Some((narrowed, Refusal::Devices)), .. } => {
-            match pass.devices.as_deref().and_then(DeviceGrants::last_shortage) {
-                Some(shortage) => Eliminated::Devices(Box::new(shortage)),
-                None => filtered_types(tables, class, pool, narrowed),
-            }
-        }
-        Blocked { group: Some(group), refusal: None, .. } => crowded(tables, placement, group),
-        Blocked { refusal, .. } => {
-            filtered_types(tables, class, pool, refusal.map_or(req, |(narrowed, _)| narrowed))
-        }
-    }
-}
-
-/// Which rows a new claim for the class would have, among `rows`.
-fn try_rows(
-    tables: &Tables,
-    placement: &Placement,
-    pass: &Pass,
-    (class, level): (PodClassId, LevelId),
-    (pool, req): (NodePoolId, Req),
-    rows: &Bits<InstanceTypeId>,
-) -> Result<Bits<InstanceTypeId>, Blocked> {
-    let demand = allowed_domains::demand(tables, placement, class, level);
-    let min_values = &tables.pools[pool].min_values;
-    let none = Amounts::new();
-    let host = NewClaimId::new(pass.claims.len().max(pass.claims_before)).into();
-    let target = Target { host, pool, rows, used: &none, min_values, held: &[], current: None };
-    let fit = pass.fit_target(tables, placement, &demand, req, &target)?;
-    // What lost nothing has all that there were.
-    Ok(fit.rows.unwrap_or_else(|| rows.clone()))
 }
 
 fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {

@@ -1,24 +1,19 @@
-//! One request, pod by pod in Karpenter's order: nodes that exist, new NodeClaims of this pass, a new NodeClaim; then the
-//! next level of relaxation.
+//! The state of a pass: what it has placed and created beside the counts and the room of the placement, and what is left.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
 use crate::{
-    model::{Pod, Str, pod::HostPort},
+    model::{Str, pod::HostPort},
     scheduling::{
-        greedy::{
-            candidate_order::{CandidateOrder, Cursor},
-            request_queue::RequestQueue,
-        },
+        greedy::{candidate_order::CandidateOrder, request_queue::RequestQueue},
         ids::{
-            CompatibilityId, Id, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId,
+            CompatibilityId, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId,
             PodId, ReservationId,
         },
         placement::{
             Mark, Placement,
-            allowed_domains::{self, TopologyDemand},
             claim::{Claim, clash},
             devices::DeviceGrants,
             discount,
@@ -31,10 +26,8 @@ use crate::{
             Tables,
             amounts::{Amounts, fits, get},
             bits::Bits,
-            intern::{Req, Side},
-            nodes::tolerated,
-            pod_classes::{self, Level},
-            topology::GroupKind,
+            intern::Req,
+            pod_classes,
         },
     },
 };
@@ -46,7 +39,7 @@ pub(crate) struct Strategy {
     /// instance types of at most this many milli-CPUs where those suffice.
     first_fit: Option<i64>,
     /// Whether pods of one class that come one after the other are placed together.
-    runs: bool,
+    pub(super) runs: bool,
     /// Pods that keep apart by zone pick one of those that are open to them, so that they leave the others to their equals.
     /// Karpenter leaves the choice open, and takes all of them as occupied until the node is there.
     pins: bool,
@@ -72,10 +65,10 @@ impl Strategy {
 
 /// New NodeClaims of one pool with the same requirements.
 #[derive(Clone, Debug)]
-struct EqualClaims {
-    pool: NodePoolId,
-    req: Req,
-    members: Bits<NewClaimId>,
+pub(super) struct EqualClaims {
+    pub(super) pool: NodePoolId,
+    pub(super) req: Req,
+    pub(super) members: Bits<NewClaimId>,
 }
 
 /// The state of a pass.
@@ -87,8 +80,8 @@ pub(crate) struct Pass {
     /// New NodeClaims in the order in which they are tried.
     pub(crate) candidate_order: CandidateOrder,
     /// Allocation of the set of new NodeClaims that are left for a pod.
-    candidates: Bits<NewClaimId>,
-    equal_claims: Vec<EqualClaims>,
+    pub(super) candidates: Bits<NewClaimId>,
+    pub(super) equal_claims: Vec<EqualClaims>,
     equal_claim_ids: HashMap<(NodePoolId, Req), usize>,
     /// Excluded nodes.
     pub(crate) excluded: Bits<NodeId>,
@@ -151,12 +144,23 @@ impl Pass {
     }
 
     fn new(tables: &Tables, request: &Request<'_>, strategy: Strategy) -> Self {
-        let excluded: Bits<NodeId> =
-            request.without.iter().filter_map(|node| tables.slots.get(*node).copied()).collect();
+        let excluded = tables.slots_of(request.without);
+        let mut limits = Limits::new(tables);
+        excluded.iter().for_each(|node_id| limits.give_back(tables, node_id));
+        let reservations = tables.reservations.values().copied().collect();
+        Self { excluded, ..Self::empty(request.purpose, strategy, limits, reservations) }
+    }
+
+    fn empty(
+        purpose: Purpose,
+        strategy: Strategy,
+        limits: Limits,
+        reservations: IdVec<ReservationId, u32>,
+    ) -> Self {
         Self {
-            purpose: request.purpose,
+            purpose,
             strategy,
-            limits: Limits::new(tables, &excluded),
+            limits,
             claims: IdVec::default(),
             candidate_order: CandidateOrder::default(),
             candidates: Bits::default(),
@@ -166,7 +170,7 @@ impl Pass {
             placed: BTreeMap::new(),
             ports: HashMap::new(),
             attached: HashMap::new(),
-            reservations: tables.reservations.capacity.clone(),
+            reservations,
             failed: HashMap::new(),
             levels: HashMap::new(),
             claims_before: 0,
@@ -174,7 +178,7 @@ impl Pass {
             exhausted: false,
             devices: None,
             removed: Bits::default(),
-            excluded,
+            excluded: Bits::default(),
         }
     }
 
@@ -182,8 +186,6 @@ impl Pass {
     /// does nothing until they are given back.
     pub(crate) fn fork(&mut self) -> Self {
         Self {
-            purpose: self.purpose,
-            strategy: self.strategy,
             claims: self.claims.clone(),
             candidate_order: self.candidate_order.clone(),
             candidates: std::mem::take(&mut self.candidates),
@@ -192,17 +194,9 @@ impl Pass {
             excluded: self.excluded.clone(),
             removed: self.removed.clone(),
             starts: self.starts.clone(),
-            placed: BTreeMap::new(),
             ports: self.ports.clone(),
             attached: self.attached.clone(),
-            limits: self.limits.clone(),
-            reservations: self.reservations.clone(),
-            failed: HashMap::new(),
-            levels: HashMap::new(),
-            claims_before: 0,
-            probes: 0,
-            exhausted: false,
-            devices: None,
+            ..Self::empty(self.purpose, self.strategy, self.limits.clone(), self.reservations.clone())
         }
     }
 
@@ -215,250 +209,28 @@ impl Pass {
         }
     }
 
-    /// Places pods; returns the unschedulable ones with their outcome.
-    pub(crate) fn place_all(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pods: &[Arc<Pod>],
-        classes: &IdVec<PodId, PodClassId>,
-        mut waiting: Vec<PodId>,
-    ) -> Vec<(PodId, Outcome)> {
-        let mut done: Vec<(PodId, Outcome)> = Vec::new();
-        loop {
-            let before = waiting.len();
-            let mut failed = Vec::new();
-            let mut rest = &waiting[..];
-            while let Some(class) = rest.first().map(|pod_id| classes[*pod_id]) {
-                let (run, others) =
-                    rest.split_at(rest.iter().take_while(|pod_id| classes[**pod_id] == class).count());
-                rest = others;
-                let placed =
-                    if run.len() > 1 { self.attempt_run(tables, placement, pods, class, run) } else { 0 };
-                for pod_id in run[placed..].iter().copied() {
-                    match self.attempt(tables, placement, pod_id, &pods[pod_id.position()], class) {
-                        Outcome::Placed => {}
-                        Outcome::Failed => failed.push(pod_id),
-                        outcome => done.push((pod_id, outcome)),
-                    }
-                }
-            }
-            // Another round can only help after a placement, which changes topology counts.
-            let progress = failed.len() < before;
-            waiting = failed;
-            if waiting.is_empty() || !progress {
-                done.extend(waiting.into_iter().map(|pod_id| (pod_id, Outcome::Failed)));
-                return done;
-            }
-        }
-    }
-
-    fn attempt(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pod_id: PodId,
-        pod: &Pod,
-        class: PodClassId,
-    ) -> Outcome {
-        if tables.classes[class].refused.is_some() || self.claim_problem(class).is_some() {
-            return Outcome::Failed;
-        }
-        let answer = tables.snapshot.nominated.get(&pod.uid);
-        let answer = answer.and_then(|name| tables.by_claim.get(&**name)).copied();
-        if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && !self.excluded.has(*node)) {
-            for level in tables.classes[class].levels.ids() {
-                let demand = allowed_domains::demand(tables, placement, class, level);
-                if tables.fitting(class, level).has(node)
-                    && self.try_node(tables, placement, &demand, node, pod)
-                {
-                    self.placed.entry(node).or_default().push(pod_id);
-                    return Outcome::Placed;
-                }
-            }
-        }
-        for level in tables.classes[class].levels.ids() {
-            self.probes += 1;
-            let verdict = self.failed.get(&(class, level));
-            if verdict.is_some_and(|seen| seen.is_none_or(|version| version == placement.version())) {
-                continue;
-            }
-            if self.probes > tables.rules.max_probes {
-                self.exhausted = true;
-                return Outcome::NotReached;
-            }
-            match self.attempt_level(tables, placement, pod_id, pod, class, level) {
-                // Relaxation does not provide missing devices.
-                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
-                Outcome::Failed => {}
-                outcome => return outcome,
-            }
-            let flips = tables.classes[class].levels[level]
-                .groups
-                .iter()
-                .any(|owned| tables.topology.groups[owned.group].spec.kind != GroupKind::Anti);
-            // Whether a node takes a moving pod depends on the pod itself.
-            if pod.node.is_none() {
-                self.failed.insert((class, level), flips.then_some(placement.version()));
-            }
-        }
-        Outcome::Failed
-    }
-
-    fn attempt_level(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pod_id: PodId,
-        pod: &Pod,
-        class: PodClassId,
-        level: LevelId,
-    ) -> Outcome {
-        let demand = allowed_domains::demand(tables, placement, class, level);
-        let fitting = tables.fitting(class, level);
-        let allowed = allowed_domains::nodes_left(tables, placement, &demand, fitting);
-        let fitting = allowed.as_ref().unwrap_or(fitting);
-        if let Some(node) = self.attempt_nodes(tables, placement, pod, &demand, fitting) {
-            self.placed.entry(node).or_default().push(pod_id);
-            return Outcome::Placed;
-        }
-        if level > LevelId::FIRST {
-            self.levels.insert(pod_id, level);
-        }
-        if self.attempt_claims(tables, placement, pod_id, &demand) {
-            return Outcome::Placed;
-        }
-        self.try_new(tables, placement, pod_id, &demand)
-    }
-
-    /// Places pods of one class as [`Self::attempt`] would one after the other, while nothing special applies: no topology, no
-    /// port, volume or reservation, no relaxation. Returns the number of placed pods.
-    fn attempt_run(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pods: &[Arc<Pod>],
-        class: PodClassId,
-        run: &[PodId],
-    ) -> usize {
-        let alike = |pod_id: &PodId| {
-            let pod = &pods[pod_id.position()];
-            let nominated = &tables.snapshot.nominated;
-            pod.node.is_none() && (nominated.is_empty() || !nominated.contains_key(&pod.uid))
-        };
-        let plain = self.strategy.runs && allowed_domains::is_unbound(tables, class) && run.iter().all(alike);
-        if !plain || self.failed.contains_key(&(class, LevelId::FIRST)) {
-            return 0;
-        }
-        let demand = allowed_domains::demand(tables, placement, class, LevelId::FIRST);
-        if !demand.is_free() {
-            return 0;
-        }
-        let fitting = tables.fitting(class, LevelId::FIRST);
-        let mut placed = 0;
-        while placed < run.len() {
-            let pod_id = run[placed];
-            let node = self.attempt_nodes(tables, placement, &pods[pod_id.position()], &demand, fitting);
-            let Some(node) = node else { break };
-            self.placed.entry(node).or_default().push(pod_id);
-            placed += 1;
-        }
-        let mut candidates = self.candidates(tables, placement, &demand);
-        while placed < run.len() && self.probes < tables.rules.max_probes {
-            if !self.join_first(tables, placement, run[placed], &demand, &mut candidates) {
-                if self.try_new(tables, placement, run[placed], &demand) != Outcome::Placed {
-                    break;
-                }
-                self.claims.ids().next_back().into_iter().for_each(|claim| candidates.insert(claim));
-            }
-            placed += 1;
-        }
-        placed
-    }
-
     /// The problem of the resource claims of a class on every node.
     pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<Unplaced> {
         self.devices.as_ref()?.problem(class)
     }
 
-    /// Returns whether devices were missing since the last call, and counts the work.
-    fn lacked_devices(&mut self) -> bool {
-        let Some(devices) = &mut self.devices else { return false };
-        let (lacked, steps) = devices.take_shortage();
-        self.probes += steps;
-        lacked
+    /// The position of the first node of a compatibility that is neither excluded nor full.
+    pub(crate) fn skip(
+        &mut self,
+        placement: &Placement,
+        compatibility: CompatibilityId,
+        ordered: &[NodeId],
+    ) -> usize {
+        let start = self.starts.entry(compatibility).or_insert(0);
+        let usable =
+            |node_id: &NodeId| !self.excluded.has(*node_id) && !placement.full(compatibility).has(*node_id);
+        *start += ordered[*start..].iter().position(usable).unwrap_or(ordered.len() - *start);
+        *start
     }
 
-    /// Tries the new NodeClaims of this pass, the one with the fewest pods first.
-    fn attempt_claims(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pod_id: PodId,
-        demand: &TopologyDemand,
-    ) -> bool {
-        let mut candidates = self.candidates(tables, placement, demand);
-        let joined = self.join_first(tables, placement, pod_id, demand, &mut candidates);
-        self.candidates = candidates;
-        joined
-    }
-
-    /// Places a pod on the first of some new NodeClaims that takes it; removes those that do not.
-    fn join_first(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        pod_id: PodId,
-        demand: &TopologyDemand,
-        candidates: &mut Bits<NewClaimId>,
-    ) -> bool {
-        let mut cursor = Cursor::default();
-        while let Some(claim) = self.candidate_order.next(candidates, &mut cursor) {
-            let tier = self.tier(claim);
-            if self.try_claim(tables, placement, demand, claim) {
-                self.claims[claim].pods.push(pod_id);
-                self.candidate_order.shift(claim, tier, self.tier(claim));
-                return true;
-            }
-            candidates.remove(claim);
-        }
-        false
-    }
-
-    /// The new NodeClaims that may take a pod of a level, but for their size and the allowed domains.
-    fn candidates(
-        &mut self,
-        tables: &Tables,
-        placement: &mut Placement,
-        demand: &TopologyDemand,
-    ) -> Bits<NewClaimId> {
-        let TopologyDemand { class, level, .. } = *demand;
-        let Level { req, compatibility, look_past_preferences, any_host, .. } =
-            tables.classes[class].levels[level];
-        if !any_host {
-            return Bits::default();
-        }
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.fill(self.claims.len());
-        candidates.subtract(placement.rejected(compatibility));
-        allowed_domains::keep_by_hostname(tables, placement, demand, &mut candidates);
-        for equal in &self.equal_claims {
-            if !candidates.meets(&equal.members) {
-                continue;
-            }
-            self.probes += 1;
-            let pod = &tables.classes[class].pod;
-            let agrees = tolerated(&tables.pools[equal.pool].taints, pod, look_past_preferences)
-                && tables.universe.meet(equal.req, req, Side::Claim).is_some();
-            if !agrees {
-                // Requirements only become narrower.
-                placement.reject_all(compatibility, &equal.members);
-            }
-            if !agrees || allowed_domains::obeys_by_key(tables, demand, equal.req).is_err() {
-                candidates.subtract(&equal.members);
-            }
-        }
-        candidates
+    /// Whether the pass may use a node.
+    pub(crate) fn is_there(&self, node: NodeId) -> bool {
+        !self.excluded.has(node)
     }
 
     /// Updates the groups of equal new NodeClaims after a change of requirements.
@@ -493,7 +265,7 @@ impl Pass {
 
     /// Lets NodeClaims that kept to a size name every type that holds their pods. What is charged to a limit stays.
     pub(crate) fn widen(&mut self, tables: &Tables) {
-        if self.strategy.first_fit.is_none() || !tables.reservations.names.is_empty() {
+        if self.strategy.first_fit.is_none() || !tables.reservations.is_empty() {
             return;
         }
         for claim_id in self.claims.ids() {

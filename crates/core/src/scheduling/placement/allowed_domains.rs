@@ -69,7 +69,7 @@ pub(crate) fn is_unbound(tables: &Tables, class: PodClassId) -> bool {
         && this.attachments.is_empty()
         && this.pod.spec.host_ports.is_empty()
         && !this.claims_devices()
-        && tables.reservations.names.is_empty()
+        && tables.reservations.is_empty()
 }
 
 /// Whether `req` leaves a domain of every key that matters.

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     model::pod::HostPort,
     scheduling::{
-        ids::{IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId},
+        ids::{DomainId, IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId},
         request::{MinValuesPolicy, Purpose},
         tables::{
             Tables,
@@ -13,6 +13,7 @@ use crate::{
             bits::Bits,
             devices::DeviceGrant,
             intern::{ANY, Key, Req},
+            pod_classes::Class,
             pools::agrees,
         },
     },
@@ -91,19 +92,27 @@ pub(crate) struct Fit {
     pub(crate) grant: Option<Box<DeviceGrant>>,
 }
 
-/// The claim and the pod of a fit.
-pub(crate) struct FitRequest<'a> {
+/// A new NodeClaim that a pod is tried on: one of the pass, or another one of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// The node that it is to groups by hostname.
+    pub(crate) host: DomainId,
     pub(crate) pool: NodePoolId,
-    pub(crate) req: Req,
     pub(crate) rows: &'a Bits<InstanceTypeId>,
     pub(crate) used: &'a Amounts,
-    pub(crate) requests: &'a Amounts,
-    pub(crate) ports: &'a [HostPort],
     pub(crate) min_values: &'a [(Key, u32)],
-    /// The requirements and the smallest amounts of the claim, where it exists.
-    pub(crate) current: Option<(Req, &'a Amounts)>,
     /// Reservations that it holds already.
     pub(crate) held: &'a [ReservationId],
+    /// Requirements and smallest amounts of a claim that exists.
+    pub(crate) current: Option<(Req, &'a Amounts)>,
+}
+
+/// A pod of a class on a new NodeClaim that gets some requirements.
+#[derive(Clone, Copy)]
+pub(crate) struct FitRequest<'a> {
+    pub(crate) target: Target<'a>,
+    pub(crate) req: Req,
+    pub(crate) class: &'a Class,
     /// What is left of each reservation.
     pub(crate) remaining: &'a IdVec<ReservationId, u32>,
     pub(crate) purpose: Purpose,
@@ -111,14 +120,16 @@ pub(crate) struct FitRequest<'a> {
 
 /// Fits a pod into a claim.
 pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refusal> {
-    if let Some((req, floor)) = request.current
+    let FitRequest { target, class, .. } = *request;
+    let (requests, ports) = (&class.requests, &class.pod.spec.host_ports);
+    if let Some((req, floor)) = target.current
         && req == request.req
-        && request.ports.is_empty()
-        && tables.reservations.names.is_empty()
-        && fits(request.used, request.requests, floor)
+        && ports.is_empty()
+        && tables.reservations.is_empty()
+        && fits(target.used, requests, floor)
     {
         // No row is lost: the claim stays unchanged.
-        let min_values = request.min_values.into();
+        let min_values = target.min_values.into();
         return Ok(Fit {
             req,
             rows: None,
@@ -128,14 +139,14 @@ pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refu
             grant: None,
         });
     }
-    let mut rows = request.rows.clone();
-    if request.current.is_none_or(|(req, _)| req != request.req) {
-        rows.intersect(&tables.pools[request.pool].mask(&tables.universe, request.req));
+    let pool = &tables.pools[target.pool];
+    let mut rows = target.rows.clone();
+    if target.current.is_none_or(|(req, _)| req != request.req) {
+        rows.intersect(&pool.mask(&tables.universe, request.req));
     }
-    let pool = &tables.pools[request.pool];
-    pool.ranks.keep(request.used, request.requests, &mut rows);
-    if !request.ports.is_empty() {
-        for row_id in rows.clone().iter().filter(|row_id| clash(request.ports, &pool.rows[*row_id].ports)) {
+    pool.ranks.keep(target.used, requests, &mut rows);
+    if !ports.is_empty() {
+        for row_id in rows.clone().iter().filter(|row_id| clash(ports, &pool.rows[*row_id].ports)) {
             rows.remove(row_id);
         }
     }
@@ -143,12 +154,12 @@ pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refu
     if rows.is_empty() {
         return Err(Refusal::Rows);
     }
-    let mut min_values: SmallVec<[(Key, u32); 1]> = request.min_values.into();
+    let mut min_values: SmallVec<[(Key, u32); 1]> = target.min_values.into();
     let mut relaxed = false;
     for (key, wanted) in &mut min_values {
-        let distinct = tables.distinct(request.pool, rows.iter(), *key, request.req);
+        let distinct = tables.distinct(target.pool, rows.iter(), *key, request.req);
         if distinct < *wanted {
-            if request.current.is_some() || tables.rules.min_values == MinValuesPolicy::Strict {
+            if target.current.is_some() || tables.rules.min_values == MinValuesPolicy::Strict {
                 return Err(Refusal::MinValues { key: *key, wanted: *wanted, distinct });
             }
             (*wanted, relaxed) = (distinct, true);
@@ -163,20 +174,21 @@ fn reserve(
     request: &FitRequest<'_>,
     rows: &mut Bits<InstanceTypeId>,
 ) -> Result<SmallVec<[ReservationId; 1]>, Refusal> {
+    let target = request.target;
     let mut reserved = SmallVec::new();
-    if tables.reservations.names.is_empty() {
+    if tables.reservations.is_empty() {
         return Ok(reserved);
     }
     let mut taken = false;
     for row_id in rows.clone().iter() {
-        let row = &tables.pools[request.pool].rows[row_id];
+        let row = &tables.pools[target.pool].rows[row_id];
         let mut bought = false;
         for offer in row.offers.iter().filter(|offer| agrees(&tables.universe, offer.req, request.req)) {
             let Some(id) = offer.reservation else {
                 bought = true;
                 continue;
             };
-            if request.held.contains(&id) || request.remaining.get(id).is_some_and(|left| *left > 0) {
+            if target.held.contains(&id) || request.remaining.get(id).is_some_and(|left| *left > 0) {
                 bought = true;
                 if !reserved.contains(&id) {
                     reserved.push(id);
@@ -190,7 +202,7 @@ fn reserve(
         }
     }
     let strict = request.purpose == Purpose::Provisioning;
-    if strict && reserved.is_empty() && (taken || !request.held.is_empty()) {
+    if strict && reserved.is_empty() && (taken || !target.held.is_empty()) {
         return Err(Refusal::Reserved);
     }
     reserved.sort_unstable();

@@ -27,12 +27,12 @@ use crate::{
             search::{Failure, NodeReach, SearchSpace, search},
         },
         ids::{
-            CompiledClaimId, DomainId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, NodePoolId,
-            PodClassId, ResourceClaimId,
+            CompiledClaimId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, NodePoolId, PodClassId,
+            ResourceClaimId,
         },
         placement::{
             allowed_domains::{TopologyDemand, obeys_by_key},
-            claim::{self, Claim, Fit, FitRequest, Refusal},
+            claim::{self, Claim, Fit, FitRequest, Refusal, Target},
         },
         plan::{PlannedClaim, PlannedDevice},
         reason::Unplaced,
@@ -376,12 +376,13 @@ impl DeviceGrants {
     fn on_claim(
         &self,
         tables: &Tables,
-        (demand, host): (&TopologyDemand, DomainId),
+        demand: &TopologyDemand,
         ask: &FitRequest<'_>,
         fit: Fit,
     ) -> Result<Fit, Refusal> {
-        let rows = fit.rows.unwrap_or_else(|| ask.rows.clone());
-        let template_ids = template_ids(tables, ask.pool, &rows);
+        let Target { pool, host, rows, .. } = ask.target;
+        let rows = fit.rows.unwrap_or_else(|| rows.clone());
+        let template_ids = template_ids(tables, pool, &rows);
         let host = host.host();
         let grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req);
         let mut grant = grant.ok_or(Refusal::Devices)?;
@@ -391,14 +392,15 @@ impl DeviceGrants {
         let devices = tables.devices.borrow();
         let device_tables = devices.as_deref().ok_or(Refusal::Devices)?;
         let has = |row: &InstanceTypeId| {
-            let template_id = device_tables.of_row(ask.pool, *row);
+            let template_id = device_tables.of_row(pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == template_id)
         };
         let kept: Bits<InstanceTypeId> = rows.iter().filter(has).collect();
-        let again = FitRequest { req: grant.at, rows: &kept, ..*ask };
+        let target = Target { rows: &kept, ..ask.target };
+        let again = FitRequest { target, req: grant.at, ..*ask };
         let mut fit = claim::fit(tables, &again)?;
         let rows = fit.rows.unwrap_or(kept);
-        let template_ids: Vec<Kind> = rows.iter().map(|row| device_tables.of_row(ask.pool, row)).collect();
+        let template_ids: Vec<Kind> = rows.iter().map(|row| device_tables.of_row(pool, row)).collect();
         grant.by_kind.retain(|(template_id, _)| template_ids.contains(template_id));
         (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
         Ok(fit)
@@ -510,12 +512,12 @@ pub(crate) fn devices_on_node(
 pub(crate) fn devices_on_claim(
     grants: Option<&DeviceGrants>,
     tables: &Tables,
-    topology: (&TopologyDemand, DomainId),
+    demand: &TopologyDemand,
     ask: &FitRequest<'_>,
     fit: Fit,
 ) -> Result<Fit, Refusal> {
-    if !tables.classes[topology.0.class].claims_devices() {
+    if !ask.class.claims_devices() {
         return Ok(fit);
     }
-    grants.ok_or(Refusal::Devices)?.on_claim(tables, topology, ask, fit)
+    grants.ok_or(Refusal::Devices)?.on_claim(tables, demand, ask, fit)
 }

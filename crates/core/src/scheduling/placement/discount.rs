@@ -8,7 +8,7 @@ use crate::{
         ids::{NodeId, PodClassId},
         placement::{Placement, domains},
         request::Request,
-        tables::{Tables, bits::Bits, pod_classes, topology::GroupKind},
+        tables::{Tables, bits::Bits, domains::term_group, topology::GroupKind},
     },
 };
 
@@ -45,7 +45,7 @@ pub(crate) fn discount_removed(
     node_id: NodeId,
     moved: &[Arc<Pod>],
 ) {
-    discount_all(tables, placement, node_id);
+    domains::count_node(tables, placement, node_id, -1);
     let node = Arc::clone(&tables.nodes[node_id].state);
     if node.claim.as_ref().is_none_or(|claim| claim.termination_grace_period.is_none()) {
         return;
@@ -62,19 +62,10 @@ fn count_pod(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, po
     let label_set = tables.topology.label_set(&pod.id.namespace, &pod.labels);
     domains::count_pods(tables, placement, node_id, label_set, by);
     for term in &pod.spec.pod_anti_affinity {
-        let group = pod_classes::term_group(tables, pod, term, GroupKind::Anti);
+        let group = term_group(tables, pod, term, GroupKind::Anti);
         domains::count_new_groups(tables, placement);
         domains::count_anti_affinity(tables, placement, node_id, &[group], by);
     }
-}
-
-/// Removes all pods of a node from the counts.
-fn discount_all(tables: &Tables, placement: &mut Placement, node_id: NodeId) {
-    let node = &tables.nodes[node_id];
-    for (label_set, pods) in &node.label_sets {
-        domains::count_pods(tables, placement, node_id, *label_set, -i64::from(*pods));
-    }
-    domains::count_anti_affinity(tables, placement, node_id, &node.keeps_away, -1);
 }
 
 /// Removes a pod that the pass has placed on a node from the counts.

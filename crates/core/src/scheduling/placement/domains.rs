@@ -35,6 +35,15 @@ pub(crate) fn count_everywhere(tables: &Tables, placement: &mut Placement, group
     }
 }
 
+/// Adds (1) or removes (-1) the pods that run on a node.
+pub(crate) fn count_node(tables: &Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
+    let node = &tables.nodes[node_id];
+    for (label_set, pods) in &node.label_sets {
+        count_pods(tables, placement, node_id, *label_set, sign * i64::from(*pods));
+    }
+    count_anti_affinity(tables, placement, node_id, &node.keeps_away, sign);
+}
+
 /// Changes the counts by pods of a label set on a node.
 pub(crate) fn count_pods(
     tables: &Tables,

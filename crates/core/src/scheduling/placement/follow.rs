@@ -8,18 +8,11 @@ use std::{cell::OnceCell, cmp::Ordering, collections::BTreeMap, sync::Arc};
 use hashbrown::HashMap;
 
 use crate::{
-    model::{Catalog, NodePool, Pod, PoolName, Snapshot, StateNode, TaintEffect},
+    model::{Catalog, PoolName, Snapshot, StateNode},
     scheduling::{
         ids::{DomainId, IdVec, NodeId, TopologyGroupId},
         placement::{Placement, domains},
-        tables::{
-            Tables,
-            bits::Bits,
-            domains::registered_domains,
-            nodes::{NodeContext, NodeRow},
-            pod_classes,
-            topology::GroupKind,
-        },
+        tables::{Tables, bits::Bits, domains::registered_domains, nodes::NodeRow},
     },
 };
 
@@ -29,32 +22,14 @@ enum Step {
     Comes(Option<NodeId>),
 }
 
-fn node_row(tables: &mut Tables, node: &Arc<StateNode>) -> NodeRow {
-    let mut building = NodeContext {
-        snapshot: &tables.snapshot,
-        pools: &tables.pools,
-        daemons: &tables.daemons,
-        universe: &mut tables.universe,
-        resources: &mut tables.resources,
-        topology: &mut tables.topology,
-    };
-    NodeRow::new(node, &mut building)
-}
-
 /// Whether nothing but nodes, pods and volumes changed.
 pub(crate) fn can_follow(tables: &Tables, next: &Snapshot) -> bool {
     let this = &tables.snapshot;
-    let same_pools = |a: &[Arc<NodePool>], b: &[Arc<NodePool>]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
-    };
-    let same_daemons = |a: &[Arc<Pod>], b: &[Arc<Pod>]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a.spec == b.spec)
-    };
     same(&this.schema, &next.schema)
         && this.objective == next.objective
-        && same_pools(&this.pools, &next.pools)
+        && all_same(&this.pools, &next.pools, |a, b| a == b)
         && same_catalogs(&this.catalogs, &next.catalogs)
-        && same_daemons(&this.daemons, &next.daemons)
+        && all_same(&this.daemons, &next.daemons, |a, b| a.spec == b.spec)
         && same(&this.namespaces, &next.namespaces)
         && same(&this.workloads, &next.workloads)
         && !tables.has_outgrown()
@@ -100,9 +75,8 @@ fn update_fitting(tables: &mut Tables, touched: &Bits<NodeId>) {
         tables.compatibilities[compatibility].in_order.take();
         let Some(mut fitting) = tables.compatibilities[compatibility].nodes.take() else { continue };
         let (class, level) = tables.compatibilities[compatibility].representative;
-        let fits = Arc::make_mut(&mut fitting);
         for node_id in touched.iter() {
-            fits.set(node_id, tables.node_fits(class, level, node_id));
+            fitting.set(node_id, tables.node_fits(class, level, node_id));
         }
         tables.compatibilities[compatibility].nodes = OnceCell::from(fitting);
     }
@@ -145,42 +119,32 @@ pub(crate) fn follow(tables: &mut Tables, placement: &mut Placement, next: &Arc<
     if !same_volumes {
         tables.class_by_pod.clear();
     }
-    move_nodes(tables, placement, &before, next);
+    move_nodes(tables, placement, &before.nodes, &next.nodes);
     before
 }
 
 /// Adds all nodes of the snapshot.
 pub(crate) fn insert_nodes(tables: &mut Tables, placement: &mut Placement) {
-    let of_pools = tables.pools.iter().flat_map(|pool| pool.taints.iter());
-    tables.preference_taints = of_pools.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
     let snapshot = Arc::clone(&tables.snapshot);
-    for (node_id, node) in snapshot.nodes.iter().enumerate() {
-        let node = node_row(tables, node);
-        let id = tables.nodes.next_id();
-        placement.put_node(id, &node);
-        tables.nodes.push(node);
-        tables.slots.push(id);
-        tables.positions.push(node_id);
-        enter(tables, id);
-    }
-    for node_id in tables.nodes.ids() {
-        count_owners(tables, placement, node_id);
-    }
-    tables.by_name = snapshot.nodes.is_sorted_by(|a, b| a.name() <= b.name());
-    arrange(tables);
+    move_nodes(tables, placement, &[], &snapshot.nodes);
     tables.note_built();
 }
 
 /// Removes the nodes that are gone or changed, and adds those that are new or changed.
-fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot, next: &Snapshot) {
+fn move_nodes(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    before: &[Arc<StateNode>],
+    next: &[Arc<StateNode>],
+) {
     let preferred = tables.preference_taints > 0;
     let (mut touched, mut reordered) = (Bits::default(), false);
     let mut removed_slots: Vec<NodeId> = Vec::new();
-    let mut steps = Vec::with_capacity(next.nodes.len());
+    let mut steps = Vec::with_capacity(next.len());
     let (mut old_index, mut new_index) = (0, 0);
     // Both are sorted by name: a node that is on one side only is new or gone.
-    while old_index < before.nodes.len() || new_index < next.nodes.len() {
-        let order = match (before.nodes.get(old_index), next.nodes.get(new_index)) {
+    while old_index < before.len() || new_index < next.len() {
+        let order = match (before.get(old_index), next.get(new_index)) {
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
                 steps.push(Step::Stays(tables.slots[old_index]));
                 (old_index, new_index) = (old_index + 1, new_index + 1);
@@ -199,7 +163,7 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
         }
         if order != Ordering::Less {
             steps.push(Step::Comes(slot));
-            tables.by_name &= slot.is_some() || is_sorted_around(&next.nodes, new_index);
+            tables.by_name &= slot.is_some() || is_sorted_around(next, new_index);
             new_index += 1;
         } else if let Some(slot) = slot {
             tables.vacant.push(slot);
@@ -217,7 +181,7 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
         let slot = match step {
             Step::Stays(slot) => slot,
             Step::Comes(slot) => {
-                let slot = put(tables, placement, slot, &next.nodes[position]);
+                let slot = put(tables, placement, slot, &next[position]);
                 let node = &tables.nodes[slot];
                 let now = (node.usable, node.initialized);
                 reordered |= previous.get(&slot).is_some_and(|previous| *previous != now);
@@ -229,6 +193,7 @@ fn move_nodes(tables: &mut Tables, placement: &mut Placement, before: &Snapshot,
         tables.slots.push(slot);
         tables.positions[slot] = position;
     }
+    domains::count_new_groups(tables, placement);
     for slot in added {
         join(tables, placement, slot, &mut dirty);
     }
@@ -250,7 +215,7 @@ fn put(
     slot: Option<NodeId>,
     node: &Arc<StateNode>,
 ) -> NodeId {
-    let node = node_row(tables, node);
+    let node = NodeRow::new(node, tables);
     let slot = slot.or_else(|| tables.vacant.pop());
     placement.put_node(slot.unwrap_or_else(|| tables.nodes.next_id()), &node);
     match slot {
@@ -268,8 +233,8 @@ fn put(
 /// Counts the pods of an added node.
 fn join(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
     enter(tables, node_id);
-    count_selected(tables, placement, node_id, 1);
-    count_owners(tables, placement, node_id);
+    domains::count_node(tables, placement, node_id, 1);
+    placement.commit();
     tables.note_values(node_id, true);
     note_domains(tables, node_id, dirty);
 }
@@ -278,10 +243,8 @@ fn join(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: 
 fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
     note_domains(tables, node_id, dirty);
     tables.note_values(node_id, false);
-    count_selected(tables, placement, node_id, -1);
-    for group in tables.nodes[node_id].keeps_away.iter().copied() {
-        count_owner(tables, placement, group, node_id, -1);
-    }
+    domains::count_node(tables, placement, node_id, -1);
+    placement.commit();
     let node = &mut tables.nodes[node_id];
     tables.preference_taints -= usize::from(node.has_preference_taint());
     if let Some(pool) = node.pool.filter(|_| node.counts_toward_limits) {
@@ -304,38 +267,6 @@ fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty:
     tables.deleting.remove(node_id);
 }
 
-/// Counts a node's pods for the groups that select them.
-fn count_selected(tables: &Tables, placement: &mut Placement, node_id: NodeId, sign: i64) {
-    for (label_set, count) in &tables.nodes[node_id].label_sets {
-        for group in tables.topology.label_sets[*label_set].groups.iter().copied() {
-            if domains::counts_on(tables, placement, group, node_id) {
-                for domain in domains::node_domains(tables, placement, group, node_id) {
-                    placement.count_base(group, domain, false, sign * i64::from(*count));
-                }
-            }
-        }
-    }
-}
-
-/// Registers the required anti-affinity of every pod that runs on a node.
-fn count_owners(tables: &mut Tables, placement: &mut Placement, node_id: NodeId) {
-    let node = Arc::clone(&tables.nodes[node_id].state);
-    for pod in node.pods.iter().filter(|pod| pod.is_active()) {
-        for term in &pod.spec.pod_anti_affinity {
-            let group = pod_classes::term_group(tables, pod, term, GroupKind::Anti);
-            domains::count_new_groups(tables, placement);
-            tables.nodes[node_id].keeps_away.push(group);
-            count_owner(tables, placement, group, node_id, 1);
-        }
-    }
-}
-
-fn count_owner(tables: &Tables, placement: &mut Placement, group: TopologyGroupId, node_id: NodeId, by: i64) {
-    for domain in domains::node_domains(tables, placement, group, node_id) {
-        placement.count_base(group, domain, true, by);
-    }
-}
-
 /// Updates the domains of groups, and counts the groups whose domains changed.
 fn update_domains(tables: &mut Tables, placement: &mut Placement, groups: &Bits<TopologyGroupId>) {
     for group in groups.iter() {
@@ -354,10 +285,11 @@ fn update_domains(tables: &mut Tables, placement: &mut Placement, groups: &Bits<
 pub(crate) fn count_again(tables: &Tables, placement: &mut Placement, group: TopologyGroupId) {
     placement.forget_counts(&tables.topology, group);
     domains::count_everywhere(tables, placement, group);
-    for node_id in tables.nodes.ids() {
-        let owners = tables.nodes[node_id].keeps_away.iter().filter(|owned| **owned == group).count();
-        for _ in 0..owners {
-            count_owner(tables, placement, group, node_id, 1);
+    for (node_id, node) in tables.nodes.entries() {
+        for _ in node.keeps_away.iter().filter(|owned| **owned == group) {
+            for domain in domains::node_domains(tables, placement, group, node_id) {
+                placement.count_base(group, domain, true, 1);
+            }
         }
     }
 }
@@ -380,6 +312,10 @@ fn is_sorted_around(nodes: &[Arc<StateNode>], index: usize) -> bool {
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
+}
+
+fn all_same<T>(a: &[Arc<T>], b: &[Arc<T>], equal: impl Fn(&T, &T) -> bool) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || equal(a, b))
 }
 
 fn same_catalogs(a: &BTreeMap<PoolName, Arc<Catalog>>, b: &BTreeMap<PoolName, Arc<Catalog>>) -> bool {

@@ -42,6 +42,11 @@ impl Journal {
         Mark(self.changes.len())
     }
 
+    /// Forgets all changes, which stay.
+    pub(super) fn clear(&mut self) {
+        self.changes.clear();
+    }
+
     /// The changes since a mark, the oldest first.
     pub(super) fn since(&self, mark: Mark) -> &[Change] {
         self.changes.get(mark.0..).unwrap_or(&[])

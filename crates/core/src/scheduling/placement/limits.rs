@@ -1,7 +1,5 @@
 //! The rest of the limits of NodePools during a pass.
 
-use std::borrow::Cow;
-
 use smallvec::SmallVec;
 
 use crate::scheduling::{
@@ -10,7 +8,6 @@ use crate::scheduling::{
         Tables,
         amounts::{Amounts, get},
         bits::Bits,
-        usage::Usage,
     },
 };
 
@@ -19,18 +16,9 @@ use crate::scheduling::{
 pub(crate) struct Limits(IdVec<NodePoolId, (Vec<i64>, Option<i64>)>);
 
 impl Limits {
-    /// The rest when some nodes are excluded; excluded nodes count against hard limits.
-    pub(crate) fn new(tables: &Tables, excluded: &Bits<NodeId>) -> Self {
-        let mut usage: Cow<'_, IdVec<NodePoolId, Usage>> = Cow::Borrowed(&tables.usage);
-        for node in excluded.iter().map(|node_id| &tables.nodes[node_id]).filter(|node| node.usable) {
-            let gives = |pool: &NodePoolId| {
-                tables.pools[*pool].is_limited() && !tables.pools[*pool].model.limits.hard
-            };
-            if let Some(pool) = node.pool.filter(gives) {
-                usage.to_mut()[pool].count(&tables.pools[pool], node, -1);
-            }
-        }
-        Self(tables.pools.iter().zip(usage.iter()).map(|(pool, usage)| usage.left(pool)).collect())
+    /// What all nodes leave.
+    pub(crate) fn new(tables: &Tables) -> Self {
+        Self(tables.pools.iter().zip(&tables.usage).map(|(pool, usage)| usage.left(pool)).collect())
     }
 
     /// What is left of each limit of a pool but that on nodes.

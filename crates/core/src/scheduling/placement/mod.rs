@@ -171,6 +171,11 @@ impl Placement {
         self.journal.mark()
     }
 
+    /// Makes all changes part of the snapshot: they are not rewound any more.
+    pub(crate) fn commit(&mut self) {
+        self.journal.clear();
+    }
+
     /// Undoes every change since a mark. Nodes that were found full stay so unless their free resources were changed: the
     /// verdicts on the others hold.
     pub(crate) fn rewind(&mut self, mark: Mark) {

@@ -8,6 +8,7 @@ use crate::{
         explain::finish,
         greedy::{
             pass::{Outcome, Pass, Strategy},
+            place::Greedy,
             request_queue::queue,
         },
         ids::{Id, IdVec, NodeId, PodClassId, PodId},
@@ -15,7 +16,7 @@ use crate::{
         plan::Plan,
         prepared::PreparedSnapshot,
         request::{Effort, Purpose, Request},
-        tables::Tables,
+        tables::{Tables, bits::Bits, pod_classes::distinct},
     },
 };
 
@@ -50,92 +51,62 @@ pub(super) struct KeptRemoval {
     pub(super) purpose: Purpose,
 }
 
-/// A simulation that schedules every pod.
-pub(super) struct CompleteSimulation<'a> {
-    pub(super) pass: &'a mut Pass,
-    /// The pods of the base placement, then its own.
-    pub(super) pods: &'a [Arc<Pod>],
-    pub(super) classes: &'a IdVec<PodId, PodClassId>,
-}
-
 /// A simulation that is not rewound yet.
 #[derive(Debug)]
 struct Removal {
     pass: Pass,
     /// Excluded nodes.
-    excluded: Vec<NodeId>,
+    excluded: Bits<NodeId>,
     /// Distinct classes of the pods that it placed.
     classes: Vec<PodClassId>,
     unplaced: Vec<(PodId, Outcome)>,
 }
 
-/// Pods that are placed before every simulation.
-pub(super) fn pods_to_place(tables: &Tables) -> PodsToPlace {
+/// Pods that are placed before every simulation: the pending pods, then those of deleting nodes.
+pub(super) fn pods_to_place(tables: &Tables) -> Vec<Arc<Pod>> {
     let mut pods = tables.snapshot.pending.clone();
-    let waiting = pods.len();
     pods.extend(discount::pods_of_deleting_nodes(tables));
-    PodsToPlace { pods, pending: waiting }
-}
-
-/// Pods that are placed before every simulation: first the pending pods.
-pub(super) struct PodsToPlace {
-    pods: Vec<Arc<Pod>>,
-    pending: usize,
-}
-
-impl std::ops::Deref for PodsToPlace {
-    type Target = [Arc<Pod>];
-    fn deref(&self) -> &Self::Target {
-        &self.pods
-    }
+    pods
 }
 
 pub(super) fn simulation<'a>(pods: &'a [Arc<Pod>], without: &'a [usize], purpose: Purpose) -> Request<'a> {
     Request { pods, without, purpose, effort: Effort::First }
 }
 
-impl PodsToPlace {
-    /// The pods.
-    pub(super) fn into_pods(self) -> Vec<Arc<Pod>> {
-        self.pods
-    }
-}
-
 impl Removal {
     /// Whether existing nodes take all pods that it moved.
-    fn settles(&self, waiting: usize) -> bool {
-        self.pass.claims.is_empty()
-            && self.unplaced.iter().all(|(pod_id, _)| pod_id.position() < waiting)
-            && !self.pass.exhausted
+    fn fits_nodes(&self, pending: usize) -> bool {
+        self.pass.claims.is_empty() && self.is_complete(pending) && !self.pass.exhausted
+    }
+
+    /// Whether only pending pods are unschedulable.
+    fn is_complete(&self, pending: usize) -> bool {
+        self.unplaced.iter().all(|(pod_id, _)| pod_id.position() < pending)
     }
 }
 
 impl BasePlacement {
-    /// Places pending pods and pods of deleting nodes.
-    pub(super) fn new(prepared: &mut PreparedSnapshot, pods_to_place: PodsToPlace) -> Self {
-        let PodsToPlace { pods, pending: waiting } = pods_to_place;
+    /// Places [`pods_to_place`].
+    pub(super) fn new(prepared: &mut PreparedSnapshot, pods: Vec<Arc<Pod>>) -> Self {
         let PreparedSnapshot { tables, placement, request_queue: queue, .. } = prepared;
         let queue = queue.next(tables, placement, &pods);
-        let (mut pass, _) = Pass::begin(
-            tables,
-            placement,
-            &simulation(&pods, &[], Purpose::Simulation),
-            &queue,
-            Strategy::KARPENTER,
-        );
-        let unplaced = pass.place_all(tables, placement, &pods, &queue.classes, queue.queue);
-        let mark = placement.mark();
-        let len = pods.len();
+        let request = simulation(&pods, &[], Purpose::Simulation);
+        let (mut pass, _) = Pass::begin(tables, placement, &request, &queue, Strategy::KARPENTER);
         let classes = queue.classes;
-        Self { pass, pods, classes, len, pending: waiting, unplaced, mark, last: None, kept: Vec::new() }
+        let mut greedy = Greedy { tables, placement, pass: &mut pass, pods: &pods, classes: &classes };
+        let unplaced = greedy.place_all(queue.queue);
+        let (mark, len, pending) = (placement.mark(), pods.len(), tables.snapshot.pending.len());
+        Self { pass, pods, classes, len, pending, unplaced, mark, last: None, kept: Vec::new() }
     }
 
     /// Rewinds the base placement.
     pub(super) fn rewind(self, prepared: &mut PreparedSnapshot) {
-        let mut classes = self.classes.to_vec();
-        classes.sort_unstable();
-        classes.dedup();
-        self.pass.restore(&prepared.tables, &mut prepared.placement, &classes);
+        self.pass.restore(&prepared.tables, &mut prepared.placement, &distinct(self.classes.to_vec()));
+    }
+
+    /// Whether it has no pods.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Whether it creates NodeClaims.
@@ -144,33 +115,29 @@ impl BasePlacement {
     }
 
     /// Whether the last simulation excludes these nodes.
-    pub(super) fn last_is(&self, away: &[NodeId]) -> bool {
-        self.last.as_ref().is_some_and(|removal| removal.excluded == away)
+    pub(super) fn last_is(&self, excluded: &Bits<NodeId>) -> bool {
+        self.last.as_ref().is_some_and(|removal| removal.excluded == *excluded)
     }
 
     /// Whether existing nodes take all pods that the last simulation moved.
     pub(super) fn last_fits_nodes(&self) -> bool {
-        self.last.as_ref().is_some_and(|removal| removal.settles(self.pending))
+        self.last.as_ref().is_some_and(|removal| removal.fits_nodes(self.pending))
     }
 
-    /// The last simulation, if only pending pods are unschedulable in it.
-    pub(super) fn last_complete(&mut self) -> Option<CompleteSimulation<'_>> {
-        let removal = self.last.as_mut()?;
-        let whole = removal.unplaced.iter().all(|(pod_id, _)| pod_id.position() < self.pending);
-        whole.then_some(CompleteSimulation {
-            pass: &mut removal.pass,
-            pods: &self.pods,
-            classes: &self.classes,
-        })
+    /// The pass of the last simulation, if only pending pods are unschedulable in it, and its pods, those of the base placement
+    /// included, with their classes.
+    pub(super) fn last_complete(&mut self) -> Option<(&mut Pass, &[Arc<Pod>], &IdVec<PodId, PodClassId>)> {
+        let removal = self.last.as_mut().filter(|removal| removal.is_complete(self.pending))?;
+        Some((&mut removal.pass, &self.pods, &self.classes))
     }
 
     /// Makes the last simulation, which ends at `mark`, part of it.
     pub(super) fn keep_last(&mut self, kept: KeptRemoval, mark: Mark) {
         let Some(Removal { mut pass, excluded, unplaced, .. }) = self.last.take() else { return };
         let mut placed = std::mem::take(&mut self.pass.placed);
-        for node_id in &excluded {
-            placed.remove(node_id);
-            pass.removed.insert(*node_id);
+        for node_id in excluded.iter() {
+            placed.remove(&node_id);
+            pass.removed.insert(node_id);
         }
         for (node_id, pods) in std::mem::take(&mut pass.placed) {
             placed.entry(node_id).or_default().extend(pods);
@@ -200,11 +167,9 @@ impl BasePlacement {
         let mut pass = self.pass.fork();
         pass.purpose = purpose;
         placement.make_room(tables.compatibilities.len());
-        let slots = without.iter().filter_map(|node| tables.slots.get(*node).copied());
-        let mut excluded: Vec<NodeId> = slots.collect();
-        excluded.sort_unstable();
+        let excluded = tables.slots_of(without);
         let mut unschedulable: Vec<PodId> = self.unplaced.iter().map(|(pod_id, _)| *pod_id).collect();
-        for node_id in excluded.iter().copied().filter(|node_id| !self.pass.excluded.has(*node_id)) {
+        for node_id in excluded.iter().filter(|node_id| !self.pass.excluded.has(*node_id)) {
             pass.excluded.insert(node_id);
             pass.limits.give_back(tables, node_id);
             discount::discount_removed(tables, placement, node_id, moved);
@@ -215,10 +180,9 @@ impl BasePlacement {
         }
         unschedulable.extend((self.len..self.pods.len()).map(PodId::new));
         let waiting = self.queue(tables, unschedulable);
-        let mut own: Vec<PodClassId> = waiting.iter().map(|pod_id| self.classes[*pod_id]).collect();
-        own.sort_unstable();
-        own.dedup();
-        let unplaced = pass.place_all(tables, placement, &self.pods, &self.classes, waiting);
+        let own = distinct(waiting.iter().map(|pod_id| self.classes[*pod_id]).collect());
+        let (pods, classes) = (&self.pods, &self.classes);
+        let unplaced = Greedy { tables, placement, pass: &mut pass, pods, classes }.place_all(waiting);
         let reported =
             unplaced.iter().copied().filter(|(pod_id, _)| pod_id.position() >= self.pending).collect();
         let request = simulation(&self.pods, without, purpose);

@@ -15,14 +15,14 @@ pub(crate) mod repack;
 use std::sync::Arc;
 
 use self::{
-    base::{BasePlacement, KeptRemoval, PodsToPlace, pods_to_place, simulation},
-    repack::{Repack, repack_without_base},
+    base::{BasePlacement, KeptRemoval, pods_to_place, simulation},
+    repack::Repack,
 };
 use crate::{
     model::{Pod, Snapshot},
     scheduling::{
         greedy::pass::Strategy,
-        ids::{NodeId, PodClassId, TopologyGroupId},
+        ids::{PodClassId, TopologyGroupId},
         placement::{domains::count_new_groups, follow},
         plan::Plan,
         prepared::PreparedSnapshot,
@@ -75,21 +75,14 @@ impl Removals {
     pub fn without(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> Plan {
         self.rewind_last();
         let tables = &self.prepared.tables;
-        if self.base.is_none() {
-            let pods_to_place = pods_to_place(tables);
-            if pods_to_place.is_empty() || claims_devices(tables, &pods_to_place) {
-                return self.alone(pods_to_place, moved, (without, purpose));
-            }
-            self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
+        let deleting = tables.slots_of(without).meets(&tables.deleting);
+        if deleting || claims_devices(tables, moved) || !self.place_base() {
+            return self.alone(moved, (without, purpose));
         }
-        let tables = &self.prepared.tables;
-        let mut excluded = without.iter().filter_map(|node| tables.slots.get(*node));
-        if claims_devices(tables, moved) || excluded.any(|node_id| tables.deleting.has(*node_id)) {
-            return self.alone(pods_to_place(tables), moved, (without, purpose));
-        }
-        let groups = tables.topology.groups.next_id();
+        let groups = self.prepared.tables.topology.groups.next_id();
         let classes = compiled(&mut self.prepared, moved);
-        if self.prepared.tables.topology.groups.next_id() > groups {
+        let grew = self.prepared.tables.topology.groups.next_id() > groups;
+        if grew && self.base.as_ref().is_some_and(|base| !base.is_empty()) {
             self.place_base_again(groups);
         }
         let Some(base) = &mut self.base else { return Plan::default() };
@@ -99,18 +92,8 @@ impl Removals {
     /// Makes a simulation ([`Self::without`]) part of the base placement, from which the next one starts. Only
     /// if existing nodes take all its pods; otherwise nothing changes, and it returns `false`.
     pub fn keep(&mut self, moved: &[Arc<Pod>], without: &[usize], purpose: Purpose) -> bool {
-        let slots = without.iter().filter_map(|node| self.prepared.tables.slots.get(*node).copied());
-        let mut excluded: Vec<NodeId> = slots.collect();
-        excluded.sort_unstable();
+        let excluded = self.prepared.tables.slots_of(without);
         if !self.base.as_ref().is_some_and(|base| base.last_is(&excluded)) {
-            self.rewind_last();
-            if self.base.is_none() {
-                let pods_to_place = pods_to_place(&self.prepared.tables);
-                if claims_devices(&self.prepared.tables, &pods_to_place) {
-                    return false;
-                }
-                self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
-            }
             drop(self.without(moved, without, purpose));
         }
         let keeps = self.base.as_ref().is_some_and(|base| base.last_is(&excluded) && base.last_fits_nodes());
@@ -126,13 +109,7 @@ impl Removals {
     /// counted down.
     pub fn repack(&mut self, moved: &[Arc<Pod>], without: &[usize], terms: &Repack<'_>) -> Option<Plan> {
         drop(self.without(moved, without, Purpose::Consolidation));
-        match &mut self.base {
-            Some(base) => repack::repack(base, &mut self.prepared, without, terms),
-            None if pods_to_place(&self.prepared.tables).is_empty() => {
-                repack_without_base(&mut self.prepared, moved, without, terms)
-            }
-            None => None,
-        }
+        repack::repack(self.base.as_mut()?, &mut self.prepared, without, terms)
     }
 
     /// Makes the last simulation part of the base placement as it is.
@@ -143,15 +120,22 @@ impl Removals {
         }
     }
 
+    /// Places the base, unless it is placed; `false` where its pods claim devices.
+    fn place_base(&mut self) -> bool {
+        if self.base.is_none() {
+            let pods = pods_to_place(&self.prepared.tables);
+            if claims_devices(&self.prepared.tables, &pods) {
+                return false;
+            }
+            self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods)));
+        }
+        true
+    }
+
     /// Places all pods by one request, without a base placement.
-    fn alone(
-        &mut self,
-        pods_to_place: PodsToPlace,
-        moved: &[Arc<Pod>],
-        (without, purpose): (&[usize], Purpose),
-    ) -> Plan {
+    fn alone(&mut self, moved: &[Arc<Pod>], (without, purpose): (&[usize], Purpose)) -> Plan {
         self.rewind_base();
-        let mut pods = pods_to_place.into_pods();
+        let mut pods = pods_to_place(&self.prepared.tables);
         pods.extend(moved.iter().cloned());
         self.prepared.place(&simulation(&pods, without, purpose), Strategy::KARPENTER)
     }
@@ -172,8 +156,7 @@ impl Removals {
             all_levels(tables, &[class]);
         }
         count_new_groups(tables, placement);
-        let pods_to_place = pods_to_place(tables);
-        self.base = Some(Box::new(BasePlacement::new(&mut self.prepared, pods_to_place)));
+        self.place_base();
         // One after the other, in their order: together, pods could be placed on other nodes than those that were
         // decided on, or on none. A pod without a node stays unschedulable, so that no further node is removed.
         for kept in kept {

@@ -4,14 +4,10 @@
 //! cost less than the removed nodes is decided here, for the few sets of nodes that look promising; it costs a
 //! hundred times as much as a simulation. Pods that nodes have room for stay there.
 
-use std::sync::Arc;
-
 use crate::{
-    model::{Pod, Price, Requirement, Requirements, Str, labels::INSTANCE_TYPE},
+    model::{Price, Requirement, Str, labels::INSTANCE_TYPE},
     scheduling::{
         explain::finish,
-        greedy::pass::{Pass, Strategy},
-        ids::{IdVec, PodClassId, PodId},
         improve::{
             NODE_OVERHEAD,
             improver::{Saving, improve},
@@ -19,8 +15,8 @@ use crate::{
         },
         plan::Plan,
         prepared::PreparedSnapshot,
-        removals::base::{BasePlacement, CompleteSimulation, simulation},
-        request::{Effort, Purpose, Request},
+        removals::base::{BasePlacement, simulation},
+        request::{Effort, Purpose},
     },
 };
 
@@ -47,46 +43,13 @@ pub(super) fn repack(
     if base.has_new_claims() {
         return None;
     }
-    let CompleteSimulation { pass, pods, classes } = base.last_complete()?;
-    repacked(pass, prepared, &simulation(pods, without, Purpose::Consolidation), classes, terms)
-}
-
-/// A simulation without other pods to place, with its new NodeClaims packed by price.
-pub(super) fn repack_without_base(
-    prepared: &mut PreparedSnapshot,
-    moved: &[Arc<Pod>],
-    without: &[usize],
-    terms: &Repack<'_>,
-) -> Option<Plan> {
-    let request = simulation(moved, without, Purpose::Consolidation);
-    let PreparedSnapshot { tables, placement, request_queue, .. } = prepared;
-    let queue = request_queue.next(tables, placement, moved);
-    let (mut pass, distinct) = Pass::begin(tables, placement, &request, &queue, Strategy::KARPENTER);
-    let unplaced = pass.place_all(tables, placement, moved, &queue.classes, queue.queue);
-    let plan = if unplaced.is_empty() {
-        repacked(&mut pass, prepared, &request, &queue.classes, terms)
-    } else {
-        None
-    };
-    pass.restore(&prepared.tables, &mut prepared.placement, &distinct);
-    plan
-}
-
-/// The new NodeClaims of a pass, packed by price. All of its pods are placed.
-fn repacked(
-    pass: &mut Pass,
-    prepared: &mut PreparedSnapshot,
-    request: &Request<'_>,
-    classes: &IdVec<PodId, PodClassId>,
-    terms: &Repack<'_>,
-) -> Option<Plan> {
+    let (pass, pods, classes) = base.last_complete()?;
     if pass.exhausted || pass.devices.is_some() || pass.claims.is_empty() {
         return None;
     }
     let PreparedSnapshot { tables, placement, memo, .. } = prepared;
     let names = terms.shunned.iter().cloned();
-    let within: Requirements = [Requirement::not_in(INSTANCE_TYPE, names)].into_iter().collect();
-    let within = tables.universe.req(&within);
+    let within = tables.universe.req(&[Requirement::not_in(INSTANCE_TYPE, names)]);
     let nodes = i64::try_from(terms.nodes).unwrap_or(i64::MAX);
     let paid = terms.paid.nanos().saturating_add(NODE_OVERHEAD.saturating_mul(nodes));
     let scope = Scope::replacements(within, paid);
@@ -94,5 +57,6 @@ fn repacked(
     if improve(pass, tables, placement, classes, scope, effort) == Saving::None {
         return None;
     }
-    Some(finish::plan(tables, placement, memo, pass, (request, classes), Vec::new()))
+    let request = simulation(pods, without, Purpose::Consolidation);
+    Some(finish::plan(tables, placement, memo, pass, (&request, classes), Vec::new()))
 }

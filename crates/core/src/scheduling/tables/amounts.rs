@@ -1,6 +1,7 @@
 //! Resources as dense vectors: the four base ones first, then every other in the order in which it was met.
 
-use hashbrown::HashMap;
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use crate::model::{ResourceName, Resources, Str, resources::BASE};
@@ -11,8 +12,7 @@ pub(crate) type Amounts = SmallVec<[i64; 4]>;
 /// The index of every resource beyond the base ones.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceIndex {
-    ids: HashMap<Str, usize>,
-    names: Vec<Str>,
+    names: IndexSet<Str, FixedState>,
 }
 
 impl ResourceIndex {
@@ -21,10 +21,7 @@ impl ResourceIndex {
         let mut amounts: Amounts = resources.base().into();
         for (name, amount) in resources.extended() {
             let resource = self.index(&ResourceName::Other(name.clone()));
-            if amounts.len() <= resource {
-                amounts.resize(resource + 1, 0);
-            }
-            amounts[resource] = *amount;
+            set(&mut amounts, resource, *amount);
         }
         amounts
     }
@@ -33,11 +30,8 @@ impl ResourceIndex {
     pub(crate) fn known_amounts(&self, resources: &Resources) -> Amounts {
         let mut amounts: Amounts = resources.base().into();
         for (name, amount) in resources.extended() {
-            let Some(index) = self.ids.get(name).copied() else { continue };
-            if amounts.len() <= index {
-                amounts.resize(index + 1, 0);
-            }
-            amounts[index] = *amount;
+            let Some(index) = self.names.get_index_of(name) else { continue };
+            set(&mut amounts, BASE.len() + index, *amount);
         }
         amounts
     }
@@ -47,20 +41,14 @@ impl ResourceIndex {
         let ResourceName::Other(other) = name else {
             return BASE.iter().position(|base| base == name).unwrap_or(0);
         };
-        let next = BASE.len() + self.names.len();
-        *self.ids.entry(other.clone()).or_insert_with(|| {
-            self.names.push(other.clone());
-            next
-        })
+        BASE.len() + self.names.insert_full(other.clone()).0
     }
 
     /// The resource of an index.
     pub(crate) fn name(&self, resource: usize) -> ResourceName {
-        let other =
-            || resource.checked_sub(BASE.len()).and_then(|resource| self.names.get(resource)).cloned();
-        BASE.get(resource)
-            .cloned()
-            .unwrap_or_else(|| ResourceName::Other(other().unwrap_or_else(|| "".into())))
+        let other = || resource.checked_sub(BASE.len()).and_then(|other| self.names.get_index(other));
+        let other = || ResourceName::Other(other().cloned().unwrap_or_else(|| "".into()));
+        BASE.get(resource).cloned().unwrap_or_else(other)
     }
 
     /// The model's form.
@@ -82,6 +70,14 @@ pub(crate) fn fits(used: &Amounts, more: &Amounts, supply: &Amounts) -> bool {
 /// Whether `more` fits into `free`, which may be negative for resources without a request.
 pub(crate) fn fits_free(more: &Amounts, free: &Amounts) -> bool {
     more.iter().enumerate().all(|(resource, wanted)| *wanted <= 0 || *wanted <= get(free, resource))
+}
+
+/// Sets one amount.
+fn set(amounts: &mut Amounts, resource: usize, amount: i64) {
+    if amounts.len() <= resource {
+        amounts.resize(resource + 1, 0);
+    }
+    amounts[resource] = amount;
 }
 
 /// One amount.

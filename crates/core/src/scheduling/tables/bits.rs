@@ -25,11 +25,9 @@ impl<I> Default for Bits<I> {
 impl<I: Id> Bits<I> {
     /// `0..len`.
     pub(crate) fn full(len: usize) -> Self {
-        let mut words = SmallVec::from_elem(u64::MAX, len.div_ceil(64));
-        if let (Some(last), true) = (words.last_mut(), !len.is_multiple_of(64)) {
-            *last = (1 << (len % 64)) - 1;
-        }
-        Self { words, id_type: PhantomData }
+        let mut bits = Self::default();
+        bits.fill(len);
+        bits
     }
 
     /// Makes this `0..len`, in the memory that it has.
@@ -164,9 +162,7 @@ fn members(word_index: usize, word: u64) -> impl Iterator<Item = usize> {
 impl<I: Id> FromIterator<I> for Bits<I> {
     fn from_iter<A: IntoIterator<Item = I>>(members: A) -> Self {
         let mut bits = Self::default();
-        for member in members {
-            bits.insert(member);
-        }
+        members.into_iter().for_each(|member| bits.insert(member));
         bits
     }
 }

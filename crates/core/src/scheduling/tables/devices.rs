@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::{
     model::{
         DeviceTemplates, Devices, NamespacedName, Requirement, Str, device::Nodes, labels::INSTANCE_TYPE,
-        requirements::Requirements, resource_claim::ClaimSpec,
+        resource_claim::ClaimSpec,
     },
     scheduling::{
         dra::{
@@ -81,13 +81,7 @@ impl NodeSelection {
             Nodes::None => Self::Selected(Vec::new()),
             Nodes::Named(name) => Self::Named(name.clone()),
             Nodes::Selected(terms) => Self::Selected(
-                terms
-                    .iter()
-                    .map(|term| {
-                        let labels: Requirements = term.labels.iter().cloned().collect();
-                        (universe.req(&labels), term.names.clone())
-                    })
-                    .collect(),
+                terms.iter().map(|term| (universe.req(&term.labels), term.names.clone())).collect(),
             ),
         }
     }
@@ -276,7 +270,7 @@ impl<'a> NodeTerrain<'a> {
         }
         match self.node {
             Some(node) if node.choice.is_none() => {
-                node.satisfies_initially(self.universe, req).then_some(node_req)
+                node.satisfies(None, self.universe, req).then_some(node_req)
             }
             _ => self.universe.meet(node_req, req, Side::Claim),
         }

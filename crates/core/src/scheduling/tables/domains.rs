@@ -1,19 +1,23 @@
 //! Topology groups and the domains that they have.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    model::{Taint, labels, taint::first_untolerated},
+    model::{
+        LabelSelector, Operator, Pod, PodAffinityTerm, Str, Taint, TopologySpread, labels, pod::SelectorTerm,
+        taint::first_untolerated,
+    },
     scheduling::{
         ids::{DomainId, NodeId, NodePoolId, TopologyGroupId},
         tables::{
             Tables,
             bits::Bits,
             intern::{ANY, Key, Req, Side, Value},
-            topology::{GroupKey, NodeFilter, Wanted},
+            pools::required_alternatives,
+            topology::{GroupKey, GroupKind, Namespaces, NodeFilter, Wanted},
         },
     },
 };
@@ -128,24 +132,70 @@ impl Tables {
     }
 }
 
+/// The group of a spread constraint of a pod.
+pub(crate) fn spread_group(tables: &mut Tables, pod: &Pod, spread: &TopologySpread) -> TopologyGroupId {
+    let alternatives = if spread.honor_node_affinity {
+        required_alternatives(pod, &mut tables.universe)
+    } else {
+        smallvec::smallvec![ANY]
+    };
+    let wanted = Wanted {
+        kind: GroupKind::Spread {
+            max_skew: i64::from(spread.max_skew),
+            min_domains: i64::from(spread.min_domains.unwrap_or(0)),
+        },
+        key: tables.universe.key(&spread.key),
+        namespaces: Namespaces::One(pod.id.namespace.clone()),
+        selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
+        filter: Some(NodeFilter {
+            alternatives,
+            tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
+        }),
+    };
+    group(tables, wanted)
+}
+
+/// The group of a term of (anti-)affinity of a pod.
+pub(crate) fn term_group(
+    tables: &mut Tables,
+    pod: &Pod,
+    term: &PodAffinityTerm,
+    kind: GroupKind,
+) -> TopologyGroupId {
+    let namespaces = match &term.namespace_selector {
+        Some(selector) if selector.terms.is_empty() => Namespaces::All,
+        Some(selector) => {
+            let mut names = tables.snapshot.namespaces_matching(selector);
+            names.extend(term.namespaces.iter().cloned());
+            names.into()
+        }
+        None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
+        None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
+    };
+    let wanted = Wanted {
+        kind,
+        key: tables.universe.key(&term.key),
+        namespaces,
+        selector: narrowed(term.selector.as_ref(), pod, &term.match_label_keys, &term.mismatch_label_keys),
+        filter: None,
+    };
+    group(tables, wanted)
+}
+
 /// The group of a key. A placement counts a new group before it is used.
-pub(crate) fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId {
+fn group(tables: &mut Tables, wanted: Wanted<'_>) -> TopologyGroupId {
     if let Some(known) = tables.topology.find(&wanted) {
         return known;
     }
     let key = GroupKey::from(wanted);
-    let by_hostname = key.key == tables.hostname;
-    if !by_hostname {
-        tables.group_nodes(key.key);
+    if key.key == tables.universe.hostname() {
+        return tables.topology.add(key, true, Arc::new([]), Bits::default());
     }
-    let domains: Arc<[Value]> =
-        if by_hostname { Arc::new([]) } else { registered_domains(tables, key.key, key.filter.as_ref()) };
-    let of_pools = if by_hostname {
-        Bits::default()
-    } else {
-        tables.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value).collect()
-    };
-    tables.topology.add(key, by_hostname, domains, of_pools)
+    tables.group_nodes(key.key);
+    let domains = registered_domains(tables, key.key, key.filter.as_ref());
+    let of_pools = tables.offered(key.key, key.filter.as_ref()).into_iter().map(DomainId::of_value);
+    let of_pools = of_pools.collect();
+    tables.topology.add(key, false, domains, of_pools)
 }
 
 /// The domains of a key that are known, by text: those that pools can create where the filter tolerates their
@@ -179,4 +229,28 @@ pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&
 /// Whether the tolerations of a filter, where it has any, cover all taints.
 pub(crate) fn tolerates(filter: &NodeFilter, taints: &[Taint]) -> bool {
     filter.tolerations.as_ref().is_none_or(|tolerations| first_untolerated(taints, tolerations).is_none())
+}
+
+/// A selector with the pod's own values of further keys; the same where there are none, as mostly.
+fn narrowed<'a>(
+    selector: Option<&'a LabelSelector>,
+    pod: &Pod,
+    matching: &[Str],
+    mismatching: &[Str],
+) -> Option<Cow<'a, LabelSelector>> {
+    let selector = selector?;
+    if matching.is_empty() && mismatching.is_empty() && selector.terms.is_sorted_by(|a, b| a < b) {
+        return Some(Cow::Borrowed(selector));
+    }
+    let mut selector = selector.clone();
+    for (keys, operator) in [(matching, Operator::In), (mismatching, Operator::NotIn)] {
+        for key in keys {
+            if let Some(value) = pod.labels.get(key) {
+                selector.terms.push(SelectorTerm { key: key.clone(), operator, values: vec![value.clone()] });
+            }
+        }
+    }
+    selector.terms.sort();
+    selector.terms.dedup();
+    Some(Cow::Owned(selector))
 }

@@ -10,7 +10,9 @@ use std::{
     sync::Arc,
 };
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use indexmap::IndexSet;
 use smallvec::SmallVec;
 
 use crate::model::{LabelSchema, Requirement, Requirements, Str, labels::HOSTNAME};
@@ -76,8 +78,8 @@ impl Set {
 /// The values of one key.
 #[derive(Debug, Default)]
 struct Values {
-    ids: HashMap<Str, Value>,
-    texts: Vec<Str>,
+    texts: IndexSet<Str, FixedState>,
+    /// Those that are integers.
     numbers: Vec<Option<i64>>,
 }
 
@@ -138,8 +140,7 @@ impl SetTable {
 /// number never changes its meaning, so that this is invisible.
 #[derive(Debug)]
 pub(crate) struct Universe {
-    keys: HashMap<Str, Key>,
-    names: Vec<Str>,
+    names: IndexSet<Str, FixedState>,
     well_known: Vec<bool>,
     values: Vec<Values>,
     sets: SetTable,
@@ -153,8 +154,7 @@ pub(crate) struct Universe {
 impl Universe {
     pub(crate) fn new(schema: Arc<LabelSchema>) -> Self {
         let mut this = Self {
-            keys: HashMap::new(),
-            names: Vec::new(),
+            names: IndexSet::default(),
             well_known: Vec::new(),
             values: Vec::new(),
             sets: SetTable::new(),
@@ -189,29 +189,22 @@ impl Universe {
     /// The number of a key; old names of a key are the key.
     pub(crate) fn key(&mut self, name: &str) -> Key {
         let name = self.schema.normalize(name);
-        if let Some(key) = self.keys.get(name) {
-            return *key;
+        if let Some(key) = self.names.get_index_of(name) {
+            return id(key);
         }
-        let key = id(self.names.len());
-        let text = Str::from(name);
         self.well_known.push(self.schema.is_well_known(name));
-        self.names.push(Arc::clone(&text));
-        self.keys.insert(text, key);
         self.values.push(Values::default());
-        key
+        id(self.names.insert_full(name.into()).0)
     }
 
     /// The number of a key's value.
     pub(crate) fn value(&mut self, key: Key, text: &Str) -> Value {
         let values = &mut self.values[key as usize];
-        if let Some(value) = values.ids.get(text) {
-            return *value;
+        if let Some(value) = values.texts.get_index_of(text) {
+            return id(value);
         }
-        let value = id(values.texts.len());
-        values.ids.insert(Arc::clone(text), value);
-        values.texts.push(Arc::clone(text));
         values.numbers.push(text.parse().ok());
-        value
+        id(values.texts.insert_full(Arc::clone(text)).0)
     }
 
     /// The text of a key.
@@ -230,7 +223,7 @@ impl Universe {
     }
 
     /// The compiled form of one requirement.
-    pub(crate) fn set(&mut self, requirement: &Requirement) -> (Key, Set) {
+    fn set(&mut self, requirement: &Requirement) -> (Key, Set) {
         let key = self.key(requirement.key());
         let mut set = Set::of(requirement.values().iter().map(|text| self.value(key, text)));
         set.complement = requirement.is_complement();
@@ -239,10 +232,9 @@ impl Universe {
         (key, set)
     }
 
-    /// The number of a requirement set.
-    pub(crate) fn req(&mut self, requirements: &Requirements) -> Req {
-        let sets: SmallVec<[(Key, Set); 4]> =
-            requirements.iter().map(|requirement| self.set(requirement)).collect();
+    /// The number of the conjunction of some requirements.
+    pub(crate) fn req<'a>(&mut self, requirements: impl IntoIterator<Item = &'a Requirement>) -> Req {
+        let sets: SmallVec<[(Key, Set); 4]> = requirements.into_iter().map(|r| self.set(r)).collect();
         self.conjunction(sets)
     }
 

@@ -40,7 +40,7 @@ use self::{
     usage::Usage,
 };
 use crate::{
-    model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, Toleration, pod::PodSpec},
+    model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, TaintEffect, Toleration, pod::PodSpec},
     scheduling::{
         ids::{CompatibilityId, IdVec, InstanceTypeId, LabelSetId, NodeId, NodePoolId, PodClassId},
         request::Rules,
@@ -105,7 +105,6 @@ pub(crate) struct Tables {
     pub(crate) by_value: HashMap<Key, ByValue>,
     /// Devices for resource claims, once a request has some.
     pub(crate) devices: RefCell<Option<Box<devices::DeviceTables>>>,
-    pub(crate) hostname: Key,
     /// How large the tables were when they were built.
     built: usize,
 }
@@ -130,7 +129,8 @@ impl Tables {
         };
         let usable = snapshot.pools.iter().filter(|pool| Pool::is_usable(pool));
         let pools: IdVec<NodePoolId, Pool> = usable.map(|pool| Pool::new(pool, &mut context)).collect();
-        let hostname = universe.hostname();
+        let taints = pools.iter().flat_map(|pool| pool.taints.iter());
+        let preference_taints = taints.filter(|taint| taint.effect == TaintEffect::PreferNoSchedule).count();
         Self {
             snapshot,
             rules: rules.clone(),
@@ -151,7 +151,7 @@ impl Tables {
             deleting: Bits::default(),
             open: Bits::default(),
             topology: Topology::default(),
-            preference_taints: 0,
+            preference_taints,
             classes: IdVec::default(),
             class_by_spec: HashMap::new(),
             class_by_pod: HashMap::new(),
@@ -165,9 +165,13 @@ impl Tables {
             domains: HashMap::new(),
             by_value: HashMap::new(),
             devices: RefCell::default(),
-            hostname,
             built: 0,
         }
+    }
+
+    /// The slots of some of the snapshot's nodes, by index.
+    pub(crate) fn slots_of(&self, nodes: &[usize]) -> Bits<NodeId> {
+        nodes.iter().filter_map(|node| self.slots.get(*node).copied()).collect()
     }
 
     /// A row of a pool.

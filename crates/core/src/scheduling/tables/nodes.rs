@@ -6,18 +6,16 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 use crate::{
-    model::{
-        Pod, Snapshot, StateNode, Taint, TaintEffect, labels, nodeclaim::ConditionType, pod::HostPort,
-        taint::first_untolerated,
-    },
+    model::{Snapshot, StateNode, Taint, TaintEffect, labels, nodeclaim::ConditionType, pod::HostPort},
     scheduling::{
-        ids::{IdVec, LabelSetId, NodeId, NodePoolId, TopologyGroupId},
+        ids::{IdVec, LabelSetId, NodePoolId, TopologyGroupId},
         tables::{
+            Tables,
             amounts::{Amounts, ResourceIndex, get, update},
-            bits::Bits,
+            domains::term_group,
             intern::{ANY, Key, Req, Set, Side, Universe, Value},
             pools::{Daemon, Pool, agrees},
-            topology::Topology,
+            topology::GroupKind,
         },
     },
 };
@@ -54,19 +52,15 @@ pub(crate) struct NodeRow {
     pub(crate) pool: Option<NodePoolId>,
 }
 
-/// The tables that building a node row needs.
-pub(crate) struct NodeContext<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-    pub(crate) pools: &'a IdVec<NodePoolId, Pool>,
-    pub(crate) daemons: &'a [Daemon],
-    pub(crate) universe: &'a mut Universe,
-    pub(crate) resources: &'a mut ResourceIndex,
-    pub(crate) topology: &'a mut Topology,
-}
-
 impl NodeRow {
-    pub(crate) fn new(state: &Arc<StateNode>, building: &mut NodeContext<'_>) -> Self {
-        let NodeContext { snapshot, pools, daemons, universe, resources, topology } = building;
+    /// The row of a node, which is not among the tables' nodes yet.
+    pub(crate) fn new(state: &Arc<StateNode>, tables: &mut Tables) -> Self {
+        let mut keeps_away = Vec::new();
+        for pod in state.pods.iter().filter(|pod| pod.is_active()) {
+            let terms = pod.spec.pod_anti_affinity.iter();
+            keeps_away.extend(terms.map(|term| term_group(tables, pod, term, GroupKind::Anti)));
+        }
+        let Tables { snapshot, pools, daemons, universe, resources, topology, .. } = tables;
         let hostname = universe.hostname();
         let host = universe.value(hostname, &state.hostname().into());
         let mut node_labels: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
@@ -81,7 +75,7 @@ impl NodeRow {
         let choice = (!state.is_launched()).then(|| {
             let mut requirements = state.requirements();
             requirements.remove(labels::HOSTNAME);
-            universe.req(&requirements)
+            universe.req(requirements.iter())
         });
         let pool_name = state.label(labels::NODEPOOL);
         let pool = pools.entries().find(|(_, pool)| Some(&*pool.model.name) == pool_name).map(|(id, _)| id);
@@ -121,7 +115,7 @@ impl NodeRow {
             consolidatable_at: settles(state, snapshot),
             ports,
             label_sets,
-            keeps_away: Vec::new(),
+            keeps_away,
             pool,
         };
         row.size_by_types(universe, pools);
@@ -158,7 +152,7 @@ impl NodeRow {
     fn reserve_daemons(&mut self, universe: &Universe, resources: &mut ResourceIndex, daemons: &[Daemon]) {
         let mut expected = Amounts::new();
         for daemon in daemons {
-            let fits = daemon.alternatives.iter().any(|req| self.satisfies_initially(universe, *req));
+            let fits = daemon.alternatives.iter().any(|req| self.satisfies(self.choice, universe, *req));
             if fits && daemon.tolerates(&self.taints) {
                 update(&mut expected, &daemon.requests, i64::saturating_add);
             }
@@ -170,11 +164,6 @@ impl NodeRow {
         update(&mut self.spare, &expected, i64::saturating_sub);
     }
 
-    /// Whether it could before any pass.
-    pub(crate) fn satisfies_initially(&self, universe: &Universe, req: Req) -> bool {
-        self.satisfies(self.choice, universe, req)
-    }
-
     /// Whether the node can be what `req` asks for, the hostname included, where its choice is `open`.
     pub(crate) fn satisfies(&self, open: Option<Req>, universe: &Universe, req: Req) -> bool {
         if req == ANY {
@@ -182,23 +171,13 @@ impl NodeRow {
         }
         let hostname = universe.hostname();
         if let Some(open) = open {
-            let rest = without(universe, req, hostname);
-            return self.is_named(universe, hostname, req)
-                && universe.meet(open, rest, Side::Claim).is_some();
+            let named = universe.get(req, hostname).is_none_or(|set| universe.has(hostname, set, self.host));
+            return named && universe.meet(open, without(universe, req, hostname), Side::Claim).is_some();
         }
         universe.sets(req).iter().all(|(key, set)| {
             let value = if *key == hostname { Some(self.host) } else { self.label(*key) };
-            self.allows(universe, *key, set, value)
+            value.map_or_else(|| set.allows_missing(), |value| universe.has(*key, set, value))
         })
-    }
-
-    fn is_named(&self, universe: &Universe, hostname: Key, req: Req) -> bool {
-        universe.get(req, hostname).is_none_or(|set| universe.has(hostname, set, self.host))
-    }
-
-    #[expect(clippy::unused_self, reason = "reads as a question to the node")]
-    fn allows(&self, universe: &Universe, key: Key, set: &Set, value: Option<Value>) -> bool {
-        value.map_or_else(|| set.allows_missing(), |value| universe.has(key, set, value))
     }
 
     /// The value of a label other than the hostname.
@@ -233,28 +212,6 @@ impl NodeRow {
     }
 }
 
-/// Whether a pod tolerates taints.
-pub(crate) fn tolerated(taints: &[Taint], pod: &Pod, look_past_preferences: bool) -> bool {
-    first_obstacle(taints, pod, look_past_preferences).is_none()
-}
-
-/// The first taint that a pod does not tolerate.
-pub(crate) fn first_obstacle<'a>(
-    taints: &'a [Taint],
-    pod: &Pod,
-    look_past_preferences: bool,
-) -> Option<&'a Taint> {
-    let mut rest = taints;
-    loop {
-        let taint = first_untolerated(rest, &pod.spec.tolerations)?;
-        if !(look_past_preferences && taint.effect == TaintEffect::PreferNoSchedule) {
-            return Some(taint);
-        }
-        let index = rest.iter().position(|other| std::ptr::eq(other, taint))?;
-        rest = &rest[index + 1..];
-    }
-}
-
 /// `req` without the requirement of one key.
 pub(crate) fn without(universe: &Universe, req: Req, key: Key) -> Req {
     if universe.get(req, key).is_none() {
@@ -272,6 +229,3 @@ fn settles(state: &StateNode, snapshot: &Snapshot) -> Option<Timestamp> {
     let since = claim.last_pod_event.or_else(|| claim.true_since(ConditionType::Initialized))?;
     since.checked_add(pool.consolidate_after?).ok()
 }
-
-/// Nodes that fit one compatibility before anything is placed: taints and requirements agree.
-pub(crate) type Fitting = Arc<Bits<NodeId>>;

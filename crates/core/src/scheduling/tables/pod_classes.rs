@@ -1,15 +1,12 @@
 //! Pod classes: pods with equal constraints, compiled for each level of relaxation.
 
-use std::{borrow::Cow, cell::OnceCell, collections::BTreeSet, sync::Arc};
+use std::{cell::OnceCell, sync::Arc};
 
 use smallvec::SmallVec;
 
 use crate::{
     model::{
-        LabelSelector, NamespacedName, Operator, Pod, PodAffinityTerm, Requirement, StorageClass, Str,
-        TopologySpread, VolumeState, labels,
-        pod::SelectorTerm,
-        requirements::Requirements,
+        NamespacedName, Operator, Pod, Requirement, StorageClass, Str, VolumeState, labels,
         volume::{VolumeRef, default_class},
     },
     scheduling::{
@@ -18,14 +15,16 @@ use crate::{
         tables::{
             Tables,
             amounts::{Amounts, fits_free},
+            bits::Bits,
             contradiction::{self, NOWHERE},
-            defaults, domains,
+            defaults,
+            domains::{spread_group, term_group},
             intern::{ANY, Req, Set, Side},
-            nodes::{Fitting, tolerated, without},
-            pools::{Pool, required_alternatives},
-            relaxation::Relaxation,
+            nodes::without,
+            pools::Pool,
+            relaxation::{Relaxation, tolerated},
             shared::Shared,
-            topology::{Alternatives, GroupKind, Namespaces, NodeFilter, Wanted},
+            topology::{Alternatives, GroupKind},
         },
     },
 };
@@ -102,7 +101,7 @@ pub(crate) struct Compatibility {
     /// The required hostname.
     pub(crate) host: Option<Set>,
     /// Nodes whose taints and requirements agree, and that have room before anything is placed.
-    pub(crate) nodes: OnceCell<Fitting>,
+    pub(crate) nodes: OnceCell<Bits<NodeId>>,
     /// The same in the order in which they are tried, once computed.
     pub(crate) in_order: OnceCell<Arc<[NodeId]>>,
     /// By pool: the requirements of a new claim, where taints and requirements agree.
@@ -151,16 +150,15 @@ impl Tables {
         let pod = &self.classes[class].pod;
         let level = &self.classes[class].levels[level];
         let host = self.compatibilities[level.compatibility].host.as_ref();
-        host.is_none_or(|set| self.universe.has(self.hostname, set, node.host))
+        host.is_none_or(|set| self.universe.has(self.universe.hostname(), set, node.host))
             && tolerated(&node.taints, pod, level.look_past_preferences)
-            && node.satisfies_initially(&self.universe, level.req)
+            && node.satisfies(node.choice, &self.universe, level.req)
     }
 
     /// Nodes that fit a level before anything is placed: no other will.
-    pub(crate) fn fitting(&self, class: PodClassId, level: LevelId) -> &Fitting {
+    pub(crate) fn fitting(&self, class: PodClassId, level: LevelId) -> &Bits<NodeId> {
         let compatibility = self.classes[class].levels[level].compatibility;
-        let fitting =
-            || Arc::new(self.nodes.ids().filter(|node| self.node_fits(class, level, *node)).collect());
+        let fitting = || self.nodes.ids().filter(|node| self.node_fits(class, level, *node)).collect();
         self.compatibilities[compatibility].nodes.get_or_init(fitting)
     }
 
@@ -268,10 +266,7 @@ impl Tables {
             if topology.is_empty() {
                 continue;
             }
-            let terms: Vec<Req> = topology
-                .iter()
-                .map(|term| self.universe.req(&term.iter().cloned().collect::<Requirements>()))
-                .collect();
+            let terms: Vec<Req> = topology.iter().map(|term| self.universe.req(term)).collect();
             let mut crossed = Alternatives::new();
             for (known, term) in alternatives.iter().flat_map(|a| terms.iter().map(move |t| (*a, *t))) {
                 if let Some(both) = self.universe.meet(known, term, Side::Plain)
@@ -401,15 +396,12 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
     let spec = &pod.spec;
     let selector = contradiction::selector(&pod);
     let term = spec.required_node_terms.get(relaxed.required).map_or(&[][..], Vec::as_slice);
-    let strict: SmallVec<[_; 4]> = selector.iter().chain(term).map(|r| tables.universe.set(r)).collect();
-    let strict = tables.universe.conjunction(strict);
+    let strict = tables.universe.req(selector.iter().chain(term));
     let preferred = relaxed.nodes.first().map_or(&[][..], |(_, term)| term.as_slice());
     let all = selector.iter().chain(term).chain(preferred);
     let contradicts = contradiction::first(tables.universe.schema(), all).is_some();
     let nowhere = contradicts.then(|| Requirement::exists(NOWHERE));
-    let preferred: SmallVec<[_; 4]> =
-        preferred.iter().chain(&nowhere).map(|r| tables.universe.set(r)).collect();
-    let preferred = tables.universe.conjunction(preferred);
+    let preferred = tables.universe.req(preferred.iter().chain(&nowhere));
     let whole: SmallVec<[_; 4]> =
         tables.universe.sets(strict).iter().chain(tables.universe.sets(preferred).iter()).cloned().collect();
     let whole = tables.universe.conjunction(whole);
@@ -460,63 +452,20 @@ fn level(tables: &mut Tables, class: PodClassId, relaxed: &Relaxation) -> Level 
     }
 }
 
+/// The distinct ones of some classes, ascending.
+pub(crate) fn distinct(mut classes: Vec<PodClassId>) -> Vec<PodClassId> {
+    classes.sort_unstable();
+    classes.dedup();
+    classes
+}
+
 /// Compiles all levels of some classes; returns the distinct ones, ascending.
 pub(crate) fn all_levels(tables: &mut Tables, classes: &[PodClassId]) -> Vec<PodClassId> {
-    let mut distinct = classes.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
+    let distinct = distinct(classes.to_vec());
     for class in distinct.iter().copied() {
         while compile_next_level(tables, class) {}
     }
     distinct
-}
-
-fn spread_group(tables: &mut Tables, pod: &Pod, spread: &TopologySpread) -> TopologyGroupId {
-    let alternatives = if spread.honor_node_affinity {
-        required_alternatives(pod, &mut tables.universe)
-    } else {
-        smallvec::smallvec![ANY]
-    };
-    let wanted = Wanted {
-        kind: GroupKind::Spread {
-            max_skew: i64::from(spread.max_skew),
-            min_domains: i64::from(spread.min_domains.unwrap_or(0)),
-        },
-        key: tables.universe.key(&spread.key),
-        namespaces: Namespaces::One(pod.id.namespace.clone()),
-        selector: narrowed(spread.selector.as_ref(), pod, &spread.match_label_keys, &[]),
-        filter: Some(NodeFilter {
-            alternatives,
-            tolerations: spread.honor_node_taints.then(|| pod.spec.tolerations.clone()),
-        }),
-    };
-    domains::group(tables, wanted)
-}
-
-pub(crate) fn term_group(
-    tables: &mut Tables,
-    pod: &Pod,
-    term: &PodAffinityTerm,
-    kind: GroupKind,
-) -> TopologyGroupId {
-    let namespaces = match &term.namespace_selector {
-        Some(selector) if selector.terms.is_empty() => Namespaces::All,
-        Some(selector) => {
-            let mut names = tables.snapshot.namespaces_matching(selector);
-            names.extend(term.namespaces.iter().cloned());
-            names.into()
-        }
-        None if term.namespaces.is_empty() => Namespaces::One(pod.id.namespace.clone()),
-        None => term.namespaces.iter().cloned().collect::<BTreeSet<_>>().into(),
-    };
-    let wanted = Wanted {
-        kind,
-        key: tables.universe.key(&term.key),
-        namespaces,
-        selector: narrowed(term.selector.as_ref(), pod, &term.match_label_keys, &term.mismatch_label_keys),
-        filter: None,
-    };
-    domains::group(tables, wanted)
 }
 
 /// Namespace and name of the claim behind a volume.
@@ -527,28 +476,4 @@ pub(crate) fn volume_name(pod: &Pod, volume: &VolumeRef) -> NamespacedName {
             NamespacedName::new(pod.id.namespace.clone(), format!("{}-{volume}", pod.id.name))
         }
     }
-}
-
-/// A selector with the pod's own values of further keys; the same where there are none, as mostly.
-fn narrowed<'a>(
-    selector: Option<&'a LabelSelector>,
-    pod: &Pod,
-    matching: &[Str],
-    mismatching: &[Str],
-) -> Option<Cow<'a, LabelSelector>> {
-    let selector = selector?;
-    if matching.is_empty() && mismatching.is_empty() && selector.terms.is_sorted_by(|a, b| a < b) {
-        return Some(Cow::Borrowed(selector));
-    }
-    let mut selector = selector.clone();
-    for (keys, operator) in [(matching, Operator::In), (mismatching, Operator::NotIn)] {
-        for key in keys {
-            if let Some(value) = pod.labels.get(key) {
-                selector.terms.push(SelectorTerm { key: key.clone(), operator, values: vec![value.clone()] });
-            }
-        }
-    }
-    selector.terms.sort();
-    selector.terms.dedup();
-    Some(Cow::Owned(selector))
 }

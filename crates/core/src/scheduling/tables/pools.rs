@@ -3,20 +3,22 @@
 use std::{cell::RefCell, sync::Arc};
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
+use indexmap::IndexMap;
 
 use crate::{
     model::{
         Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
-        labels, pod::HostPort, taint::first_untolerated,
+        labels, pod::HostPort,
     },
     scheduling::{
-        ids::{IdVec, InstanceTypeId, ReservationId},
+        ids::{Id, IdVec, InstanceTypeId, ReservationId},
         tables::{
             amounts::{Amounts, ResourceIndex, update},
             bits::Bits,
-            intern::{ANY, Key, Req, Set, Side, Universe, Value},
+            contradiction,
+            intern::{ANY, Key, Req, Side, Universe, Value},
             ranks::Ranks,
+            relaxation::tolerated,
             topology::Alternatives,
         },
     },
@@ -109,26 +111,8 @@ pub(crate) struct Offer {
     pub(crate) reservation: Option<ReservationId>,
 }
 
-/// Capacity reservations: what each can still hold, the least over all pools that know it.
-#[derive(Debug, Default)]
-pub(crate) struct Reservations {
-    ids: HashMap<Str, ReservationId>,
-    pub(crate) names: IdVec<ReservationId, Str>,
-    pub(crate) capacity: IdVec<ReservationId, u32>,
-}
-
-impl Reservations {
-    fn note(&mut self, name: &Str, capacity: u32) -> ReservationId {
-        if let Some(known) = self.ids.get(name) {
-            self.capacity[*known] = self.capacity[*known].min(capacity);
-            return *known;
-        }
-        let id = self.names.push(name.clone());
-        self.ids.insert(name.clone(), id);
-        self.capacity.push(capacity);
-        id
-    }
-}
+/// Capacity reservations by name: what each can still hold, the least over all pools that know it.
+pub(crate) type Reservations = IndexMap<Str, u32>;
 
 /// The tables that building a NodePool needs.
 pub(crate) struct PoolContext<'a> {
@@ -160,28 +144,14 @@ impl Daemon {
 
     /// Whether its pods run where these taints are, PreferNoSchedule aside.
     pub(crate) fn tolerates(&self, taints: &[Taint]) -> bool {
-        let hard: Vec<Taint> = taints
-            .iter()
-            .filter(|taint| taint.effect != crate::model::TaintEffect::PreferNoSchedule)
-            .cloned()
-            .collect();
-        first_untolerated(&hard, &self.pod.spec.tolerations).is_none()
+        tolerated(taints, &self.pod, true)
     }
 }
 
 /// nodeSelector and each of the required terms in turn: what a pod demands of a node, as alternatives.
 pub(crate) fn required_alternatives(pod: &Pod, universe: &mut Universe) -> Alternatives {
-    let selector: Vec<Requirement> = pod
-        .spec
-        .node_selector
-        .iter()
-        .map(|(key, value)| Requirement::is_in(key.clone(), [value.clone()]))
-        .collect();
-    let mut with = |term: &[Requirement]| {
-        let sets: SmallVec<[(Key, Set); 4]> =
-            selector.iter().chain(term).map(|requirement| universe.set(requirement)).collect();
-        universe.conjunction(sets)
-    };
+    let selector = contradiction::selector(pod);
+    let mut with = |term: &[Requirement]| universe.req(selector.iter().chain(term));
     if pod.spec.required_node_terms.is_empty() {
         return smallvec::smallvec![with(&[])];
     }
@@ -195,12 +165,9 @@ impl Pool {
     }
 
     pub(crate) fn new(model: &Arc<NodePool>, context: &mut PoolContext<'_>) -> Self {
-        let requirements = template_requirements(model);
-        let mut sets: Vec<_> =
-            requirements.iter().map(|requirement| context.universe.set(requirement)).collect();
+        let requirements = &model.template.requirements;
         let labels = Requirements::from_labels(&template_labels(model));
-        sets.extend(labels.iter().map(|requirement| context.universe.set(requirement)));
-        let req = context.universe.conjunction(sets);
+        let req = context.universe.req(requirements.iter().chain(labels.iter()));
         let min_values = requirements
             .iter()
             .filter_map(|requirement| {
@@ -212,9 +179,7 @@ impl Pool {
         let taints: Arc<[Taint]> = model.template.taints.iter().chain(observed).cloned().collect();
         let nothing = Arc::new(Catalog::default());
         let catalog = context.snapshot.catalog(&model.name).unwrap_or(&nothing);
-        let ready = [(labels::REGISTERED, "true"), (labels::INITIALIZED, "true")];
-        let ready: Requirements =
-            ready.into_iter().map(|(key, value)| Requirement::is_in(key, [value])).collect();
+        let ready = [labels::REGISTERED, labels::INITIALIZED].map(|key| Requirement::is_in(key, ["true"]));
         let ready = context.universe.req(&ready);
         let template = context.universe.meet(req, ready, Side::Plain).unwrap_or(req);
         let tolerant: Vec<&Daemon> =
@@ -234,23 +199,23 @@ impl Pool {
                 limit: *limit,
             })
             .collect();
+        let types = catalog.instance_types.iter();
+        let type_reqs: Vec<Req> =
+            types.map(|known| context.universe.req(known.requirements.iter())).collect();
+        let (zones, unavailable) = offerings_of(catalog, &type_reqs, req, context.universe);
         Self {
             model: Arc::clone(model),
             req,
             taints,
             ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
             rows,
-            zones: zones_of(catalog, req, context.universe),
-            unavailable: unavailable(catalog, req, context.universe),
+            zones,
+            unavailable,
             min_values,
             limits,
             masks: RefCell::default(),
             buys: RefCell::default(),
-            type_reqs: catalog
-                .instance_types
-                .iter()
-                .map(|known| context.universe.req(&known.requirements))
-                .collect(),
+            type_reqs,
         }
     }
 
@@ -315,11 +280,6 @@ impl Pool {
     }
 }
 
-/// Requirements as written, with the name of the pool.
-fn template_requirements(pool: &NodePool) -> &Requirements {
-    &pool.template.requirements
-}
-
 /// Labels that every node of the pool carries.
 pub(crate) fn template_labels(pool: &NodePool) -> Labels {
     let mut all = pool.template.labels.clone();
@@ -340,42 +300,36 @@ pub(crate) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
         .all(|(key, set)| universe.get(large, *key).is_none_or(|other| universe.agree(*key, set, other)))
 }
 
-/// The zones in which an instance type of the catalogue has an offering, where `req` allows both.
-fn zones_of(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<Value> {
-    let key = universe.key(labels::ZONE);
-    let mut zones = Vec::new();
-    for instance_type in &catalog.instance_types {
-        let described = universe.req(&instance_type.requirements);
-        if !agrees(universe, described, req) {
+/// Of the offerings of a catalogue whose instance type and whose own requirements `req` allows: their zones, and those that are
+/// not available.
+fn offerings_of(
+    catalog: &Catalog,
+    type_reqs: &[Req],
+    req: Req,
+    universe: &mut Universe,
+) -> (Vec<Value>, Vec<(Req, Req)>) {
+    let zone = universe.key(labels::ZONE);
+    let (mut zones, mut unavailable) = (Vec::new(), Vec::new());
+    for (instance_type, described) in catalog.instance_types.iter().zip(type_reqs) {
+        if !agrees(universe, *described, req) {
             continue;
         }
         for offering in &instance_type.offerings {
-            let offered = universe.req(&offering.requirements);
-            if agrees(universe, offered, req) {
-                zones.extend(universe.get(offered, key).iter().flat_map(|set| set.values.iter().copied()));
+            let offered = universe.req(offering.requirements.iter());
+            if !agrees(universe, offered, req) {
+                continue;
+            }
+            zones.extend(universe.get(offered, zone).iter().flat_map(|set| set.values.iter().copied()));
+            if !offering.available {
+                unavailable.push((*described, offered));
             }
         }
     }
     zones.sort_unstable();
     zones.dedup();
-    zones
-}
-
-/// The offerings of the catalogue that are not available, where `req` allows type and offering.
-fn unavailable(catalog: &Catalog, req: Req, universe: &mut Universe) -> Vec<(Req, Req)> {
-    let mut found = Vec::new();
-    for instance_type in &catalog.instance_types {
-        for offering in instance_type.offerings.iter().filter(|offering| !offering.available) {
-            let described = universe.req(&instance_type.requirements);
-            let offered = universe.req(&offering.requirements);
-            if agrees(universe, described, req) && agrees(universe, offered, req) {
-                found.push((described, offered));
-            }
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
+    unavailable.sort_unstable();
+    unavailable.dedup();
+    (zones, unavailable)
 }
 
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
@@ -387,7 +341,7 @@ fn rows_of(
     context: &mut PoolContext<'_>,
 ) -> Vec<Row> {
     let universe = &mut *context.universe;
-    let req = universe.req(&instance_type.requirements);
+    let req = universe.req(instance_type.requirements.iter());
     let described = universe.meet(template, req, Side::Plain);
     let mut overhead = Amounts::new();
     let mut ports = Vec::new();
@@ -430,10 +384,13 @@ fn rows_of(
         let reservation = reserved.then(|| {
             let unnamed = || Str::from(format!("{}/{}", instance_type.name, offering.requirements));
             let name = offering.reservation_id(universe.schema()).cloned().unwrap_or_else(unnamed);
-            context.reservations.note(&name, capacity_left)
+            let entry = context.reservations.entry(name);
+            let id = ReservationId::new(entry.index());
+            entry.and_modify(|left| *left = capacity_left.min(*left)).or_insert(capacity_left);
+            id
         });
         rows[index].offers.push(Offer {
-            req: universe.req(&offering.requirements),
+            req: universe.req(offering.requirements.iter()),
             price: offering.price,
             effective: context.snapshot.objective.effective(pool, instance_type, offering.price),
             overlaid: offering.overlaid,

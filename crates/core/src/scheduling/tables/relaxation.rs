@@ -1,7 +1,7 @@
 //! Relaxation: the order in which the preferences of a pod that does not fit are dropped, as in Karpenter.
 
 use crate::{
-    model::{Pod, PodAffinityTerm, Requirement, TopologySpread},
+    model::{Pod, PodAffinityTerm, Requirement, Taint, TaintEffect, TopologySpread},
     scheduling::request::PreferencePolicy,
 };
 
@@ -73,4 +73,22 @@ impl Relaxation {
         self.nodes.clear();
         self.spread.retain(|spread| spread.hard);
     }
+}
+
+/// The first taint that keeps a pod away. `PreferNoSchedule` does as well, as long as it is not looked past.
+pub(crate) fn first_obstacle<'a>(
+    taints: &'a [Taint],
+    pod: &Pod,
+    look_past_preferences: bool,
+) -> Option<&'a Taint> {
+    taints.iter().find(|taint| {
+        let preferred = taint.effect == TaintEffect::PreferNoSchedule;
+        !(look_past_preferences && preferred)
+            && !pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    })
+}
+
+/// Whether no taint keeps a pod away.
+pub(crate) fn tolerated(taints: &[Taint], pod: &Pod, look_past_preferences: bool) -> bool {
+    first_obstacle(taints, pod, look_past_preferences).is_none()
 }

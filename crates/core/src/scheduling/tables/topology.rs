@@ -1,11 +1,7 @@
-//! Topology: spread, affinity and anti-affinity as groups with dense counters per domain.
+//! Topology: spread, affinity and anti-affinity as groups, and the label sets of the pods that they select.
 //!
-//! A group counts the pods that its selector selects, by domain; an anti-affinity group also counts the pods that
-//! demand it, which gives the inverse rule. Domains of `kubernetes.io/hostname` are nodes: the snapshot's by slot, and
-//! the new NodeClaims of the pass. Domains of other keys are the values of the key.
-//!
-//! Groups by hostname keep the nodes and the new NodeClaims that they close as sets, so that a pod finds the ones that are
-//! left for it without asking each.
+//! Domains of `kubernetes.io/hostname` are nodes: the snapshot's by slot, and the new NodeClaims of the pass. Domains of
+//! other keys are the values of the key. The placement counts pods by group and domain.
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 

@@ -34,7 +34,7 @@ proptest! {
     fn meets_agree_with_the_model(a in requirements(), b in requirements()) {
         let schema = Arc::new(LabelSchema::default());
         let mut universe = Universe::new(Arc::clone(&schema));
-        let (x, y) = (universe.req(&a), universe.req(&b));
+        let (x, y) = (universe.req(a.iter()), universe.req(b.iter()));
         prop_assert_eq!(universe.requirements(x), a.clone());
         prop_assert_eq!(universe.meet(x, y, Side::Claim).is_some(), a.compatible_claim(&b, &schema).is_ok());
         prop_assert_eq!(universe.meet(x, y, Side::Plain).is_some(), a.intersects(&b).is_ok());
