@@ -27,7 +27,7 @@ pub enum Obstacle {
         /// The resource.
         name: ResourceName,
         /// The request of the pod.
-        asked: i64,
+        requested: i64,
         /// The most that any of the nodes has free.
         most: i64,
     },
@@ -73,18 +73,18 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Leaving => f.write_str("going away"),
+            Self::Leaving => f.write_str("being deleted"),
             Self::Taint(taint) => write!(f, "taint {taint}"),
             Self::Label(key) => write!(f, "other or no label {key}"),
-            Self::Resource { name, asked, most } => write!(
+            Self::Resource { name, requested, most } => write!(
                 f,
                 "too little {} (most free {} of {})",
                 name.as_str(),
                 name.quantity(*most),
-                name.quantity(*asked)
+                name.quantity(*requested)
             ),
             Self::HostPort(port) => write!(f, "host port {port} taken"),
-            Self::Volumes => f.write_str("volumes out of reach"),
+            Self::Volumes => f.write_str("volumes not reachable or attachable"),
             Self::Topology => f.write_str("spread or affinity"),
         }
     }

@@ -7,7 +7,7 @@ use crate::model::{
     Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME,
 };
 
-/// Why a pod has no place.
+/// Why a pod is unschedulable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unplaced {
     /// No NodePool takes part in scheduling.
@@ -102,7 +102,7 @@ pub enum Eliminated {
         /// The number of values that minValues demands.
         wanted: u32,
         /// The number of values that are available.
-        found: u32,
+        available: u32,
     },
     /// A host port is taken.
     HostPort(u16),
@@ -120,7 +120,7 @@ pub enum Nearest {
         /// The resource.
         name: ResourceName,
         /// The request of the pod.
-        asked: i64,
+        requested: i64,
         /// The most that an allowed type leaves for pods; zero where none has it.
         most: i64,
         /// That type.
@@ -254,18 +254,18 @@ impl fmt::Display for Eliminated {
                 )
             }
             Self::Volumes(why) => {
-                write!(f, "incompatible volumes, {why}: let the nodepool have nodes where the volumes are")
+                write!(f, "incompatible volumes, {why}: allow nodes of the nodepool where the volumes are")
             }
             Self::Limit { resource, usage, limit, .. } => {
                 write!(f, "limit of {resource}: {usage} of {limit}")
             }
             Self::Topology { kind, key, unused, counts } => {
                 write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
-                // Anti-affinity is content without domains, and nodes always have a name.
+                // Anti-affinity needs no domains, and nodes always have a name.
                 if counts.is_empty() && *kind != "pod anti-affinity" && **key != *HOSTNAME {
                     return write!(
                         f,
-                        ": no node and no nodepool has this label; add it to those that should count"
+                        ": no node and no nodepool has this label; add it to the nodepools that should count"
                     );
                 }
                 topology_fix(f, kind, *unused, counts)
@@ -286,9 +286,9 @@ impl fmt::Display for Eliminated {
                      {available} of those can be bought, resources={{{requests}}}: {nearest}"
                 )
             }
-            Self::MinValues { key, wanted, found } => write!(
+            Self::MinValues { key, wanted, available } => write!(
                 f,
-                "minValues requirement is not met for label(s) (label(s)=[{key}]), {found} of {wanted} values: allow \
+                "minValues requirement is not met for label(s) (label(s)=[{key}]), {available} of {wanted} values: allow \
                  more of them, lower minValues, or set MIN_VALUES_POLICY=BestEffort"
             ),
             Self::Devices(shortage) => write!(f, "{shortage}"),
@@ -310,7 +310,7 @@ fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Optio
             write!(f, ": add {} to the labels or requirements of the nodepool", wanted.key())
         }
         (Incompatible::Disjoint { offered, .. }, _) if !offered.is_complement() && !offered.is_empty() => {
-            f.write_str(": ask for a value that the nodepool has, or let it have more")
+            f.write_str(": require a value that the nodepool allows, or allow more values there")
         }
         (Incompatible::Disjoint { .. }, _) => f.write_str(": change one of them"),
     }
@@ -328,14 +328,14 @@ fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[
     }
     f.write_str(match kind {
         "pod affinity" if unused => {
-            ": none of the pods that it names has a place; where they wait for each other, let one match its own term"
+            ": no pod that it selects is scheduled; if such pods are pending too, let one of them match its own term"
         }
         "pod affinity" => {
-            ": none of the domains that have such pods is open to it; evict those pods, so that they are placed again together with it, or let it \
-             be where they are"
+            ": it may use none of the domains that have such pods; evict those pods so that all are scheduled together, or \
+             allow it in their domains"
         }
         "pod anti-affinity" => ": every domain has a pod that it avoids, or one that avoids it; add domains",
-        _ => ": every domain that is open to it would exceed maxSkew; add domains, or raise maxSkew",
+        _ => ": every domain that it may use would exceed maxSkew; add domains, or raise maxSkew",
     })
 }
 
@@ -344,7 +344,7 @@ impl fmt::Display for Nearest {
         match self {
             Self::Requirement(wanted) if wanted.is_empty() => write!(
                 f,
-                "every type has {}, and none of its values is allowed: see what nodepool and pod require of it",
+                "every type has {}, and nodepool and pod together allow none of the values",
                 wanted.key()
             ),
             Self::Requirement(wanted) => write!(f, "no type has {wanted}"),

@@ -125,7 +125,7 @@ pub enum DeviceShortage {
         /// How many more are wanted; `None` is all.
         wanted: Option<u32>,
         /// What became of the devices that are there.
-        found: Tally,
+        tally: Tally,
     },
     /// The search was given up: there are too many ways to try.
     TooWide {
@@ -134,7 +134,7 @@ pub enum DeviceShortage {
     },
 }
 
-/// How many devices each condition took, in the order in which they are asked.
+/// How many devices each condition leaves, in the order of the conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Devices that are there or will be.
@@ -170,14 +170,14 @@ impl fmt::Display for DeviceShortage {
                      {what}: see its resourceslices"
                 )
             }
-            Self::Devices { claim, request, class, wanted, found } => {
+            Self::Devices { claim, request, class, wanted, tally } => {
                 let wanted = wanted.map_or_else(|| "all devices".to_owned(), |count| format!("{count} more"));
                 write!(
                     f,
                     "resourceclaim {claim}: request {request} wants {wanted} of class {class}, of {} devices {} match, \
                      {} of them have no taint that keeps it away, {} of those are free, {} go with its other devices, \
                      {} can be reached",
-                    found.seen, found.matching, found.tolerated, found.free, found.matched, found.reached
+                    tally.seen, tally.matching, tally.tolerated, tally.free, tally.matched, tally.reached
                 )
             }
             Self::TooWide { claim } => write!(

@@ -49,7 +49,7 @@ pub(crate) struct SearchSpace<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Failure {
     /// The deepest request that failed, and the number of devices that it lacked.
-    Devices { claim: CompiledClaimId, request: usize, option: usize, wanted: Option<u32>, found: Tally },
+    Devices { claim: CompiledClaimId, request: usize, option: usize, wanted: Option<u32>, tally: Tally },
     /// All devices are asked for, and this pool of a driver cannot be relied on: it contradicts itself, or slices are
     /// missing.
     Pool { claim: CompiledClaimId, request: usize, driver: Str, pool: Str, invalid: bool },
@@ -396,7 +396,7 @@ impl<G: NodeReach> Search<'_, '_, G> {
         let depth = self.given.len();
         if self.failure.as_ref().is_none_or(|(known, _)| depth > *known) {
             let SearchPosition { claim, request, option } = spot;
-            self.failure = Some((depth, Failure::Devices { claim, request, option, wanted, found: tally }));
+            self.failure = Some((depth, Failure::Devices { claim, request, option, wanted, tally }));
         }
     }
 }

@@ -196,7 +196,7 @@ fn terms(tables: &Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
         let distinct = tables.distinct(claim.pool, rows.iter(), *key, claim.req);
         if distinct < *wanted {
             let key = tables.universe.name(*key).clone();
-            return Err(Eliminated::MinValues { key, wanted: *wanted, found: distinct });
+            return Err(Eliminated::MinValues { key, wanted: *wanted, available: distinct });
         }
     }
     let daemons = rows.iter().map(|row| &tables.row(claim.pool, row).daemons);

@@ -110,6 +110,6 @@ impl Explained<'_> {
         let is_short = |slot: &usize| requests[*slot] > 0 && requests[*slot] > get(free, *slot);
         let slot = (0..requests.len()).find(is_short)?;
         let name = self.tables.resources.name(slot);
-        Some(Obstacle::Resource { name, asked: requests[slot], most: get(free, slot).max(0) })
+        Some(Obstacle::Resource { name, requested: requests[slot], most: get(free, slot).max(0) })
     }
 }

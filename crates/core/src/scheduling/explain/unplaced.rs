@@ -151,7 +151,7 @@ impl<'a> Explained<'a> {
         };
         match blocked {
             Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, distinct })), .. } => {
-                Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, found: distinct }
+                Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, available: distinct }
             }
             Blocked { refusal: Some((narrowed, Refusal::Devices)), .. } => {
                 match pass.devices.as_deref().and_then(DeviceGrants::last_shortage) {
@@ -286,7 +286,12 @@ fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
 /// The first resource of which no allowed type leaves enough.
 fn shortage(tables: &Tables, requests: &Amounts, lost: &FilteredTypes) -> Nearest {
     let Some((slot, most, instance_type)) = lost.first_short(requests) else { return Nearest::Combination };
-    Nearest::Resource { name: tables.resources.name(slot), asked: get(requests, slot), most, instance_type }
+    Nearest::Resource {
+        name: tables.resources.name(slot),
+        requested: get(requests, slot),
+        most,
+        instance_type,
+    }
 }
 
 fn exhausted_nodes(tables: &Tables, pass: &Pass, pool: NodePoolId) -> Option<Eliminated> {

@@ -309,10 +309,10 @@ impl DeviceGrants {
                 let request = open[claim].1.requests[request].name.clone();
                 DeviceShortage::Pool { claim: name(claim), request, driver, pool, invalid }
             }
-            Failure::Devices { claim, request, option, wanted, found: result } => {
+            Failure::Devices { claim, request, option, wanted, tally } => {
                 let option = &open[claim].1.requests[request].options[option];
                 let (request, class) = (option.name.clone(), option.class.clone());
-                DeviceShortage::Devices { claim: name(claim), request, class, wanted, found: result }
+                DeviceShortage::Devices { claim: name(claim), request, class, wanted, tally }
             }
         }
     }

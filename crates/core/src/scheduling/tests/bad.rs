@@ -50,7 +50,7 @@ fn contradictions_name_the_key_and_both_sides() {
     let pool = || ClusterBuilder::new().pool(pool("default").require(ZONE, Operator::In, &["a", "b"]));
     let zone = reason(pool().pending(pod("p").selector(ZONE, "c")));
     assert!(zone.contains("zone In [c] not in topology.kubernetes.io/zone In [a b]"), "{zone}");
-    assert!(zone.ends_with("ask for a value that the nodepool has, or let it have more"), "{zone}");
+    assert!(zone.ends_with("require a value that the nodepool allows, or allow more values there"), "{zone}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn pods_that_wait_for_each_other_report_it() {
     assert!(nowhere.contains("key=rack: no node and no nodepool has this label"), "{nowhere}");
     let names: Vec<&str> = reasons.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a", "b", "c"]);
-    assert!(reasons.iter().all(|(_, why)| why.contains("wait for each other")), "{reasons:?}");
+    assert!(reasons.iter().all(|(_, why)| why.contains("if such pods are pending too")), "{reasons:?}");
     let mut crowded =
         ClusterBuilder::with_default_pool().pending(pod("p").app("x").anti_affinity(affinity_to(ZONE, "x")));
     for zone in ["a", "b", "c"] {

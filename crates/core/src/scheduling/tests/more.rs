@@ -316,11 +316,11 @@ fn unschedulable_pods_report_obstacles_on_nodes() {
     };
     assert_eq!(
         asks(|pod| pod),
-        ["5 nodes: 3 too little cpu (most free 4 of 64), 1 taint gpu:NoSchedule, 1 going away"]
+        ["5 nodes: 3 too little cpu (most free 4 of 64), 1 taint gpu:NoSchedule, 1 being deleted"]
     );
     assert_eq!(
         asks(|pod| pod.cpu(100).selector(ZONE, "c").selector(ARCH, "riscv").host_port(80)),
-        ["5 nodes: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 going away"]
+        ["5 nodes: 3 other or no label kubernetes.io/arch, 1 taint gpu:NoSchedule, 1 being deleted"]
     );
     let (snapshot, placed) = plan(builder.pending(pod("p").cpu(100)));
     assert!(placed.nodes.is_empty(), "{:?}", report(&snapshot, &placed));
