@@ -51,6 +51,9 @@ pub(super) struct KeptRemoval {
     pub(super) purpose: Purpose,
 }
 
+/// Pods with their classes.
+type Placed<'a> = (&'a [Arc<Pod>], &'a IdVec<PodId, PodClassId>);
+
 /// A simulation that is not rewound yet.
 #[derive(Debug)]
 struct Removal {
@@ -126,9 +129,9 @@ impl BasePlacement {
 
     /// The pass of the last simulation, if only pending pods are unschedulable in it, and its pods, those of the base placement
     /// included, with their classes.
-    pub(super) fn last_complete(&mut self) -> Option<(&mut Pass, &[Arc<Pod>], &IdVec<PodId, PodClassId>)> {
+    pub(super) fn last_complete(&mut self) -> Option<(&mut Pass, Placed<'_>)> {
         let removal = self.last.as_mut().filter(|removal| removal.is_complete(self.pending))?;
-        Some((&mut removal.pass, &self.pods, &self.classes))
+        Some((&mut removal.pass, (&self.pods, &self.classes)))
     }
 
     /// Makes the last simulation, which ends at `mark`, part of it.

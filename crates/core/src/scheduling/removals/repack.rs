@@ -43,7 +43,7 @@ pub(super) fn repack(
     if base.has_new_claims() {
         return None;
     }
-    let (pass, pods, classes) = base.last_complete()?;
+    let (pass, (pods, classes)) = base.last_complete()?;
     if pass.exhausted || pass.devices.is_some() || pass.claims.is_empty() {
         return None;
     }

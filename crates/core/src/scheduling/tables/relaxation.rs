@@ -82,9 +82,8 @@ pub(crate) fn first_obstacle<'a>(
     look_past_preferences: bool,
 ) -> Option<&'a Taint> {
     taints.iter().find(|taint| {
-        let preferred = taint.effect == TaintEffect::PreferNoSchedule;
-        !(look_past_preferences && preferred)
-            && !pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        let counts = !look_past_preferences || taint.effect != TaintEffect::PreferNoSchedule;
+        counts && !pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
     })
 }
 
