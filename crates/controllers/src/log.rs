@@ -91,6 +91,11 @@ pub fn computed_unready(nodes: usize, pods: usize) {
     }
 }
 
+/// Logs a pod that a plan has no node for, once per plan as Karpenter does.
+pub fn could_not_schedule(namespace: &str, name: &str, why: &str) {
+    tracing::error!(Pod.name = name, Pod.namespace = namespace, error = why, "could not schedule pod");
+}
+
 /// Logs that a NodeClaim was created, for an instance of one of `types`.
 pub fn created_nodeclaim(name: &str, pool: &str, requests: &Resources, types: impl Iterator<Item = String>) {
     tracing::info!(

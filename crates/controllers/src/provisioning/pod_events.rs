@@ -11,6 +11,7 @@ use fleetwright_state::Kind;
 
 use crate::{
     events::{Event, regarding, regarding_pod},
+    log,
     runtime::{Cluster, Recorder},
 };
 
@@ -68,7 +69,9 @@ pub(super) fn unschedulable(
             Unplaced::ReservedCapacityTaken | Unplaced::NotReached => continue,
             Unplaced::NoPools | Unplaced::NoPoolFits(_) => unschedulable += 1,
         }
-        failed(recorder, pod, &why.to_string());
+        let text = why.to_string();
+        log::could_not_schedule(&pod.id.namespace, &pod.id.name, &text);
+        failed(recorder, pod, &text);
         if let Unplaced::NoPoolFits(verdicts) = why {
             let lacking = verdicts.iter().filter(|verdict| leaves_no_instance_type(&verdict.eliminated));
             bare.extend(lacking.map(|verdict| verdict.pool.clone()));

@@ -215,6 +215,17 @@ fn created_and_disrupted() {
     parsed(&line, "disrupting node(s)", disrupting);
 }
 
+#[test]
+fn could_not_be_scheduled() {
+    let line = lines("provisioner", &Key::singleton(), false, || {
+        log::could_not_schedule("default", "web-1", "no NodePool fits");
+    });
+    let head = HEAD.replace("INFO", "ERROR");
+    let fields = r#""commit":"C","controller":"provisioner","namespace":"","name":"","reconcileID":"ID","Pod":{"name":"web-1","namespace":"default"},"error":"no NodePool fits""#;
+    assert_eq!(line, format!("{head}\"could not schedule pod\",{fields}}}\n"));
+    parsed(&line, "could not schedule pod", r#""Pod":\{"name":"(.*)","namespace":"(.*)"\},"error":"(.*)""#);
+}
+
 /// The keys of a line with the shapes of their values: `{}` for objects with free keys, the shape of the first member for arrays.
 fn shape(value: &Value) -> Value {
     match value {
