@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fleetwright_scenarios::scenario::{Expect, Scenario, Step};
+use fleetwright_scenarios::scenario::{Expect, Scenario, ScenarioStep};
 
 /// Where reasons are made: conditions and events of NodeClaims, Nodes, NodePools, buffers and overlays.
 const SOURCES: [&str; 5] = [
@@ -122,11 +122,11 @@ fn words_of_the_product() -> io::Result<BTreeSet<String>> {
 }
 
 /// The words that a scenario expects.
-fn expected(steps: &[Step], words: &mut String) {
+fn expected(steps: &[ScenarioStep], words: &mut String) {
     for step in steps {
         match step {
-            Step::SecondCluster(steps) => expected(steps, words),
-            Step::Expect(expect) => {
+            ScenarioStep::SecondCluster(steps) => expected(steps, words),
+            ScenarioStep::Expect(expect) => {
                 let Expect { events, conditions, .. } = &**expect;
                 events.iter().chain(conditions).for_each(|text| words.push_str(&format!("{text}\n")));
             }

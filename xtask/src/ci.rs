@@ -12,15 +12,15 @@ use crate::{aws, book, charts, deny, generate, packages, provider, seeds, semver
 pub(crate) struct Args {
     /// The steps to run, in their fixed order; all of them if none is named
     #[arg(value_enum, value_name = "STEP")]
-    only: Vec<Step>,
+    only: Vec<CiStep>,
     /// A step to leave out; may be repeated
     #[arg(long, value_enum, value_name = "STEP")]
-    skip: Vec<Step>,
+    skip: Vec<CiStep>,
 }
 
 /// The steps in the order in which they run: those that fail fast come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Step {
+enum CiStep {
     /// Formatting, without changing a file
     Fmt,
     /// Lints of all targets, warnings denied
@@ -63,14 +63,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn chosen(only: &[Step], skip: &[Step]) -> Vec<Step> {
-    let wanted = |step: &Step| (only.is_empty() || only.contains(step)) && !skip.contains(step);
-    Step::value_variants().iter().copied().filter(wanted).collect()
+fn chosen(only: &[CiStep], skip: &[CiStep]) -> Vec<CiStep> {
+    let wanted = |step: &CiStep| (only.is_empty() || only.contains(step)) && !skip.contains(step);
+    CiStep::value_variants().iter().copied().filter(wanted).collect()
 }
 
 // === impl Step ===
 
-impl Step {
+impl CiStep {
     fn name(self) -> String {
         self.to_possible_value().map_or_else(|| format!("{self:?}"), |value| value.get_name().to_owned())
     }
@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_in_their_own_order() {
-        let all = Step::value_variants();
+        let all = CiStep::value_variants();
         assert_eq!(chosen(&[], &[]), all);
-        assert_eq!(chosen(&[Step::Clippy, Step::Fmt], &[]), [Step::Fmt, Step::Clippy]);
-        assert_eq!(chosen(&[], &[Step::Tests]).len(), all.len() - 1);
-        assert!(!chosen(&[], &[Step::Tests]).contains(&Step::Tests));
-        assert!(chosen(&[Step::Fmt], &[Step::Fmt]).is_empty());
+        assert_eq!(chosen(&[CiStep::Clippy, CiStep::Fmt], &[]), [CiStep::Fmt, CiStep::Clippy]);
+        assert_eq!(chosen(&[], &[CiStep::Tests]).len(), all.len() - 1);
+        assert!(!chosen(&[], &[CiStep::Tests]).contains(&CiStep::Tests));
+        assert!(chosen(&[CiStep::Fmt], &[CiStep::Fmt]).is_empty());
     }
 }

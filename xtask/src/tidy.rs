@@ -8,12 +8,14 @@
 //! - [`rights`]: what `deploy/` grants;
 //! - [`architecture`]: ARCHITECTURE.md names what there is, and all of it;
 //! - [`words`]: private words that have a public name do not come back;
+//! - [`bare`]: no type has a name that says nothing alone;
 //! - [`impls`], [`circles`], [`floors`], [`indices`]: what stands where inside a crate, with the lists of [`house`] of what
 //!   breaks these rules today.
 //!
 //! `cargo test` runs the same check. A rule that cannot fail is a defect: each has a test with a planted violation.
 
 mod architecture;
+mod bare;
 mod circles;
 mod edges;
 mod features;
@@ -95,6 +97,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
             continue;
         }
         found.extend(source::check(&file, &text));
+        found.extend(bare::check(&file, &text));
         if file.starts_with("deploy/") && file.ends_with(".yaml") {
             found.extend(rights::check(&file, &text));
         }

@@ -11,7 +11,9 @@ use fleetwright_api::{
     labels::condition::{LIMITED_BY_QUOTAS, PROVISIONING, READY_FOR_PROVISIONING},
 };
 use fleetwright_core::model::NamespacedName;
-use fleetwright_state::{BufferOutcome, Change, Feature, Index, Key, Kind, RefusalCause, lower::buffer};
+use fleetwright_state::{
+    BufferOutcome, Change, Feature, Index, Key, RefusalCause, WatchedKind, lower::buffer,
+};
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::{PodTemplate, PodTemplateSpec, ResourceQuota},
@@ -95,8 +97,8 @@ impl Controller for BufferController {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         match change.kind {
-            Kind::CapacityBuffer if !change.is_deleted() => vec![change.key.clone()],
-            Kind::LimitRange => {
+            WatchedKind::CapacityBuffer if !change.is_deleted() => vec![change.key.clone()],
+            WatchedKind::LimitRange => {
                 let of_namespace = index.buffers().filter(|id| id.namespace == change.key.namespace);
                 of_namespace.cloned().map(Key::from).collect()
             }

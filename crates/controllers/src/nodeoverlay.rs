@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_api::{self as api, ConditionSet, HasConditions, labels::condition::VALIDATION_SUCCEEDED};
-use fleetwright_state::{Change, Feature, Index, Key, Kind, OverlayOutcome};
+use fleetwright_state::{Change, Feature, Index, Key, OverlayOutcome, WatchedKind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -59,8 +59,8 @@ impl Controller for OverlayStatus {
     /// A change of one overlay may affect others.
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let about = match change.kind {
-            Kind::NodeOverlay => true,
-            Kind::NodePool | Kind::NodeClass => index.has_overlays(),
+            WatchedKind::NodeOverlay => true,
+            WatchedKind::NodePool | WatchedKind::NodeClass => index.has_overlays(),
             _ => false,
         };
         about.then(Key::singleton).into_iter().collect()

@@ -11,7 +11,7 @@ use fleetwright_api::{
     },
 };
 use fleetwright_core::model::NodeClassRef;
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -65,8 +65,8 @@ pub(crate) fn class_of(pool: &api::NodePool) -> NodeClassRef {
 /// The keys of the NodePools that a change of a NodePool or NodeClass concerns.
 pub(crate) fn pools_of(change: &Change, index: &Index) -> Vec<Key> {
     match change.kind {
-        Kind::NodePool => vec![change.key.clone()],
-        Kind::NodeClass => {
+        WatchedKind::NodePool => vec![change.key.clone()],
+        WatchedKind::NodeClass => {
             let uses =
                 |pool: &&Arc<api::NodePool>| *pool.spec.template.spec.node_class_ref.name == *change.key.name;
             let names = index.pools().filter(uses).filter_map(|pool| pool.metadata.name.clone());

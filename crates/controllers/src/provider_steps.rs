@@ -12,7 +12,7 @@ use fleetwright_core::{
         Write,
     },
     model::{NodeName, Str},
-    nodeclaim::{Next, Step},
+    nodeclaim::{ClaimStep, Next},
     safety::Cause,
 };
 use fleetwright_state::Key;
@@ -185,7 +185,7 @@ impl ProviderLoop {
             "Interruption triggered termination",
         );
         log::interrupted_nodeclaim(&node.claim.name, interruption.kind.as_str());
-        let next = Next::steps([Step::Delete(Cause::Interrupted(interruption.kind))]);
+        let next = Next::steps([ClaimStep::Delete(Cause::Interrupted(interruption.kind))]);
         self.executors.on(&node).execute(next).await?;
         Ok(())
     }

@@ -319,7 +319,7 @@ impl Harness {
             .collect()
     }
 
-    /// `Kind/name Reason: message` of all events, sorted.
+    /// `WatchedKind/name Reason: message` of all events, sorted.
     pub(crate) fn events(&self) -> Vec<String> {
         let text = |event: &Arc<Value>| {
             let about = &event["involvedObject"];

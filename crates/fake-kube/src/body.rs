@@ -11,9 +11,9 @@ use http_body::{Body, Frame};
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Body of an answer of the server.
-pub struct ReplyBody(Kind);
+pub struct ReplyBody(BodyKind);
 
-enum Kind {
+enum BodyKind {
     Once(Option<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>),
 }
@@ -21,20 +21,20 @@ enum Kind {
 impl ReplyBody {
     /// A complete body.
     pub(crate) fn once(bytes: impl Into<Bytes>) -> Self {
-        Self(Kind::Once(Some(bytes.into())))
+        Self(BodyKind::Once(Some(bytes.into())))
     }
 
     /// A streamed body.
     pub(crate) fn stream(stream: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> Self {
-        Self(Kind::Stream(Box::pin(stream)))
+        Self(BodyKind::Stream(Box::pin(stream)))
     }
 }
 
 impl std::fmt::Debug for ReplyBody {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self.0 {
-            Kind::Once(_) => "ReplyBody::Once",
-            Kind::Stream(_) => "ReplyBody::Stream",
+            BodyKind::Once(_) => "ReplyBody::Once",
+            BodyKind::Stream(_) => "ReplyBody::Stream",
         })
     }
 }
@@ -48,8 +48,8 @@ impl Body for ReplyBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
-            Kind::Once(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Stream(stream) => {
+            BodyKind::Once(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Stream(stream) => {
                 stream.as_mut().poll_next(context).map(|item| item.map(|data| data.map(Frame::data)))
             }
         }
@@ -57,15 +57,15 @@ impl Body for ReplyBody {
 
     fn size_hint(&self) -> http_body::SizeHint {
         match &self.0 {
-            Kind::Once(bytes) => {
+            BodyKind::Once(bytes) => {
                 let length = bytes.as_ref().map_or(0, Bytes::len);
                 http_body::SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
-            Kind::Stream(_) => http_body::SizeHint::default(),
+            BodyKind::Stream(_) => http_body::SizeHint::default(),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Once(None))
+        matches!(&self.0, BodyKind::Once(None))
     }
 }

@@ -13,7 +13,7 @@ use crate::patch::PatchKind;
 use crate::protobuf;
 use crate::route::{self, Query, ResourcePath, Route};
 use crate::status::ApiError;
-use crate::view_of::View;
+use crate::view_of::ResponseView;
 
 /// A request for a resource.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct ResourceRequest {
     /// Query parameters.
     pub(crate) query: Query,
     /// Format of the answer.
-    pub(crate) view: View,
+    pub(crate) view: ResponseView,
     /// Format of the patch, for patches.
     pub(crate) patch: Option<PatchKind>,
     /// Body; null when there is none.
@@ -65,7 +65,7 @@ pub(crate) fn read(parts: &Parts, body: &Bytes) -> Result<Asked, ApiError> {
         })?),
         _ => None,
     };
-    let view = View::parse(header(parts, &ACCEPT), &query);
+    let view = ResponseView::parse(header(parts, &ACCEPT), &query);
     let body = Arc::new(read_body(content_type, body)?);
     let user_agent = header(parts, &USER_AGENT).to_owned();
     Ok(Asked::Resource(Box::new(ResourceRequest { verb, path, query, view, patch, body, user_agent })))

@@ -13,7 +13,7 @@ use crate::view::table::IncludeObject;
 
 /// The representation of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum ResponseView {
     /// Objects.
     Plain,
     /// `meta.k8s.io/v1` tables with `None`, `Metadata` or `Object` in their rows.
@@ -22,7 +22,7 @@ pub(crate) enum View {
     Partial,
 }
 
-impl View {
+impl ResponseView {
     /// The first supported media type of an Accept header.
     pub(crate) fn parse(accept: &str, query: &Query) -> Self {
         for clause in accept.split(',') {

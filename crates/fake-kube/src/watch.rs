@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::status::ApiError;
 use crate::store::Change;
 use crate::verbs::list;
-use crate::view_of::View;
+use crate::view_of::ResponseView;
 
 /// Maximum number of events that are read from the history under one lock.
 const BATCH: usize = 256;
@@ -36,7 +36,7 @@ pub(crate) struct Watch {
     server: Server,
     target: Target,
     selector: Selector,
-    view: View,
+    view: ResponseView,
     wake: Arc<Notify>,
     /// Events up to this revision have been read.
     seen: u64,
@@ -61,7 +61,7 @@ impl Watch {
         cluster: &ClusterState,
         target: &Target,
         query: &Query,
-        view: View,
+        view: ResponseView,
         fault: &crate::faults::Fault,
     ) -> Result<Self, ApiError> {
         let selector = list::selector(target, query)?;

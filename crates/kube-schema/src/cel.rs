@@ -12,8 +12,8 @@ use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
 use super::cel_value::Converter;
-use super::error::Shown;
-use super::node::{Additional, Kind, ListType, Node};
+use super::error::ShownValue;
+use super::node::{Additional, JsonType, ListType, Node};
 use super::rule::Rule;
 use super::{FieldError, FieldErrorKind};
 
@@ -152,7 +152,7 @@ fn evaluate(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'
         }
         Err(error) => format!("{} evaluating rule: {}", failure(&error), rule.name),
     };
-    let shown = Shown::Text(&node.declared_type);
+    let shown = ShownValue::Text(&node.declared_type);
     Some(FieldError::new(path, FieldErrorKind::Invalid, shown, &detail))
 }
 
@@ -162,15 +162,15 @@ fn refusal(rule: &Rule, node: &Node, path: &str, new: &Value, scope: &Context<'_
         None => format!("failed rule: {}", rule.name),
     });
     let at = format!("{path}{}", shown_below(node, &rule.field_path));
-    let whole = node.kinds.iter().any(|kind| matches!(kind, Kind::Object | Kind::Array));
+    let whole = node.kinds.iter().any(|kind| matches!(kind, JsonType::Object | JsonType::Array));
     match rule.reason {
         FieldErrorKind::Required | FieldErrorKind::Forbidden => {
-            FieldError::new(&at, rule.reason, Shown::Nothing, &detail)
+            FieldError::new(&at, rule.reason, ShownValue::Nothing, &detail)
         }
-        FieldErrorKind::Duplicate if whole => FieldError::new(&at, rule.reason, Shown::Nothing, ""),
-        FieldErrorKind::Duplicate => FieldError::new(&at, rule.reason, Shown::Value(new), ""),
-        kind if whole => FieldError::new(&at, kind, Shown::Nothing, &detail),
-        kind => FieldError::new(&at, kind, Shown::Value(new), &detail),
+        FieldErrorKind::Duplicate if whole => FieldError::new(&at, rule.reason, ShownValue::Nothing, ""),
+        FieldErrorKind::Duplicate => FieldError::new(&at, rule.reason, ShownValue::Value(new), ""),
+        kind if whole => FieldError::new(&at, kind, ShownValue::Nothing, &detail),
+        kind => FieldError::new(&at, kind, ShownValue::Value(new), &detail),
     }
 }
 

@@ -9,7 +9,7 @@ use kube_cel::cel::{Context, Program, Value as CelValue};
 use serde_json::{Number, Value};
 
 use super::format::Check;
-use super::node::{Additional, Kind, Node};
+use super::node::{Additional, JsonType, Node};
 
 /// Converts values. CEL's constructors create times and durations.
 pub(crate) struct Converter {
@@ -112,7 +112,7 @@ fn construct(constructors: &Context<'_>, program: Option<&Program>, text: &str) 
 }
 
 fn convert_number(node: Option<&Node>, number: &Number) -> CelValue {
-    let float = node.is_some_and(|node| node.kinds == [Kind::Number]);
+    let float = node.is_some_and(|node| node.kinds == [JsonType::Number]);
     match (number.as_i64(), number.as_f64()) {
         (Some(int), _) if !float => CelValue::Int(int),
         (_, Some(value)) => CelValue::Float(value),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::Shown;
+use super::error::ShownValue;
 use super::node::{Additional, Node};
 use super::{FieldError, FieldErrorKind};
 
@@ -54,7 +54,7 @@ fn type_field(map: &Map<String, Value>, path: &str, name: &str, errors: &mut Vec
         Some(Value::String(text)) if !text.is_empty() => {}
         Some(value) => {
             let detail = if value.is_string() { "must not be empty" } else { "must be a string" };
-            errors.push(FieldError::new(&at, FieldErrorKind::Invalid, Shown::Value(value), detail));
+            errors.push(FieldError::new(&at, FieldErrorKind::Invalid, ShownValue::Value(value), detail));
         }
     }
 }

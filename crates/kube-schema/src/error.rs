@@ -82,7 +82,7 @@ impl fmt::Display for FieldError {
 }
 
 /// The invalid value in a message.
-pub(crate) enum Shown<'a> {
+pub(crate) enum ShownValue<'a> {
     /// Not shown.
     Nothing,
     /// Shown as JSON; scalars in the form of Go.
@@ -95,13 +95,13 @@ pub(crate) enum Shown<'a> {
 
 impl FieldError {
     /// Composes the message; an empty path is the object itself.
-    pub(crate) fn new(path: &str, kind: FieldErrorKind, shown: Shown<'_>, detail: &str) -> Self {
+    pub(crate) fn new(path: &str, kind: FieldErrorKind, shown: ShownValue<'_>, detail: &str) -> Self {
         let mut message = kind.title().to_owned();
         match shown {
-            Shown::Nothing => {}
-            Shown::Value(value) => message.push_str(&format!(": {}", gotext::bad_value(value))),
-            Shown::Text(text) => message.push_str(&format!(": {}", gotext::quote(text))),
-            Shown::Count(count) => message.push_str(&format!(": {count}")),
+            ShownValue::Nothing => {}
+            ShownValue::Value(value) => message.push_str(&format!(": {}", gotext::bad_value(value))),
+            ShownValue::Text(text) => message.push_str(&format!(": {}", gotext::quote(text))),
+            ShownValue::Count(count) => message.push_str(&format!(": {count}")),
         }
         if !detail.is_empty() {
             message.push_str(": ");
@@ -112,7 +112,7 @@ impl FieldError {
 
     /// A missing field.
     pub(crate) fn required(path: &str) -> Self {
-        Self::new(path, FieldErrorKind::Required, Shown::Nothing, "")
+        Self::new(path, FieldErrorKind::Required, ShownValue::Nothing, "")
     }
 
     /// A string over its limit; the message does not contain the value.
@@ -121,7 +121,7 @@ impl FieldError {
         Self::new(
             path,
             FieldErrorKind::TooLong,
-            Shown::Nothing,
+            ShownValue::Nothing,
             &format!("may not be more than {max} {unit}"),
         )
     }
@@ -132,7 +132,7 @@ impl FieldError {
         Self::new(
             path,
             FieldErrorKind::TooMany,
-            Shown::Count(actual),
+            ShownValue::Count(actual),
             &format!("must have at most {max} {unit}"),
         )
     }
@@ -144,7 +144,7 @@ impl FieldError {
             .map(|v| v.as_str().map_or_else(|| gotext::quote(&gotext::json(v)), gotext::quote))
             .collect();
         let detail = format!("supported values: {}", listed.join(", "));
-        Self::new(path, FieldErrorKind::NotSupported, Shown::Value(value), &detail)
+        Self::new(path, FieldErrorKind::NotSupported, ShownValue::Value(value), &detail)
     }
 }
 

@@ -159,7 +159,7 @@ impl Structural {
                 errors.push(FieldError::new(
                     "",
                     FieldErrorKind::Invalid,
-                    error::Shown::Value(&Value::Null),
+                    error::ShownValue::Value(&Value::Null),
                     UNCHECKED,
                 ));
             } else {

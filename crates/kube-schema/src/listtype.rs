@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::error::Shown;
+use super::error::ShownValue;
 use super::gotext;
 use super::node::{Additional, ListType, Node};
 use super::{FieldError, FieldErrorKind};
@@ -56,7 +56,7 @@ fn keyed(node: &Node, path: &str, items: &[Value], errors: &mut Vec<FieldError>)
     let other = items.iter().position(|item| !item.is_null() && !item.is_object());
     if let Some(index) = other {
         let detail = "must be an object for an array of list-type map";
-        let shown = Shown::Value(&items[index]);
+        let shown = ShownValue::Value(&items[index]);
         errors.push(FieldError::new(&format!("{path}[{index}]"), FieldErrorKind::Invalid, shown, detail));
         return;
     }
@@ -82,7 +82,7 @@ fn duplicates(path: &str, items: &[Value], shown: &[Value], errors: &mut Vec<Fie
         *times += 1;
         if *times == 2 {
             let at = format!("{path}[{index}]");
-            errors.push(FieldError::new(&at, FieldErrorKind::Duplicate, Shown::Value(shown), ""));
+            errors.push(FieldError::new(&at, FieldErrorKind::Duplicate, ShownValue::Value(shown), ""));
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum ListType {
 
 /// A JSON type of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JsonType {
     Object,
     Array,
     String,
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Null,
 }
 
-impl Kind {
+impl JsonType {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "object" => Self::Object,
@@ -110,7 +110,7 @@ pub(crate) struct Limits {
 /// One node of a parsed schema.
 pub(crate) struct Node {
     /// Empty: any type. Integer-or-string fields have two.
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<JsonType>,
     /// The declared type in the form of messages; empty if there is none.
     pub(crate) declared_type: String,
     pub(crate) nullable: bool,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::format::Format;
-use super::node::{Additional, Kind, Limits, ListType, Node};
+use super::node::{Additional, JsonType, Limits, ListType, Node};
 use super::rule::Rule;
 use super::{SchemaError, pattern};
 
@@ -66,16 +66,16 @@ impl Parser {
         .knowing_what_is_within())
     }
 
-    fn kinds(&self, object: &Map<String, Value>) -> Result<(Vec<Kind>, String), SchemaError> {
+    fn kinds(&self, object: &Map<String, Value>) -> Result<(Vec<JsonType>, String), SchemaError> {
         if flag(object, "x-kubernetes-int-or-string") {
-            return Ok((vec![Kind::Integer, Kind::String], String::new()));
+            return Ok((vec![JsonType::Integer, JsonType::String], String::new()));
         }
         match object.get("type") {
             None => Ok((Vec::new(), String::new())),
             Some(name) => {
                 let name = name.as_str().unwrap_or_default();
                 let kind =
-                    Kind::parse(name).ok_or_else(|| self.keyword("type", "the name of a JSON type"))?;
+                    JsonType::parse(name).ok_or_else(|| self.keyword("type", "the name of a JSON type"))?;
                 Ok((vec![kind], name.to_owned()))
             }
         }

@@ -5,8 +5,8 @@ mod scalar;
 
 use serde_json::{Map, Value};
 
-use super::error::Shown;
-use super::node::{Additional, Kind, ListType, Node};
+use super::error::ShownValue;
+use super::node::{Additional, JsonType, ListType, Node};
 use super::{FieldError, FieldErrorKind};
 
 /// The result for one value. `matched` is the number of passed checks: `anyOf` and `oneOf` report the branch with
@@ -27,7 +27,7 @@ impl Outcome {
         self.errors.is_empty()
     }
 
-    pub(crate) fn invalid(&mut self, path: &str, shown: Shown<'_>, detail: &str) {
+    pub(crate) fn invalid(&mut self, path: &str, shown: ShownValue<'_>, detail: &str) {
         self.errors.push(FieldError::new(path, FieldErrorKind::Invalid, shown, detail));
     }
 }
@@ -73,25 +73,25 @@ fn check(node: &Node, path: &str, new: &Value, old: Option<&Value>) -> Outcome {
 }
 
 fn of_type(node: &Node, path: &str, new: &Value, outcome: &mut Outcome) {
-    let actual = Kind::of(new);
+    let actual = JsonType::of(new);
     let any_type = node.kinds.is_empty();
-    if actual == Kind::Null {
-        if !any_type && !node.nullable && !node.kinds.contains(&Kind::Null) {
+    if actual == JsonType::Null {
+        if !any_type && !node.nullable && !node.kinds.contains(&JsonType::Null) {
             wrong_type(path, &expected(node), actual.name(), outcome);
         }
         return;
     }
-    let numeric = node.kinds.iter().any(|kind| matches!(kind, Kind::Integer | Kind::Number));
+    let numeric = node.kinds.iter().any(|kind| matches!(kind, JsonType::Integer | JsonType::Number));
     let matches = node.kinds.contains(&actual)
-        || (actual == Kind::Integer && node.kinds.contains(&Kind::Number))
-        || (node.kinds.contains(&Kind::Integer) && scalar::is_whole(new));
+        || (actual == JsonType::Integer && node.kinds.contains(&JsonType::Number))
+        || (node.kinds.contains(&JsonType::Integer) && scalar::is_whole(new));
     if let Some(format) = &node.format {
-        let text_like = matches!(actual, Kind::String | Kind::Array);
+        let text_like = matches!(actual, JsonType::String | JsonType::Array);
         if !text_like && !matches {
             // The server's message contains the format and the width of the number.
             let width = match actual {
-                Kind::Integer => "int64",
-                Kind::Number => "float64",
+                JsonType::Integer => "int64",
+                JsonType::Number => "float64",
                 _ => "",
             };
             wrong_type(path, &format.name, width, outcome);
@@ -115,7 +115,12 @@ fn expected(node: &Node) -> String {
 
 fn wrong_type(path: &str, expected: &str, actual: &str, outcome: &mut Outcome) {
     let detail = format!("{path} in body must be of type {expected}: \"{actual}\"");
-    outcome.errors.push(FieldError::new(path, FieldErrorKind::TypeInvalid, Shown::Text(actual), &detail));
+    outcome.errors.push(FieldError::new(
+        path,
+        FieldErrorKind::TypeInvalid,
+        ShownValue::Text(actual),
+        &detail,
+    ));
 }
 
 fn list(node: &Node, path: &str, items: &[Value], old: Option<&Value>, outcome: &mut Outcome) {
@@ -130,7 +135,7 @@ fn list(node: &Node, path: &str, items: &[Value], old: Option<&Value>, outcome: 
     if let Some(min) = node.limits.min_items.filter(|min| size < *min) {
         outcome.invalid(
             path,
-            Shown::Count(size),
+            ShownValue::Count(size),
             &format!("{path} in body should have at least {min} items"),
         );
     }
@@ -138,7 +143,7 @@ fn list(node: &Node, path: &str, items: &[Value], old: Option<&Value>, outcome: 
         outcome.errors.push(FieldError::too_many(path, size, max));
     }
     if node.limits.unique_items && items.iter().enumerate().any(|(at, item)| items[..at].contains(item)) {
-        outcome.invalid(path, Shown::Text(""), &format!("{path} in body shouldn't contain duplicates"));
+        outcome.invalid(path, ShownValue::Text(""), &format!("{path} in body shouldn't contain duplicates"));
     }
     outcome.matched += 2;
 }
@@ -147,7 +152,7 @@ fn fields(node: &Node, path: &str, map: &Map<String, Value>, old: Option<&Value>
     let size = map.len();
     if let Some(min) = node.limits.min_properties.filter(|min| size < *min) {
         let detail = format!("{path} in body should have at least {min} properties");
-        outcome.invalid(path, Shown::Count(size), &detail);
+        outcome.invalid(path, ShownValue::Count(size), &detail);
     }
     if let Some(max) = node.limits.max_properties.filter(|max| size > *max) {
         outcome.errors.push(FieldError::too_many(path, size, max));
@@ -156,7 +161,7 @@ fn fields(node: &Node, path: &str, map: &Map<String, Value>, old: Option<&Value>
         Additional::Closed => {
             for name in undeclared(node, map) {
                 let detail = format!("{path}.{name} in body is a forbidden property");
-                outcome.invalid(path, Shown::Text(name), &detail);
+                outcome.invalid(path, ShownValue::Text(name), &detail);
             }
         }
         Additional::Schema(schema) => {

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fleetwright_scenarios::seeds::{self, Bug, Report, RunError};
+use fleetwright_scenarios::seeds::{self, Bug, RunError, SeedReport};
 
 /// A third of the time of a run is memory allocation.
 #[global_allocator]
@@ -164,7 +164,7 @@ fn hold(asked: &Asked) -> bool {
 fn run_range(asked: &Asked, begun: Instant, first: u64, count: u64, tell: &(dyn Fn(&str) + Sync)) -> bool {
     let (own, broken) = (Instant::now(), AtomicU64::new(0));
     let within = asked.within.map(Duration::from_secs);
-    let say = |report: &Result<Report, RunError>| {
+    let say = |report: &Result<SeedReport, RunError>| {
         let bad = match report {
             Ok(report) if report.violations.is_empty() => None,
             Ok(report) => Some(report.to_string()),
@@ -205,8 +205,9 @@ fn fresh_block(found: &[String]) -> String {
 /// Whether a bug is caught.
 #[expect(clippy::print_stdout, reason = "a tool that reports to people")]
 fn catch(asked: &Asked, bug: Bug) -> bool {
-    let caught =
-        |report: &Result<Report, RunError>| report.as_ref().is_ok_and(|report| bug.caught(report).is_some());
+    let caught = |report: &Result<SeedReport, RunError>| {
+        report.as_ref().is_ok_and(|report| bug.caught(report).is_some())
+    };
     let reports = seeds::run_many(asked.first, asked.count, Some(bug), asked.threads, &caught);
     let found = reports.iter().flatten().find_map(|report| Some((report.seed, bug.caught(report)?)));
     match found {

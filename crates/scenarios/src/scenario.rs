@@ -24,7 +24,7 @@ use fleetwright_fake::cloud::Fault;
 use serde::{Deserialize, de::Error as _};
 use serde_json::Value;
 
-pub use play::{Report, play};
+pub use play::{ScenarioReport, play};
 
 /// A scenario as written.
 #[derive(Clone, Debug, Deserialize)]
@@ -61,7 +61,7 @@ pub struct Scenario {
     #[serde(default)]
     pub apply: Vec<Value>,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
 }
 
 fn one() -> u64 {
@@ -318,7 +318,7 @@ pub enum Domain {
 /// One step.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum ScenarioStep {
     /// Runs until the cluster is stable, at most two hours of virtual time; otherwise the scenario fails.
     UntilStable,
     /// Runs for a duration: `90s`, `2h30m`.

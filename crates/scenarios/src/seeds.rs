@@ -73,7 +73,7 @@ const ORIGIN: i64 = 1_767_225_600;
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Report {
+pub struct SeedReport {
     /// The seed.
     pub seed: u64,
     /// Violations: invariant, time and objects. At most a few.
@@ -82,7 +82,7 @@ pub struct Report {
     pub happened: BTreeMap<&'static str, u32>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SeedReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "seed {}: {:?}", self.seed, self.happened)?;
         for violation in &self.violations {
@@ -107,7 +107,7 @@ pub enum RunError {
 ///
 /// # Errors
 /// If the simulator cannot be created.
-pub fn run(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
+pub fn run(seed: u64, bug: Option<Bug>) -> Result<SeedReport, RunError> {
     run_logged(seed, bug, None)
 }
 
@@ -115,7 +115,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result<Report, RunError> {
+pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result<SeedReport, RunError> {
     virtual_runtime()?.block_on(async move { run_one(seed, bug, sink, trouble(seed)).await })
 }
 
@@ -123,7 +123,7 @@ pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
+pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<SeedReport, RunError> {
     let (mut report, first) = digest(seed, bug)?;
     let (_, second) = digest(seed, bug)?;
     if first != second {
@@ -137,7 +137,7 @@ pub fn run_twice(seed: u64, bug: Option<Bug>) -> Result<Report, RunError> {
 }
 
 /// A run, with a digest of each line of its requests.
-fn digest(seed: u64, bug: Option<Bug>) -> Result<(Report, Vec<u64>), RunError> {
+fn digest(seed: u64, bug: Option<Bug>) -> Result<(SeedReport, Vec<u64>), RunError> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let digests = lines.clone();
     let sink: LineSink = Arc::new(move |line| {
@@ -157,8 +157,8 @@ pub fn run_many(
     count: u64,
     bug: Option<Bug>,
     threads: usize,
-    stop: &(dyn Fn(&Result<Report, RunError>) -> bool + Sync),
-) -> Vec<Result<Report, RunError>> {
+    stop: &(dyn Fn(&Result<SeedReport, RunError>) -> bool + Sync),
+) -> Vec<Result<SeedReport, RunError>> {
     let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
@@ -188,7 +188,7 @@ async fn run_one(
     bug: Option<Bug>,
     sink: Option<LineSink>,
     trouble: Duration,
-) -> Result<Report, RunError> {
+) -> Result<SeedReport, RunError> {
     let plan = Plan::new(seed);
     let log = log::Log::new(sink);
     let chaos = Arc::new(chaos::Chaos::new(seed, plan.api_faults, log.clone()));
@@ -220,7 +220,7 @@ async fn run_one(
     }
     let mut happened = script.happened();
     happened.insert("faults", chaos.count());
-    Ok(Report { seed, violations: checker.into_violations(), happened })
+    Ok(SeedReport { seed, violations: checker.into_violations(), happened })
 }
 
 /// Combines two wrappers between controllers and cloud.

@@ -6,13 +6,13 @@ use fleetwright_api as api;
 use fleetwright_core::model;
 use k8s_openapi::api::core::v1::Node;
 
-use crate::kind::{Key, Kind};
+use crate::kind::{Key, WatchedKind};
 
 /// One object that was created, changed or deleted.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: WatchedKind,
     /// Its key.
     pub key: Key,
     /// The previous object; `None` if it is new.

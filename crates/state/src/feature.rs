@@ -4,7 +4,7 @@ use std::fmt;
 
 use fleetwright_core::model::Str;
 
-use crate::kind::Kind;
+use crate::kind::WatchedKind;
 
 /// A part of the controller that it can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,7 +83,7 @@ impl fmt::Display for Feature {
     }
 }
 
-impl Kind {
+impl WatchedKind {
     /// The feature that needs this kind alone; `None` if the controller cannot do without it. A node that is built without its
     /// DaemonSets, a disruption that does not know budgets, would be wrong: those kinds are required.
     #[must_use]

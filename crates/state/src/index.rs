@@ -25,7 +25,7 @@ use crate::{
     change::{Change, Object, Put},
     feature::Refusal,
     intents::{CommandIntent, Intents},
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     launch_loops,
     lower::limit_range::ContainerDefaults,
     objects::{NodeClassStatus, Objects},
@@ -236,8 +236,8 @@ impl Index {
     // === Watches ===
 
     /// Records a sign of life of a kind's watch at `now`, on a monotonic clock.
-    pub fn progress(&mut self, kind: Kind, now: Timestamp) {
-        if kind == Kind::NodeClass {
+    pub fn progress(&mut self, kind: WatchedKind, now: Timestamp) {
+        if kind == WatchedKind::NodeClass {
             for class in self.objects.class_kinds() {
                 self.watches.class_progressed(class.clone(), now);
             }
@@ -253,20 +253,20 @@ impl Index {
 
     /// When a kind's watch last showed a sign of life; `None` before its first list.
     #[must_use]
-    pub fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
+    pub fn last_progress(&self, kind: WatchedKind) -> Option<Timestamp> {
         match kind {
-            Kind::NodeClass => self.watches.last_progress_of_classes(self.objects.class_kinds()),
+            WatchedKind::NodeClass => self.watches.last_progress_of_classes(self.objects.class_kinds()),
             kind => self.watches.last_progress(kind),
         }
     }
 
     /// Whether a kind was listed once.
     #[must_use]
-    pub fn synced(&self, kind: Kind) -> bool {
+    pub fn synced(&self, kind: WatchedKind) -> bool {
         self.last_progress(kind).is_some()
     }
 
-    /// Records that the API server refuses a kind. Where the controller can do without it ([`Kind::feature`]), its objects are
+    /// Records that the API server refuses a kind. Where the controller can do without it ([`WatchedKind::feature`]), its objects are
     /// forgotten and decisions wait for it no longer, until it is listed again.
     pub fn refuse<T: Tracked>(&mut self, refusal: Refusal) -> Vec<Change> {
         self.watches.refuse(T::KIND, refusal);
@@ -283,23 +283,23 @@ impl Index {
 
     /// Why the API server refuses a kind.
     #[must_use]
-    pub fn refusal(&self, kind: Kind) -> Option<&Refusal> {
+    pub fn refusal(&self, kind: WatchedKind) -> Option<&Refusal> {
         self.watches.refusal(kind)
     }
 
     /// Whether the controller does without a kind, because the API server refuses it.
     #[must_use]
-    pub fn is_off(&self, kind: Kind) -> bool {
+    pub fn is_off(&self, kind: WatchedKind) -> bool {
         kind.feature().is_some() && self.refusal(kind).is_some()
     }
 
-    /// Follows another kind beside those of [`Kind::ALL`]: decisions wait for its first list too.
-    pub fn follow(&mut self, kind: Kind) {
+    /// Follows another kind beside those of [`WatchedKind::ALL`]: decisions wait for its first list too.
+    pub fn follow(&mut self, kind: WatchedKind) {
         self.watches.follow(kind);
     }
 
     /// All kinds that are followed.
-    pub fn followed(&self) -> impl Iterator<Item = Kind> + '_ {
+    pub fn followed(&self) -> impl Iterator<Item = WatchedKind> + '_ {
         self.watches.followed()
     }
 

@@ -6,7 +6,7 @@ use fleetwright_core::model::{NamespacedName, NodeClassRef, Str};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum WatchedKind {
     /// `v1` Namespace.
     Namespace,
     /// `storage.k8s.io/v1` StorageClass.
@@ -57,7 +57,7 @@ pub enum Kind {
     LimitRange,
 }
 
-impl Kind {
+impl WatchedKind {
     /// Every kind that is always watched, in the best order of lists: objects that others refer to come first.
     pub const ALL: [Self; 13] = [
         Self::Namespace,
@@ -115,7 +115,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for WatchedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -153,8 +153,8 @@ impl Key {
     }
 
     /// The key of a changed object as controllers see it: that of a NodeClass is its name.
-    pub(crate) fn outside(self, kind: Kind) -> Self {
-        if kind == Kind::NodeClass { Self::cluster(self.name) } else { self }
+    pub(crate) fn outside(self, kind: WatchedKind) -> Self {
+        if kind == WatchedKind::NodeClass { Self::cluster(self.name) } else { self }
     }
 
     /// The only key of a loop that is about nothing in particular.

@@ -36,7 +36,7 @@ pub use catalogs::OverlayOutcome;
 pub use change::{Change, Object};
 pub use feature::{Feature, Refusal, RefusalCause};
 pub use index::Index;
-pub use kind::{Key, Kind};
+pub use kind::{Key, WatchedKind};
 pub use lower::Invalid;
 pub use objects::{NodeClassStatus, Objects};
 pub use tracked::Tracked;

@@ -18,14 +18,14 @@ use k8s_openapi::{
 };
 
 use crate::{
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     watches,
 };
 
 /// A type of object that the index follows.
 pub trait Tracked: Sized {
     /// Its kind.
-    const KIND: Kind;
+    const KIND: WatchedKind;
 
     /// Its metadata.
     fn meta(&self) -> &ObjectMeta;
@@ -61,7 +61,7 @@ macro_rules! tracked {
 
         $(
             impl Tracked for $type {
-                const KIND: Kind = Kind::$kind;
+                const KIND: WatchedKind = WatchedKind::$kind;
 
                 fn meta(&self) -> &ObjectMeta {
                     &self.metadata

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
     feature::Refusal,
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
 };
 
 /// Deleted objects that are remembered per kind.
@@ -29,19 +29,19 @@ struct Versions {
 /// All watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    versions: BTreeMap<Kind, Versions>,
-    /// Kinds that are followed beside [`Kind::ALL`].
-    optional: BTreeSet<Kind>,
-    progress: BTreeMap<Kind, Timestamp>,
+    versions: BTreeMap<WatchedKind, Versions>,
+    /// Kinds that are followed beside [`WatchedKind::ALL`].
+    optional: BTreeSet<WatchedKind>,
+    progress: BTreeMap<WatchedKind, Timestamp>,
     /// The progress of each kind of NodeClass.
     class_progress: BTreeMap<NodeClassRef, Timestamp>,
     /// The kinds that the API server refuses.
-    refused: BTreeMap<Kind, Refusal>,
+    refused: BTreeMap<WatchedKind, Refusal>,
 }
 
 impl Watches {
     /// Records a version of an object; false where that version or a newer one was recorded before.
-    pub(crate) fn is_newer(&mut self, kind: Kind, key: &Key, version: u64) -> bool {
+    pub(crate) fn is_newer(&mut self, kind: WatchedKind, key: &Key, version: u64) -> bool {
         let versions = self.versions.entry(kind).or_default();
         // Version zero is of an object that never was at an API server: always newer.
         let latest = versions.live.get(key).into_iter().chain(versions.deleted.get(key)).max();
@@ -53,7 +53,7 @@ impl Watches {
     }
 
     /// Records that an object was deleted at `version`; false if it is not stored, or was recreated since.
-    pub(crate) fn is_deleted(&mut self, kind: Kind, key: &Key, version: u64) -> bool {
+    pub(crate) fn is_deleted(&mut self, kind: WatchedKind, key: &Key, version: u64) -> bool {
         let versions = self.versions.entry(kind).or_default();
         if versions.live.get(key).is_some_and(|live| *live > version && version != 0) {
             return false;
@@ -73,20 +73,20 @@ impl Watches {
     }
 
     /// Objects that a complete list as of `version` does not contain, except those that are newer than it.
-    pub(crate) fn missing_from(&self, kind: Kind, listed: &BTreeSet<Key>, version: u64) -> Vec<Key> {
+    pub(crate) fn missing_from(&self, kind: WatchedKind, listed: &BTreeSet<Key>, version: u64) -> Vec<Key> {
         let old = |live: u64| version == 0 || live <= version;
         let live = self.versions.get(&kind).into_iter().flat_map(|versions| &versions.live);
         live.filter(|(key, live)| !listed.contains(key) && old(**live)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Records a sign of life of a kind's watch at `now`.
-    pub(crate) fn progressed(&mut self, kind: Kind, now: Timestamp) {
+    pub(crate) fn progressed(&mut self, kind: WatchedKind, now: Timestamp) {
         let last = self.progress.entry(kind).or_insert(now);
         *last = now.max(*last);
     }
 
     /// When a kind's watch last showed a sign of life; `None` before its first list.
-    pub(crate) fn last_progress(&self, kind: Kind) -> Option<Timestamp> {
+    pub(crate) fn last_progress(&self, kind: WatchedKind) -> Option<Timestamp> {
         self.progress.get(&kind).copied()
     }
 
@@ -104,34 +104,34 @@ impl Watches {
     }
 
     /// Records that the API server refuses a kind.
-    pub(crate) fn refuse(&mut self, kind: Kind, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, kind: WatchedKind, refusal: Refusal) {
         self.refused.insert(kind, refusal);
     }
 
     /// Records that the API server serves a kind.
-    pub(crate) fn serve(&mut self, kind: Kind) {
+    pub(crate) fn serve(&mut self, kind: WatchedKind) {
         self.refused.remove(&kind);
     }
 
     /// Why the API server refuses a kind.
-    pub(crate) fn refusal(&self, kind: Kind) -> Option<&Refusal> {
+    pub(crate) fn refusal(&self, kind: WatchedKind) -> Option<&Refusal> {
         self.refused.get(&kind)
     }
 
     /// Forgets a kind, deleted objects too: the same version of an object may come again. Returns the keys that were there.
-    pub(crate) fn forget(&mut self, kind: Kind) -> Vec<Key> {
+    pub(crate) fn forget(&mut self, kind: WatchedKind) -> Vec<Key> {
         self.progress.remove(&kind);
         self.versions.remove(&kind).into_iter().flat_map(|versions| versions.live.into_keys()).collect()
     }
 
-    /// Follows another kind beside [`Kind::ALL`].
-    pub(crate) fn follow(&mut self, kind: Kind) {
+    /// Follows another kind beside [`WatchedKind::ALL`].
+    pub(crate) fn follow(&mut self, kind: WatchedKind) {
         self.optional.insert(kind);
     }
 
     /// All kinds that are followed.
-    pub(crate) fn followed(&self) -> impl Iterator<Item = Kind> + '_ {
-        Kind::ALL.into_iter().chain(self.optional.iter().copied())
+    pub(crate) fn followed(&self) -> impl Iterator<Item = WatchedKind> + '_ {
+        WatchedKind::ALL.into_iter().chain(self.optional.iter().copied())
     }
 }
 

@@ -11,7 +11,7 @@ use super::arguments::Tier;
 use super::fleet::Fleet;
 use super::history::History;
 use super::manifests;
-use super::world::World;
+use super::world::LaneWorld;
 
 /// How often a condition is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ pub(crate) type Run = for<'a, 'w> fn(&'a mut Cx<'w>) -> LocalBoxFuture<'a, anyho
 
 /// What a running case works with.
 pub(crate) struct Cx<'w> {
-    pub(crate) world: &'w mut World,
+    pub(crate) world: &'w mut LaneWorld,
     /// Names the namespace and the NodePools of the case.
     pub(crate) name: &'static str,
     pub(crate) bless: bool,
@@ -76,7 +76,7 @@ impl Checks {
 }
 
 impl<'w> Cx<'w> {
-    pub(crate) fn new(world: &'w mut World, name: &'static str, seed: u64, bless: bool) -> Self {
+    pub(crate) fn new(world: &'w mut LaneWorld, name: &'static str, seed: u64, bless: bool) -> Self {
         Self { world, name, bless, chance: seed, checks: Checks::default() }
     }
 
@@ -111,7 +111,7 @@ impl<'w> Cx<'w> {
         &mut self,
         what: &str,
         limit: Duration,
-        mut probe: impl AsyncFnMut(&World) -> anyhow::Result<()>,
+        mut probe: impl AsyncFnMut(&LaneWorld) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let deadline = Instant::now() + limit;
         loop {
@@ -132,7 +132,7 @@ impl<'w> Cx<'w> {
         &mut self,
         what: &str,
         period: Duration,
-        mut probe: impl AsyncFnMut(&World) -> anyhow::Result<()>,
+        mut probe: impl AsyncFnMut(&LaneWorld) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let end = Instant::now() + period;
         while Instant::now() < end {

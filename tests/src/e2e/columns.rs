@@ -42,9 +42,9 @@ pub(crate) fn evaluate(object: &Value, path: &str) -> String {
     let mut value = object;
     for step in steps(path) {
         let next = match &step {
-            Step::Field(name) => value.get(name.as_str()),
-            Step::First => value.get(0),
-            Step::OfType(kind) => {
+            PathStep::Field(name) => value.get(name.as_str()),
+            PathStep::First => value.get(0),
+            PathStep::OfType(kind) => {
                 value.as_array().and_then(|items| items.iter().find(|item| item["type"] == kind.as_str()))
             }
         };
@@ -61,14 +61,14 @@ pub(crate) fn evaluate(object: &Value, path: &str) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Field(String),
     OfType(String),
     /// `[*]`: a printer column shows only the first match.
     First,
 }
 
-fn steps(path: &str) -> Vec<Step> {
+fn steps(path: &str) -> Vec<PathStep> {
     let mut steps = Vec::new();
     let mut field = String::new();
     let mut characters = path.chars().peekable();
@@ -81,9 +81,9 @@ fn steps(path: &str) -> Vec<Step> {
                 let inside: String = characters.by_ref().take_while(|character| *character != ']').collect();
                 let quoted = inside.split(['"', '\'']).nth(1).unwrap_or_default().replace("\\.", ".");
                 steps.push(match inside.chars().next() {
-                    Some('*') => Step::First,
-                    Some('?') => Step::OfType(quoted),
-                    _ => Step::Field(quoted),
+                    Some('*') => PathStep::First,
+                    Some('?') => PathStep::OfType(quoted),
+                    _ => PathStep::Field(quoted),
                 });
             }
             other => field.push(other),
@@ -93,9 +93,9 @@ fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
-fn push_field(steps: &mut Vec<Step>, field: &mut String) {
+fn push_field(steps: &mut Vec<PathStep>, field: &mut String) {
     if !field.is_empty() {
-        steps.push(Step::Field(std::mem::take(field)));
+        steps.push(PathStep::Field(std::mem::take(field)));
     }
 }
 

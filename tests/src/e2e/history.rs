@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use super::{rest::Rest, watches::Watches};
 
 /// What is recorded.
-const FOLLOWED: [(Kind, &str); 3] = [
-    (Kind::NodeClaim, "/apis/karpenter.sh/v1/nodeclaims"),
-    (Kind::Node, "/api/v1/nodes"),
-    (Kind::Pod, "/api/v1/pods"),
+const FOLLOWED: [(RecordedKind, &str); 3] = [
+    (RecordedKind::NodeClaim, "/apis/karpenter.sh/v1/nodeclaims"),
+    (RecordedKind::Node, "/api/v1/nodes"),
+    (RecordedKind::Pod, "/api/v1/pods"),
 ];
 
 /// A kind of object that is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordedKind {
     NodeClaim,
     Node,
     Pod,
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     pub(crate) version: u64,
     /// When we heard of it.
     pub(crate) at: Instant,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordedKind,
     /// Whether this is its last state.
     pub(crate) gone: bool,
     pub(crate) object: Value,
@@ -80,7 +80,7 @@ fn lock(seen: &Mutex<Vec<Seen>>) -> MutexGuard<'_, Vec<Seen>> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn seen(kind: Kind, gone: bool, object: Value) -> anyhow::Result<Seen> {
+fn seen(kind: RecordedKind, gone: bool, object: Value) -> anyhow::Result<Seen> {
     let version = object["metadata"]["resourceVersion"].as_str().context("an object without version")?;
     let version = version.parse().with_context(|| format!("version {version:?} is no number"))?;
     Ok(Seen { version, at: Instant::now(), kind, gone, object })

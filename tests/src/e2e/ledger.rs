@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::fleet::{is_true, name};
-use super::history::{Kind, Seen};
+use super::history::{RecordedKind, Seen};
 
 /// A decision is carried out this long after it was made, at most: what there was then counts too.
 const DELAY: Duration = Duration::from_secs(2);
@@ -35,16 +35,16 @@ pub(crate) fn judge(record: &[Seen], pool: &str, percent: usize) -> Verdict {
     let mut totals: Vec<(Instant, usize)> = Vec::new();
     for seen in record {
         let known: &mut BTreeMap<String, &Value> = match seen.kind {
-            Kind::NodeClaim => &mut claims,
-            Kind::Node => &mut nodes,
-            Kind::Pod => continue,
+            RecordedKind::NodeClaim => &mut claims,
+            RecordedKind::Node => &mut nodes,
+            RecordedKind::Pod => continue,
         };
         if seen.object["metadata"]["labels"]["karpenter.sh/nodepool"] != pool {
             continue;
         }
         let key = match seen.kind {
             // Nodes are looked up from claims, by what both have.
-            Kind::Node => seen.object["spec"]["providerID"].as_str().unwrap_or_default().to_owned(),
+            RecordedKind::Node => seen.object["spec"]["providerID"].as_str().unwrap_or_default().to_owned(),
             _ => name(&seen.object),
         };
         if seen.gone {
@@ -119,14 +119,14 @@ mod tests {
         (0..count).flat_map(|at| [claim(at, false, false), node(at, false, true)]).collect()
     }
 
-    fn seen(kind: Kind, object: Value) -> Seen {
+    fn seen(kind: RecordedKind, object: Value) -> Seen {
         Seen { version: 1, at: Instant::now(), kind, gone: false, object }
     }
 
     fn claim(at: usize, deleting: bool, ending: bool) -> Seen {
         let ending = if ending { "True" } else { "False" };
         seen(
-            Kind::NodeClaim,
+            RecordedKind::NodeClaim,
             json!({
                 "metadata": {"name": format!("c{at}"), "labels": {"karpenter.sh/nodepool": "p"},
                              "deletionTimestamp": deleting.then_some("2026-01-01T00:00:00Z")},
@@ -140,7 +140,7 @@ mod tests {
         let key = if tainted { "karpenter.sh/disrupted" } else { "other" };
         let ready = if ready { "True" } else { "False" };
         seen(
-            Kind::Node,
+            RecordedKind::Node,
             json!({
                 "metadata": {"name": format!("n{at}"), "labels":
                     {"karpenter.sh/nodepool": "p", "karpenter.sh/initialized": "true"}},

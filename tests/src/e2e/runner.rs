@@ -19,7 +19,7 @@ use super::case::{Case, Cx};
 use super::cases;
 use super::process::tail;
 use super::speed;
-use super::world::World;
+use super::world::LaneWorld;
 
 /// No case takes longer than this; a hanging one must not hide what the others show. Karpenter takes its own time, twice in a case.
 const CASE_LIMIT: Duration = Duration::from_secs(600);
@@ -144,7 +144,7 @@ async fn measure(
     let folder = run_folder(environment, arguments.tier)?;
     writeln!(out, "e2e --tier {} --speed, logs in {}", arguments.tier.name(), folder.display())?;
     let assets = Assets::find(arguments.tier, environment, out)?;
-    let mut world = World::start(arguments.tier, environment, &assets, folder.clone()).await?;
+    let mut world = LaneWorld::start(arguments.tier, environment, &assets, folder.clone()).await?;
     let mut rows = Vec::new();
     for &pods in &arguments.pods {
         speed::announce(pods, out)?;
@@ -179,7 +179,8 @@ impl Run<'_> {
     async fn lane(&self, lane: usize) -> anyhow::Result<usize> {
         let folder = self.folder.join(format!("lane-{lane}"));
         let begin = Instant::now();
-        let started = World::start(self.arguments.tier, self.environment, &self.assets, folder.clone()).await;
+        let started =
+            LaneWorld::start(self.arguments.tier, self.environment, &self.assets, folder.clone()).await;
         let mut world = match started {
             Ok(world) => world,
             Err(error) => {
@@ -206,7 +207,7 @@ impl Run<'_> {
     }
 
     /// Runs one case and cleans up after it. An error here means that the report cannot be written.
-    async fn case(&self, world: &mut World, case: &Case) -> anyhow::Result<bool> {
+    async fn case(&self, world: &mut LaneWorld, case: &Case) -> anyhow::Result<bool> {
         let begin = Instant::now();
         let result = attempt(world, case, self.seed, self.arguments.bless).await;
         let seconds = begin.elapsed().as_secs_f64();
@@ -231,7 +232,7 @@ impl Run<'_> {
     }
 }
 
-async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyhow::Result<usize> {
+async fn attempt(world: &mut LaneWorld, case: &Case, seed: u64, bless: bool) -> anyhow::Result<usize> {
     let mut cx = Cx::new(world, case.name, seed, bless);
     let result = match tokio::time::timeout(CASE_LIMIT, (case.run)(&mut cx)).await {
         Ok(result) => result,
@@ -267,7 +268,7 @@ async fn attempt(world: &mut World, case: &Case, seed: u64, bless: bool) -> anyh
     }
 }
 
-async fn restart(world: &mut World) -> anyhow::Result<()> {
+async fn restart(world: &mut LaneWorld) -> anyhow::Result<()> {
     world.cloud.heal().await?;
     world.operator.kill().await?;
     world.operator.unset();
@@ -301,7 +302,7 @@ fn logs(folder: &Path) -> String {
 }
 
 /// Writes all objects that a failure may be understood from into one file.
-async fn record_state(world: &World, case: &str) {
+async fn record_state(world: &LaneWorld, case: &str) {
     let path = world.folder.join(format!("objects-{case}.txt"));
     let mut text = String::new();
     for args in [

@@ -20,14 +20,14 @@ const READY_LIMIT: Duration = Duration::from_secs(90);
 /// A running API server with what schedules pods and runs workload controllers.
 #[derive(Debug)]
 pub(crate) struct Server {
-    kind: Kind,
+    kind: ServerKind,
     /// How the administrator, the operator and the fake cloud reach it. The fake server authorises everybody: there
     /// they are all the same.
     pub(crate) kubeconfigs: Kubeconfigs,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ServerKind {
     Kube(Box<ControlPlane>),
     FakeKube(Box<Process>),
 }
@@ -44,7 +44,7 @@ impl Server {
         let mut server = match tier {
             Tier::Kube | Tier::Karpenter => {
                 let (control_plane, kubeconfigs) = ControlPlane::start(assets, folder, accounts).await?;
-                Self { kind: Kind::Kube(Box::new(control_plane)), kubeconfigs }
+                Self { kind: ServerKind::Kube(Box::new(control_plane)), kubeconfigs }
             }
             Tier::FakeKube => start_fake(environment, folder)?,
         };
@@ -92,16 +92,16 @@ impl Server {
     /// Fails when a part has ended by itself.
     pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
         match &mut self.kind {
-            Kind::Kube(control_plane) => control_plane.check_running(),
-            Kind::FakeKube(process) => process.check_running(),
+            ServerKind::Kube(control_plane) => control_plane.check_running(),
+            ServerKind::FakeKube(process) => process.check_running(),
         }
     }
 
     /// The real control plane; the fake server keeps its objects in memory and cannot be restarted.
     pub(crate) fn control_plane(&mut self) -> anyhow::Result<&mut ControlPlane> {
         match &mut self.kind {
-            Kind::Kube(control_plane) => Ok(control_plane),
-            Kind::FakeKube(_) => bail!("the fake server has no parts"),
+            ServerKind::Kube(control_plane) => Ok(control_plane),
+            ServerKind::FakeKube(_) => bail!("the fake server has no parts"),
         }
     }
 }
@@ -128,5 +128,5 @@ fn start_fake(environment: &Environment, folder: &Path) -> anyhow::Result<Server
     let process = recipe.start()?;
     let [admin, operator, cloud] = std::array::from_fn(|_| kubeconfig.clone());
     let kubeconfigs = Kubeconfigs { admin, operator, cloud };
-    Ok(Server { kind: Kind::FakeKube(Box::new(process)), kubeconfigs })
+    Ok(Server { kind: ServerKind::FakeKube(Box::new(process)), kubeconfigs })
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::manifests;
 use super::rest::{Rest, Written};
-use super::world::World;
+use super::world::LaneWorld;
 use figures::Figures;
 use marks::Marks;
 use report::Row;
@@ -43,7 +43,7 @@ pub(super) const PACE: [(&str, &str); 3] =
     [("DISRUPTION_PERIOD", "10s"), ("DISRUPTION_VALIDATION_DELAY", "15s"), ("LOG_LEVEL", "info")];
 
 /// Measures once with this number of pods.
-pub(super) async fn measure(world: &mut World, pods: usize) -> anyhow::Result<Row> {
+pub(super) async fn measure(world: &mut LaneWorld, pods: usize) -> anyhow::Result<Row> {
     world.kubectl.apply(&manifests::namespace(NAME)).await?;
     world.kubectl.apply(&node_pool()).await?;
     let mut marks = Marks::start(world.watching.clone()).await?;
@@ -122,7 +122,7 @@ where
 
 /// When `goal` was reached.
 async fn reached(
-    world: &mut World,
+    world: &mut LaneWorld,
     marks: &mut Marks,
     what: &str,
     goal: impl Fn(&Marks) -> bool,
@@ -141,7 +141,7 @@ async fn reached(
 }
 
 /// Waits until every node is initialized, so that none is in flight when the load is deleted.
-async fn initialized(world: &mut World, claims: usize) -> anyhow::Result<()> {
+async fn initialized(world: &mut LaneWorld, claims: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {
         world.check_running()?;
@@ -155,7 +155,7 @@ async fn initialized(world: &mut World, claims: usize) -> anyhow::Result<()> {
     }
 }
 
-async fn emptied(world: &mut World) -> anyhow::Result<Instant> {
+async fn emptied(world: &mut LaneWorld) -> anyhow::Result<Instant> {
     let deadline = Instant::now() + LIMIT;
     loop {
         world.check_running()?;

@@ -35,12 +35,12 @@ pub(crate) struct Traps(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<TrapState>,
     closed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct TrapState {
     armed: bool,
     /// The only change that is held, if not each.
     only: Option<&'static str>,
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Traps {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TrapState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -27,7 +27,7 @@ const ADMIN_PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 const TOOL_LIMIT: Duration = Duration::from_secs(90);
 
 /// The running tier. Dropping it ends every process, the operator first and the server last.
-pub(crate) struct World {
+pub(crate) struct LaneWorld {
     pub(crate) tier: Tier,
     pub(crate) operator: Operator,
     pub(crate) cloud: Cloud,
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) assets: Assets,
 }
 
-impl World {
+impl LaneWorld {
     /// Starts the server, installs `deploy/fake-cloud/`, then starts the cloud and the operator.
     pub(crate) async fn start(
         tier: Tier,

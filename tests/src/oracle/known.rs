@@ -5,14 +5,14 @@ use super::judge::Refusal;
 
 /// A class of disagreements.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct KnownDisagreement {
     pub(super) name: &'static str,
     /// Whether a refusal is of this class.
     pub(super) covers: fn(&Refusal) -> bool,
 }
 
 /// All known classes; none at present.
-pub(super) const KNOWN: [Known; 0] = [];
+pub(super) const KNOWN: [KnownDisagreement; 0] = [];
 
 /// The class of a refusal.
 pub(super) fn class(refusal: &Refusal) -> Option<&'static str> {

@@ -36,7 +36,7 @@ fn m5_large() -> InstanceTypeDescription {
     }
 }
 
-struct World {
+struct ClassFixture {
     settings: Settings,
     spec: Ec2NodeClassSpec,
     status: Ec2NodeClassStatus,
@@ -48,7 +48,7 @@ struct World {
     instance_types: InstanceTypeCatalogue,
 }
 
-impl World {
+impl ClassFixture {
     /// A class with edits of its spec, and one zone of two that both sell the instance.
     fn new(edits: &[(&str, Value)]) -> Self {
         let mut spec = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
@@ -127,7 +127,7 @@ fn label(found: &InstanceType, key: &str) -> String {
 
 #[test]
 fn labels_of_a_plain_instance_type() {
-    let found = World::new(&[]).only();
+    let found = ClassFixture::new(&[]).only();
     for (key, value) in [
         (labels::INSTANCE_CATEGORY, "m"),
         (labels::INSTANCE_GENERATION, "5"),
@@ -162,7 +162,7 @@ fn labels_of_a_plain_instance_type() {
 /// Figures of Karpenter for an m5.large with AL2023: 7.5 % of memory to the hypervisor, 29 pods by its interfaces.
 #[test]
 fn capacity_and_overhead() {
-    let found = World::new(&[]).only();
+    let found = ClassFixture::new(&[]).only();
     let expected = Resources::of(2000, (8192 - 615) * MIB)
         .with("ephemeral-storage", 20 * GI)
         .with("pods", 29)
@@ -185,7 +185,7 @@ fn capacity_and_overhead() {
 #[case::both(json!({"podsPerCore": 4, "maxPods": 5}), 5)]
 #[case::expression(json!({"maxPods": "min(max_pods, 20) + vcpus"}), 22)]
 fn pods_by_the_kubelet_block(#[case] kubelet: Value, #[case] expected: i64) {
-    let found = World::new(&[("kubelet", kubelet)]).only();
+    let found = ClassFixture::new(&[("kubelet", kubelet)]).only();
     assert_eq!(found.capacity.pods(), expected);
     assert_eq!(
         found.overhead.kube_reserved.memory(),
@@ -196,18 +196,18 @@ fn pods_by_the_kubelet_block(#[case] kubelet: Value, #[case] expected: i64) {
 
 #[test]
 fn families_differ_in_pods() {
-    let mut world = World::new(&[
+    let mut world = ClassFixture::new(&[
         ("amiSelectorTerms", json!([{"alias": "bottlerocket@latest"}])),
         ("kubelet", json!({"maxPods": 10, "podsPerCore": 1})),
     ]);
     let found = world.only();
     assert_eq!((found.capacity.pods(), found.overhead.kube_reserved.memory()), (10, (11 * 10 + 255) * MIB));
-    world = World::new(&[("amiSelectorTerms", json!([{"alias": "windows2022@latest"}]))]);
+    world = ClassFixture::new(&[("amiSelectorTerms", json!([{"alias": "windows2022@latest"}]))]);
     let found = world.only();
     assert_eq!(found.capacity.pods(), 110);
     assert_eq!(found.capacity.get(&labels::RESOURCE_PRIVATE_IPV4.into()), 9);
     assert_eq!(label(&found, labels::WINDOWS_BUILD), "10.0.20348");
-    world = World::new(&[]);
+    world = ClassFixture::new(&[]);
     world.settings.reserved_enis = 1;
     assert_eq!(world.only().capacity.pods(), 2 * 9 + 2);
 }
@@ -216,13 +216,13 @@ fn families_differ_in_pods() {
 #[case(json!({"kubelet": {"kubeReserved": {"cpu": "vcpus * 15", "memory": "100Mi"}}}), 30, 100)]
 #[case(json!({"kubelet": {"kubeReserved": {"cpu": "no expression"}}}), 70, 11 * 29 + 255)]
 fn reserved_by_expression(#[case] edit: Value, #[case] cpu: i64, #[case] memory: i64) {
-    let world = World::new(&[("kubelet", edit["kubelet"].clone())]);
+    let world = ClassFixture::new(&[("kubelet", edit["kubelet"].clone())]);
     assert_eq!(world.only().overhead.kube_reserved.base()[..2], [cpu, memory * MIB]);
 }
 
 #[test]
 fn a_broken_expression_takes_one_type_and_is_named() {
-    let mut world = World::new(&[("kubelet", json!({"maxPods": "vcpus > 2 ? 10 : -1"}))]);
+    let mut world = ClassFixture::new(&[("kubelet", json!({"maxPods": "vcpus > 2 ? 10 : -1"}))]);
     world.sell(InstanceTypeDescription { name: "m5.xlarge".to_owned(), vcpus: 4, ..m5_large() });
     let catalog = world.catalog();
     let names: Vec<&str> = catalog.catalog.instance_types.iter().map(|t| &*t.name).collect();
@@ -251,7 +251,7 @@ fn storage(#[case] edits: Value, #[case] expected: i64) {
     let edits: Vec<(String, Value)> = serde_json::from_value(edits).unwrap();
     let edits: Vec<(&str, Value)> =
         edits.iter().map(|(field, value)| (field.as_str(), value.clone())).collect();
-    let mut world = World::new(&edits);
+    let mut world = ClassFixture::new(&edits);
     world.sell(InstanceTypeDescription {
         storage: Some(Storage { total_gb: Some(75), nvme: true }),
         ..m5_large()
@@ -264,7 +264,7 @@ fn storage(#[case] edits: Value, #[case] expected: i64) {
 /// EC2 may describe an instance without any network figure, and an EC2NodeClass may list no interface.
 #[test]
 fn missing_figures_are_zero_and_never_negative() {
-    let mut world = World::new(&[("networkInterfaces", json!([]))]);
+    let mut world = ClassFixture::new(&[("networkInterfaces", json!([]))]);
     let network = Network { ipv4_per_interface: 0, efa_max: Some(1), ..m5_large().network };
     world.sell(InstanceTypeDescription { network, ..m5_large() });
     let found = world.only();
@@ -274,7 +274,7 @@ fn missing_figures_are_zero_and_never_negative() {
 
 #[test]
 fn devices() {
-    let mut world = World::new(&[]);
+    let mut world = ClassFixture::new(&[]);
     world.instance_types = InstanceTypeCatalogue::default();
     world.sell(InstanceTypeDescription {
         name: "p3.8xlarge".to_owned(),
@@ -320,7 +320,7 @@ fn born(name: &str) -> ObservedNode<'_> {
 #[test]
 fn storage_and_pods_are_observed_per_prediction() {
     let hard = json!({"evictionHard": {"nodefs.available": "10%"}});
-    let mut world = World::new(&[("kubelet", hard.clone())]);
+    let mut world = ClassFixture::new(&[("kubelet", hard.clone())]);
     let predicted = world.catalog().resolved["m5.large"].predicted.clone();
     assert_eq!(world.only().capacity, predicted);
     let prediction = Prediction::clone(world.only().prediction.as_ref().unwrap());
@@ -341,7 +341,7 @@ fn storage_and_pods_are_observed_per_prediction() {
         "the kubelet gets the EC2NodeClass's value"
     );
     let volumes = json!([{"deviceName": "/dev/xvda", "rootVolume": true, "ebs": {"volumeSize": "100Gi"}}]);
-    let mut other = World::new(&[("kubelet", hard), ("blockDeviceMappings", volumes)]);
+    let mut other = ClassFixture::new(&[("kubelet", hard), ("blockDeviceMappings", volumes)]);
     other.observed = world.observed.clone();
     assert_eq!(other.only().capacity, predicted.with("ephemeral-storage", 100 * GI).with("pods", 20));
 }
@@ -349,7 +349,7 @@ fn storage_and_pods_are_observed_per_prediction() {
 /// Figures observed on nodes of the type and image are used, with everything that follows from them; another image's are not.
 #[test]
 fn capacity_is_observed_per_image() {
-    let mut world = World::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
+    let mut world = ClassFixture::new(&[("kubelet", json!({"evictionHard": {"memory.available": "10%"}}))]);
     let before = world.only();
     world.observed.observe("m5.large", "ami-gpu", born("node-1"), &Resources::of(2000, 5 * GI), None);
     assert_eq!(world.only(), before);
@@ -363,7 +363,7 @@ fn capacity_is_observed_per_image() {
 
 #[test]
 fn offerings_are_the_zones_times_the_ways_to_buy() {
-    let mut world = World::new(&[]);
+    let mut world = ClassFixture::new(&[]);
     let found = world.only();
     assert_eq!(found.offerings.len(), 4);
     assert!(found.offerings.iter().all(|offering| offering.available));
@@ -394,7 +394,7 @@ fn offerings_are_the_zones_times_the_ways_to_buy() {
 
 #[test]
 fn reservations_are_counted() {
-    let mut world = World::new(&[]);
+    let mut world = ClassFixture::new(&[]);
     let reservation = |id: &str, zone: &str| CapacityReservation {
         id: id.to_owned(),
         availability_zone: zone.to_owned(),
@@ -423,7 +423,7 @@ fn reservations_are_counted() {
 
 #[test]
 fn partitions_multiply_offerings() {
-    let mut world = World::new(&[]);
+    let mut world = ClassFixture::new(&[]);
     let group = PlacementGroup {
         id: "pg-1".to_owned(),
         strategy: "partition".to_owned(),
@@ -451,15 +451,15 @@ fn partitions_multiply_offerings() {
 #[case("networkInterfaces", json!([{"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "interface"}]), false)]
 #[case("networkInterfaces", json!([{"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}]), false)]
 fn what_a_class_asks_for(#[case] field: &str, #[case] value: Value, #[case] expected: bool) {
-    let found = World::new(&[(field, value)]).only();
+    let found = ClassFixture::new(&[(field, value)]).only();
     assert!(found.offerings.iter().all(|offering| offering.available == expected));
 }
 
 /// An EC2NodeClass with images for one architecture cannot use instances of another, however cheap.
 #[test]
 fn types_without_an_image_are_unavailable() {
-    let mut world = World::new(&[]);
-    let available = |world: &World| world.only().offerings.iter().filter(|own| own.available).count();
+    let mut world = ClassFixture::new(&[]);
+    let available = |world: &ClassFixture| world.only().offerings.iter().filter(|own| own.available).count();
     assert_eq!(available(&world), 4);
     let amis = std::mem::take(&mut world.status.amis);
     assert_eq!(available(&world), 4, "the images are not known yet");

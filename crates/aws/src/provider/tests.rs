@@ -5,7 +5,7 @@ use fleetwright_core::{
     clock::Clock,
     cloud::{
         Interruption, InterruptionKind, Outlook,
-        conformance::{self, Harness, Report},
+        conformance::{self, ConformanceReport, Harness},
     },
     model::{NodeClassRef, Resources},
 };
@@ -54,7 +54,7 @@ pub(crate) use harness::{Aws, settings};
 #[tokio::test]
 async fn the_contract() {
     let report = conformance::run_all(Aws::under_contract).await;
-    assert_eq!(report, Report::default());
+    assert_eq!(report, ConformanceReport::default());
 }
 
 /// The certificate authority that EKS reports identifies the cluster.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::disruption::{DisplacedPods, Next, StartedCommand, progress};
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use kube::api::{DeleteParams, Preconditions};
 
 use super::{
@@ -69,7 +69,7 @@ impl Controller for Queue {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        if change.kind != Kind::NodeClaim {
+        if change.kind != WatchedKind::NodeClaim {
             return Vec::new();
         }
         index.intents().replaces(&change.key.name).map(|id| Key::cluster(id.clone())).into_iter().collect()

@@ -6,13 +6,13 @@ use fleetwright_api as api;
 use fleetwright_core::{
     cloud::ProviderInfo,
     model::{Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, Str, labels, nodeclaim::ConditionType},
-    nodeclaim::View,
+    nodeclaim::{ClaimView, launch},
 };
 use fleetwright_state::{Change, Index, Key};
 
 use crate::{runtime::Cluster, settings::Settings};
 
-/// Owns what a [`View`] borrows.
+/// Owns what a [`ClaimView`] borrows.
 #[derive(Clone)]
 pub(crate) struct ClaimedNode {
     /// The NodeClaim as read.
@@ -67,8 +67,8 @@ impl ClaimedNode {
     }
 
     /// The view for the stages of `core::nodeclaim`.
-    pub(crate) fn view<'a>(&'a self, provider: &'a ProviderInfo) -> View<'a> {
-        View {
+    pub(crate) fn view<'a>(&'a self, provider: &'a ProviderInfo) -> ClaimView<'a> {
+        ClaimView {
             claim: &self.claim,
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
@@ -87,6 +87,11 @@ impl ClaimedNode {
     /// The name of its NodePool, for metrics.
     pub(crate) fn pool_name(&self) -> &str {
         self.label(labels::NODEPOOL)
+    }
+
+    /// Whether a list of instances has to show that the launch left none before the finalizer is removed.
+    pub(crate) fn must_trace_launch(&self) -> bool {
+        self.claim.deleting.is_some() && launch::is_outcome_open(&self.claim)
     }
 }
 

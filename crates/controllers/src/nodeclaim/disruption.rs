@@ -10,7 +10,7 @@ use fleetwright_core::{
         launch,
     },
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use super::{cache::LifecycleCache, claimed_node::ClaimedNode, executor::Executors};
 use crate::{
@@ -57,9 +57,9 @@ impl Controller for Disruption {
             of_this_pool.map(|claim| Key::cluster(claim.name.as_str())).collect()
         };
         match change.kind {
-            Kind::NodeClaim => vec![change.key.clone()],
-            Kind::NodePool if spec_changed(change) => of_pool(Some(&change.key.name)),
-            Kind::NodeClass => of_pool(None),
+            WatchedKind::NodeClaim => vec![change.key.clone()],
+            WatchedKind::NodePool if spec_changed(change) => of_pool(Some(&change.key.name)),
+            WatchedKind::NodeClass => of_pool(None),
             _ => Vec::new(),
         }
     }

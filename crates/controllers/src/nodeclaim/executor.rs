@@ -18,7 +18,7 @@ use fleetwright_api::{
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider, Instance, Termination},
     model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
-    nodeclaim::{ConditionChange, InstanceState, Next, NodeChange, Step, View, launch},
+    nodeclaim::{ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange},
     safety::Cause,
 };
 use fleetwright_state::Key;
@@ -56,7 +56,7 @@ pub(crate) struct PassResult {
 }
 
 /// Runs stages on the view of a NodeClaim.
-pub(crate) type Stages = fn(&View<'_>, Timestamp) -> Next;
+pub(crate) type Stages = fn(&ClaimView<'_>, Timestamp) -> Next;
 
 /// Makes an [`Executor`] for each pass.
 pub(crate) struct Executors {
@@ -155,40 +155,44 @@ impl<'a> Executor<'a> {
         result.and(written).map(|()| done)
     }
 
-    async fn step(&mut self, step: Step, done: &mut PassResult) -> Result<Vec<Step>, ReconcileError> {
+    async fn step(
+        &mut self,
+        step: ClaimStep,
+        done: &mut PassResult,
+    ) -> Result<Vec<ClaimStep>, ReconcileError> {
         match step {
-            Step::Launch => return self.launch(done).await,
-            Step::Adopt => self.adopt().await?,
-            Step::Condition(change) => self.pending.push(StatusChange::Set(change)),
-            Step::Clear(condition) => self.pending.push(StatusChange::Clear(condition.as_str())),
-            Step::Delete(cause) => {
+            ClaimStep::Launch => return self.launch(done).await,
+            ClaimStep::Adopt => self.adopt().await?,
+            ClaimStep::Condition(change) => self.pending.push(StatusChange::Set(change)),
+            ClaimStep::Clear(condition) => self.pending.push(StatusChange::Clear(condition.as_str())),
+            ClaimStep::Delete(cause) => {
                 self.flush().await?;
                 self.delete(cause).await?;
             }
-            Step::ChangeNode(change) => self.change_node(&change).await?,
-            Step::SetNodeName(name) => {
+            ClaimStep::ChangeNode(change) => self.change_node(&change).await?,
+            ClaimStep::SetNodeName(name) => {
                 self.count_created();
                 self.pending.push(StatusChange::NodeName(name.to_string()));
             }
-            Step::SetDeadline(at) => self.set_deadline(at, &[names::TERMINATION_TIMESTAMP]).await?,
-            Step::SetRepairDeadline(at) => {
+            ClaimStep::SetDeadline(at) => self.set_deadline(at, &[names::TERMINATION_TIMESTAMP]).await?,
+            ClaimStep::SetRepairDeadline(at) => {
                 self.set_deadline(at, &[names::TERMINATION_TIMESTAMP, names::REPAIR_DEADLINE]).await?;
             }
-            Step::CancelRepair => self.cancel_repair().await?,
-            Step::DeleteNodes(nodes) => {
+            ClaimStep::CancelRepair => self.cancel_repair().await?,
+            ClaimStep::DeleteNodes(nodes) => {
                 for node in nodes {
                     self.delete_node(&node).await?;
                 }
             }
-            Step::Evict(pod) => self.queue_eviction(pod.id.into(), pod.uid, None),
-            Step::Force(pod, grace) => self.queue_eviction(pod.id.into(), pod.uid, Some(grace)),
-            Step::Terminate(id) => self.terminate(&id, done).await?,
-            Step::ReleaseNode(node) => self.release_node(&node).await?,
-            Step::ReleaseClaim => self.release_claim().await?,
-            Step::Publish(notice) => {
+            ClaimStep::Evict(pod) => self.queue_eviction(pod.id.into(), pod.uid, None),
+            ClaimStep::Force(pod, grace) => self.queue_eviction(pod.id.into(), pod.uid, Some(grace)),
+            ClaimStep::Terminate(id) => self.terminate(&id, done).await?,
+            ClaimStep::ReleaseNode(node) => self.release_node(&node).await?,
+            ClaimStep::ReleaseClaim => self.release_claim().await?,
+            ClaimStep::Publish(notice) => {
                 publish_notice(&self.executors.cluster, &self.executors.recorder, self.node, &notice)
             }
-            Step::CountRegistration(registered) => self.count_registration(registered),
+            ClaimStep::CountRegistration(registered) => self.count_registration(registered),
         }
         Ok(Vec::new())
     }
@@ -213,7 +217,7 @@ impl<'a> Executor<'a> {
         self.claim.metadata.finalizers.clone().unwrap_or_default()
     }
 
-    async fn launch(&mut self, done: &mut PassResult) -> Result<Vec<Step>, ReconcileError> {
+    async fn launch(&mut self, done: &mut PassResult) -> Result<Vec<ClaimStep>, ReconcileError> {
         let executors = self.executors;
         let (client, cluster, clocks) = (&executors.client, &executors.cluster, &executors.clocks);
         let launch = LaunchContext { client, cluster, clocks, cloud: &*executors.cloud };
@@ -452,9 +456,9 @@ impl<'a> Executor<'a> {
             return;
         };
         let steps = stages(&node.view(self.executors.cloud.info()), now).steps;
-        if steps.iter().all(|step| matches!(step, Step::Condition(_))) {
+        if steps.iter().all(|step| matches!(step, ClaimStep::Condition(_))) {
             let changes = steps.into_iter().filter_map(|step| match step {
-                Step::Condition(change) => Some(StatusChange::Set(change)),
+                ClaimStep::Condition(change) => Some(StatusChange::Set(change)),
                 _ => None,
             });
             self.pending.extend(changes);
@@ -592,9 +596,4 @@ fn failure_of(claim: &NodeClaim) -> Str {
 /// Seconds from `since` to `now`; 0 if negative.
 fn seconds(since: Timestamp, now: Timestamp) -> f64 {
     now.duration_since(since).as_secs_f64().max(0.0)
-}
-
-/// Whether a list of instances has to show that the launch left none before the finalizer is removed.
-pub(crate) fn must_trace_launch(node: &ClaimedNode) -> bool {
-    node.claim.deleting.is_some() && launch::is_outcome_open(&node.claim)
 }

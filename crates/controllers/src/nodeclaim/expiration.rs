@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::CloudProvider,
     disruption::outage,
-    nodeclaim::{Next, Step, expiration},
+    nodeclaim::{ClaimStep, Next, expiration},
     safety::{Act, Cause, Facts, Held},
 };
 use fleetwright_state::{Change, Index, Key};
@@ -74,7 +74,7 @@ impl Controller for Expiration {
 /// Returns `next`, unless a limit holds the expiration.
 fn admitted(cluster: &Cluster, clocks: &Clocks, safety: &Safety, claim: &str, next: Next) -> Next {
     const EXPIRE: Act = Act::DeleteClaim(Cause::Expired);
-    if !next.steps.contains(&Step::Delete(Cause::Expired)) {
+    if !next.steps.contains(&ClaimStep::Delete(Cause::Expired)) {
         return next;
     }
     let (all, outage) = {

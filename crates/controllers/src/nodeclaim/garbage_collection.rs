@@ -11,7 +11,7 @@ use fleetwright_core::{
     cloud::{CloudError, CloudProvider},
     model::{ClaimName, ProviderId},
     nodeclaim::{
-        Next, Step,
+        ClaimStep, Next,
         garbage_collection::{Collection, Findings},
     },
     safety::{Act, Cause, Facts, Held},
@@ -108,7 +108,7 @@ impl GarbageCollection {
             tracing::info!(NodeClaim.name = %name, %held, "garbage collection is held");
             return Ok(());
         }
-        let next = Next::steps([Step::Delete(Cause::GarbageCollected)]);
+        let next = Next::steps([ClaimStep::Delete(Cause::GarbageCollected)]);
         self.executors.on(&node).execute(next).await?;
         self.with(|collection| collection.forget(name));
         Ok(())

@@ -18,13 +18,13 @@ use fleetwright_api::{
 use fleetwright_core::{
     cloud::CloudProvider,
     nodeclaim::{
-        Next, Step,
+        ClaimStep, Next,
         answer::Misfit,
         deadline::{Decision, Missing, OverdueResponse, decide},
     },
     safety::Cause,
 };
-use fleetwright_state::{Change, Index, Key, Kind, raise};
+use fleetwright_state::{Change, Index, Key, WatchedKind, raise};
 use k8s_openapi::api::core::v1::Node;
 
 use super::{
@@ -95,7 +95,7 @@ impl Controller for InitializationDeadline {
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         match change.kind {
             // A deadline may have been set.
-            Kind::NodePool => {
+            WatchedKind::NodePool => {
                 let late =
                     index.claim_models().filter(|claim| claim.pool.as_deref() == Some(&*change.key.name));
                 let late = late.filter(|claim| {
@@ -169,7 +169,7 @@ impl InitializationDeadline {
                     conditions.set_unknown_with_reason(HEALTHY, "Replaced", &message);
                 })
                 .await?;
-                let next = Next::steps([Step::Delete(Cause::InitializationTimeout)]);
+                let next = Next::steps([ClaimStep::Delete(Cause::InitializationTimeout)]);
                 self.executors.on(node).execute(next).await?;
                 Ok(())
             }

@@ -7,7 +7,7 @@ use fleetwright_core::{
     cloud::CloudProvider,
     model::ProviderId,
     nodeclaim::{
-        InstanceState, Next, Step, View,
+        ClaimStep, ClaimView, InstanceState, Next,
         finalization::Finalization,
         initialization::Initialization,
         launch::Launch,
@@ -17,7 +17,7 @@ use fleetwright_core::{
     },
     safety::{Act, Cause, Facts},
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use jiff::Timestamp;
 
 use super::{
@@ -25,7 +25,6 @@ use super::{
     claimed_node::{ClaimedNode, claim_of, waiting_for_drivers},
     cloud_call::CloudCall,
     cloud_refusals,
-    executor::must_trace_launch,
 };
 use crate::{
     events::regarding,
@@ -88,7 +87,7 @@ impl Controller for Lifecycle {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         self.cache.launches.note(change);
-        if change.kind == Kind::ResourceSlice {
+        if change.kind == WatchedKind::ResourceSlice {
             return waiting_for_drivers(index);
         }
         claim_of(change, index).into_iter().collect()
@@ -115,14 +114,14 @@ impl Controller for Lifecycle {
 }
 
 /// The stages of a launched NodeClaim until it is initialized.
-fn registration_stages(view: &View<'_>, now: Timestamp) -> Next {
+fn registration_stages(view: &ClaimView<'_>, now: Timestamp) -> Next {
     Next::first_busy([Registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {
     /// Returns `next`, unless a limit holds the deletion of a NodeClaim whose node did not register.
     fn admitted(cluster: &Cluster, safety: &Safety, node: &ClaimedNode, next: Next) -> Next {
-        if !next.steps.contains(&Step::Delete(Cause::RegistrationTimeout)) {
+        if !next.steps.contains(&ClaimStep::Delete(Cause::RegistrationTimeout)) {
             return next;
         }
         let all = cluster.index().claim_models().count();
@@ -142,7 +141,7 @@ impl Lifecycle {
             return Ok(Requeue::After(BATCH_RETRY));
         }
         let view = node.view(self.cloud.info());
-        let trace = if must_trace_launch(node) { self.trace(node).await? } else { Trace::Unknown };
+        let trace = if node.must_trace_launch() { self.trace(node).await? } else { Trace::Unknown };
         let mut instance = InstanceState::Unknown;
         let mut executor = self.executors.on(node);
         loop {

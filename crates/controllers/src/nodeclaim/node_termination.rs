@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider},
     model::{NamespacedName, Node, Pod, ProviderId, Str, nodeclaim::ConditionType, volume::VolumeRef},
-    nodeclaim::{InstanceState, Step, drain, termination},
+    nodeclaim::{ClaimStep, InstanceState, drain, termination},
 };
 use fleetwright_state::{Change, Index, Key};
 
@@ -133,8 +133,8 @@ impl NodeTermination {
             let stage =
                 termination::NodeTermination { node: object, attachments: &attachments, instance: &instance };
             let next = stage.next(&view, self.clocks.now());
-            let drained = |step: &Step| {
-                matches!(step, Step::Condition(change) if change.condition == ConditionType::Drained
+            let drained = |step: &ClaimStep| {
+                matches!(step, ClaimStep::Condition(change) if change.condition == ConditionType::Drained
                     && change.reason == ConditionType::Drained.as_str().into())
             };
             if next.steps.iter().any(drained) && self.cache.note_drained(&node.claim.uid) {

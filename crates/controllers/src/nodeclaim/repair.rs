@@ -9,7 +9,7 @@ use fleetwright_core::{
     cloud::{CloudProvider, RepairPolicy},
     model::{NodeClaim, labels},
     nodeclaim::{
-        Next, Step,
+        ClaimStep, Next,
         repair::{BLOCKED, Breach, NodeCondition, earliest},
     },
     safety::{Act, Cause, Facts, Health, Held},
@@ -126,7 +126,7 @@ impl Repair {
     /// deletion for another reason.
     async fn cancel_repair(&self, node: &ClaimedNode) -> Result<(), ReconcileError> {
         if has_repair_deadline(&node.raw) {
-            let cancel = Next::steps([Step::CancelRepair]);
+            let cancel = Next::steps([ClaimStep::CancelRepair]);
             self.executors.on(node).execute(cancel).await?;
         }
         Ok(())
@@ -196,7 +196,7 @@ async fn replace(
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
-    let next = Next::steps([Step::SetRepairDeadline(now), Step::Delete(Cause::Unhealthy)]);
+    let next = Next::steps([ClaimStep::SetRepairDeadline(now), ClaimStep::Delete(Cause::Unhealthy)]);
     executors.on(node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fleetwright_api::{
     condition::find, conditions::HasConditions, labels::condition::CONSISTENT_STATE_FOUND,
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use crate::{
     events::{Event, regarding},
@@ -41,14 +41,15 @@ impl Controller for Validation {
         let Some(claim) = change.claim().filter(|_| !change.is_deleted()) else { return Vec::new() };
         let reported = find(claim.conditions(), CONSISTENT_STATE_FOUND)
             .is_some_and(|condition| condition.reason == UNREADABLE);
-        let invalid = index.invalid().contains_key(&(Kind::NodeClaim, change.key.clone()));
+        let invalid = index.invalid().contains_key(&(WatchedKind::NodeClaim, change.key.clone()));
         if reported || invalid { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let (claim, problem) = {
             let index = self.cluster.index();
-            let problem = index.invalid().get(&(Kind::NodeClaim, key.clone())).map(ToString::to_string);
+            let problem =
+                index.invalid().get(&(WatchedKind::NodeClaim, key.clone())).map(ToString::to_string);
             (index.claim(&key.name).cloned(), problem)
         };
         let Some(claim) = claim else { return Ok(Requeue::No) };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::pool_status::PoolStatus;
@@ -44,7 +44,7 @@ impl Controller for Counter {
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
         // Requeued afterwards: one write per new node would be too many.
-        let created = change.kind == Kind::NodePool && change.is_created();
+        let created = change.kind == WatchedKind::NodePool && change.is_created();
         created.then(|| change.key.clone()).into_iter().collect()
     }
 

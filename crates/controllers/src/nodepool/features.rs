@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use fleetwright_api::{HasConditions, condition::find, labels::condition::FEATURES_AVAILABLE as CONDITION};
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use crate::{
     pool_status::PoolStatus,
@@ -30,7 +30,7 @@ impl Controller for FeatureStatus {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        if change.kind == Kind::NodePool { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == WatchedKind::NodePool { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {

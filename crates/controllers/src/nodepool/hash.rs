@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleetwright_api::{self as api, labels as names};
 use fleetwright_core::{model::NodeClaim, nodeclaim::pool_hash};
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ impl Controller for Hash {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        (change.kind == Kind::NodePool).then(|| change.key.clone()).into_iter().collect()
+        (change.kind == WatchedKind::NodePool).then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {

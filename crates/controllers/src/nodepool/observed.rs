@@ -17,7 +17,7 @@ use fleetwright_core::{
     model::{Catalog, NodeClaim, NodePool, Observed, ObservedCapacity, PoolName, Str, labels},
     nodeclaim::observations::{self, CapacityLearner, CapacityView},
 };
-use fleetwright_state::{Change, Index, Key, Kind, observed};
+use fleetwright_state::{Change, Index, Key, WatchedKind, observed};
 use jiff::Timestamp;
 
 use crate::pool_status::PoolStatus;
@@ -65,7 +65,7 @@ impl Controller for ObservedReaper {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        if change.kind == Kind::NodePool {
+        if change.kind == WatchedKind::NodePool {
             return vec![change.key.clone()];
         }
         // A launched NodeClaim may have another image.

@@ -12,7 +12,7 @@ use fleetwright_api::{
     labels::{DELETE_PROTECTION, condition::DELETION_HELD},
 };
 use fleetwright_core::model::labels::NODEPOOL;
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -78,9 +78,9 @@ impl Controller for Protection {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let key = match change.kind {
-            Kind::NodePool => Some(change.key.clone()),
+            WatchedKind::NodePool => Some(change.key.clone()),
             // The deletion of the last NodeClaim ends the hold.
-            Kind::NodeClaim if change.is_deleted() => {
+            WatchedKind::NodeClaim if change.is_deleted() => {
                 let labels = change.claim().and_then(|claim| claim.metadata.labels.as_ref());
                 let pool = labels.and_then(|labels| labels.get(NODEPOOL));
                 let deleting = |name: &&String| {

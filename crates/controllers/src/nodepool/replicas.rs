@@ -13,7 +13,7 @@ use fleetwright_core::{
     model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
     safety::{Act, Facts, Held, Pause, ReplicaBackoff},
 };
-use fleetwright_state::{Change, Index, Key, Kind, Object, limits};
+use fleetwright_state::{Change, Index, Key, Object, WatchedKind, limits};
 use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
@@ -94,8 +94,8 @@ impl StaticDeprovisioning {
 /// The static NodePool that a change of a NodePool or NodeClaim concerns.
 fn pool_of(change: &Change, index: &Index) -> Vec<Key> {
     let name = match change.kind {
-        Kind::NodePool => Some(change.key.name.clone()),
-        Kind::NodeClaim => {
+        WatchedKind::NodePool => Some(change.key.name.clone()),
+        WatchedKind::NodeClaim => {
             let labels = change.claim().and_then(|claim| claim.metadata.labels.as_ref());
             labels.and_then(|labels| labels.get(NODEPOOL)).map(|name| name.as_str().into())
         }

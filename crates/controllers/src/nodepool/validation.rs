@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use fleetwright_api::labels::condition::VALIDATION_SUCCEEDED;
-use fleetwright_state::{Change, Index, Key, Kind, validate};
+use fleetwright_state::{Change, Index, Key, WatchedKind, validate};
 
 use crate::pool_status::PoolStatus;
 use crate::{
@@ -36,14 +36,15 @@ impl Controller for Validation {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        (change.kind == Kind::NodePool).then(|| change.key.clone()).into_iter().collect()
+        (change.kind == WatchedKind::NodePool).then(|| change.key.clone()).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some(pool) = self.pools.managed(&key.name) else { return Ok(Requeue::No) };
         let problem = {
             let index = self.cluster.index();
-            let unreadable = index.invalid().get(&(Kind::NodePool, key.clone())).map(ToString::to_string);
+            let unreadable =
+                index.invalid().get(&(WatchedKind::NodePool, key.clone())).map(ToString::to_string);
             let invalid = || validate::pool(&pool, index.schema()).err().map(|problems| problems.to_string());
             unreadable.or_else(invalid)
         };

@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use fleetwright_core::model::{NamespacedName, Pod, PodPhase, PodUid, labels};
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
@@ -77,7 +77,7 @@ impl Controller for PodMetrics {
     }
 
     fn interested(&self, change: &Change, _: &Index) -> Vec<Key> {
-        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == WatchedKind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {

@@ -12,7 +12,7 @@ use fleetwright_core::{
     cloud::{NodeClassKind, ProviderInfo},
     model::{NamespacedName, labels},
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 pub(super) fn controllers(ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
     let buffers = ctx.settings.gates.capacity_buffer;
     let kinds = kinds(ctx.cloud.info()).into_iter();
-    let kinds = kinds.filter(|status_kind| status_kind.kind != Kind::CapacityBuffer || buffers);
+    let kinds = kinds.filter(|status_kind| status_kind.kind != WatchedKind::CapacityBuffer || buffers);
     let of = |status_kind| StatusMetrics {
         status_kind,
         last_states: Mutex::default(),
@@ -72,7 +72,7 @@ fn label_name(key: &str) -> String {
 }
 
 fn node_pools() -> StatusKind {
-    StatusKind::new("karpenter.sh", "NodePool", Kind::NodePool, &[], WIDE_BUCKETS, |index, key| {
+    StatusKind::new("karpenter.sh", "NodePool", WatchedKind::NodePool, &[], WIDE_BUCKETS, |index, key| {
         let pool = index.pool(&key.name)?;
         let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);
         // The controllers of its status publish its transitions.
@@ -82,11 +82,18 @@ fn node_pools() -> StatusKind {
 
 fn node_claims(provider: &ProviderInfo) -> StatusKind {
     let further = owner_labels(provider);
-    StatusKind::new("karpenter.sh", "NodeClaim", Kind::NodeClaim, &further, WIDE_BUCKETS, |index, key| {
-        let claim = index.claim(&key.name)?;
-        let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        Some(ObjectState::new(&claim.metadata, conditions, Some(regarding(&**claim))))
-    })
+    StatusKind::new(
+        "karpenter.sh",
+        "NodeClaim",
+        WatchedKind::NodeClaim,
+        &further,
+        WIDE_BUCKETS,
+        |index, key| {
+            let claim = index.claim(&key.name)?;
+            let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
+            Some(ObjectState::new(&claim.metadata, conditions, Some(regarding(&**claim))))
+        },
+    )
 }
 
 fn nodes(provider: &ProviderInfo) -> StatusKind {
@@ -109,12 +116,15 @@ fn nodes(provider: &ProviderInfo) -> StatusKind {
             ..ObjectState::new(&node.metadata, &[], Some(regarding(&**node)))
         })
     };
-    StatusKind { has_legacy: false, ..StatusKind::new("", "Node", Kind::Node, &further, WIDE_BUCKETS, read) }
+    StatusKind {
+        has_legacy: false,
+        ..StatusKind::new("", "Node", WatchedKind::Node, &further, WIDE_BUCKETS, read)
+    }
 }
 
 fn capacity_buffers() -> StatusKind {
     let group = "autoscaling.x-k8s.io";
-    StatusKind::new(group, "CapacityBuffer", Kind::CapacityBuffer, &[], WIDE_BUCKETS, |index, key| {
+    StatusKind::new(group, "CapacityBuffer", WatchedKind::CapacityBuffer, &[], WIDE_BUCKETS, |index, key| {
         let (buffer, ..) = index.buffer(&NamespacedName::from(key))?;
         let conditions = buffer.status.as_ref().map_or(&[][..], |status| &status.conditions);
         Some(ObjectState::new(&buffer.metadata, conditions, Some(regarding(&**buffer))))
@@ -123,7 +133,7 @@ fn capacity_buffers() -> StatusKind {
 
 fn node_classes(kind: NodeClassKind) -> StatusKind {
     let (group, name) = (kind.group.to_string(), kind.kind.to_string());
-    StatusKind::new(&group, &name, Kind::NodeClass, &[], DEFAULT_BUCKETS, move |index, key| {
+    StatusKind::new(&group, &name, WatchedKind::NodeClass, &[], DEFAULT_BUCKETS, move |index, key| {
         let class = index.node_class(&kind.named(&key.name))?;
         // Providers publish the transitions of their classes.
         Some(ObjectState {
@@ -179,7 +189,7 @@ type ReadState = dyn Fn(&Index, &Key) -> Option<ObjectState> + Send + Sync;
 /// One kind of object and its families.
 struct StatusKind {
     name: &'static str,
-    kind: Kind,
+    kind: WatchedKind,
     group: String,
     /// The kind's name.
     object: String,
@@ -356,7 +366,7 @@ impl StatusKind {
     fn new(
         group: &str,
         object: &str,
-        kind: Kind,
+        kind: WatchedKind,
         further: &[String],
         buckets: &'static [f64],
         read: impl Fn(&Index, &Key) -> Option<ObjectState> + Send + Sync + 'static,

@@ -7,7 +7,7 @@ use fleetwright_core::{
     cloud::{CloudError, CloudProvider},
     model::PoolName,
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use crate::{
     runtime::{Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Requeue},
@@ -49,9 +49,9 @@ impl Controller for CatalogController {
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         match change.kind {
-            Kind::NodePool => vec![change.key.clone()],
+            WatchedKind::NodePool => vec![change.key.clone()],
             // The NodeClass decides about images, zones and types; there are few NodePools.
-            Kind::NodeClass => {
+            WatchedKind::NodeClass => {
                 index.pools().filter_map(|pool| pool.metadata.name.as_deref()).map(Key::cluster).collect()
             }
             _ => Vec::new(),

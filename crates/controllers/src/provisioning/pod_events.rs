@@ -7,7 +7,7 @@ use fleetwright_core::{
     model::{NamespacedName, Pod, PoolName, Snapshot},
     scheduling::{Eliminated, Unplaced},
 };
-use fleetwright_state::Kind;
+use fleetwright_state::WatchedKind;
 
 use crate::{
     events::{Event, regarding, regarding_pod},
@@ -107,7 +107,8 @@ pub(super) fn invalid_pods(cluster: &Cluster, recorder: &Recorder) -> usize {
     let invalid: Vec<(k8s_openapi::api::core::v1::ObjectReference, String)> = {
         let index = cluster.index();
         let unbound = |key: &fleetwright_state::Key| index.pod(&NamespacedName::from(key)).is_none();
-        let pods = index.invalid().iter().filter(|((kind, key), _)| *kind == Kind::Pod && unbound(key));
+        let pods =
+            index.invalid().iter().filter(|((kind, key), _)| *kind == WatchedKind::Pod && unbound(key));
         let reference = |key: &fleetwright_state::Key| k8s_openapi::api::core::v1::ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),

@@ -13,7 +13,7 @@ use fleetwright_core::{
     model::{Pod, PodUid, Snapshot},
     scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request, Unplaced},
 };
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 use jiff::Timestamp;
 
 use super::{
@@ -105,7 +105,8 @@ impl Controller for Provisioner {
             }),
             _ => false,
         };
-        let became_ready = change.kind == Kind::NodePool && ready(&change.after) && !ready(&change.before);
+        let became_ready =
+            change.kind == WatchedKind::NodePool && ready(&change.after) && !ready(&change.before);
         if became_ready && index.pods().any(|pod| pod.is_provisionable()) {
             vec![Key::cluster("ready")]
         } else {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::model::NamespacedName;
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use super::{inbox::Inbox, names::PROVISIONER};
 use crate::{
@@ -43,7 +43,7 @@ impl Controller for PodTrigger {
     }
 
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
-        let pending = change.kind == Kind::Pod
+        let pending = change.kind == WatchedKind::Pod
             && !change.is_deleted()
             && change.pod().is_some_and(|pod| pod.is_provisionable());
         if pending { vec![change.key.clone()] } else { Vec::new() }
@@ -84,7 +84,7 @@ impl Controller for NodeTrigger {
     }
 
     fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
-        let disrupted = change.kind == Kind::Node
+        let disrupted = change.kind == WatchedKind::Node
             && index.node_model(&change.key.name).is_some_and(|node| node.is_disrupted());
         if disrupted { vec![change.key.clone()] } else { Vec::new() }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use fleetwright_core::model::NodeClassRef;
-use fleetwright_state::{Change, Index, Key, Kind, Refusal, Tracked};
+use fleetwright_state::{Change, Index, Key, Refusal, Tracked, WatchedKind};
 
 use super::{clocks::Clocks, hub::Hub, shared::Shared};
 
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// Records that the watch of a kind is alive; with `class`, that of one kind of NodeClass.
-    pub fn progress(&self, kind: Kind, class: Option<&NodeClassRef>) {
+    pub fn progress(&self, kind: WatchedKind, class: Option<&NodeClassRef>) {
         let now = self.clocks.steady();
         match class {
             Some(class) => self.index().class_progress(class, now),

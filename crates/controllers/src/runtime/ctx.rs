@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider, disruption::DisplacedPods, safety::Limits};
-use fleetwright_state::{Index, Kind};
+use fleetwright_state::{Index, WatchedKind};
 use kube::Client;
 
 use super::{
@@ -136,19 +136,19 @@ fn index(cloud: &dyn CloudProvider, settings: &Settings) -> Index {
     let mut index = Index::new(info.schema.clone(), classes);
     index.set_objective(settings.objective);
     if settings.gates.node_overlay {
-        index.follow(Kind::NodeOverlay);
+        index.follow(WatchedKind::NodeOverlay);
     }
     if settings.gates.capacity_buffer {
-        index.follow(Kind::CapacityBuffer);
+        index.follow(WatchedKind::CapacityBuffer);
     }
     if !settings.ignore_dra_requests {
-        Kind::DEVICES.into_iter().for_each(|kind| index.follow(kind));
+        WatchedKind::DEVICES.into_iter().for_each(|kind| index.follow(kind));
     }
     if settings.limit_range_defaults {
-        index.follow(Kind::LimitRange);
+        index.follow(WatchedKind::LimitRange);
     }
     if !settings.default_spread.is_empty() {
-        Kind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
+        WatchedKind::SELECTING.into_iter().for_each(|kind| index.follow(kind));
     }
     index
 }

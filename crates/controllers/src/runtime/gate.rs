@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fleetwright_state::{Index, Kind, Refusal};
+use fleetwright_state::{Index, Refusal, WatchedKind};
 use jiff::Timestamp;
 
 use super::{
@@ -32,13 +32,13 @@ pub enum Passive {
     TakingOver,
     /// A kind has not been listed yet.
     #[error("{0} objects have not been listed yet")]
-    NotListed(Kind),
+    NotListed(WatchedKind),
     /// A kind's watch is silent.
     #[error("the watch of {0} objects has been silent for more than two minutes")]
-    Silent(Kind),
+    Silent(WatchedKind),
     /// A kind that is required is refused.
     #[error("{0} objects are required: {1}")]
-    Refused(Kind, Refusal),
+    Refused(WatchedKind, Refusal),
 }
 
 /// Whether controllers may act at `now` (steady clock, as signs of life are).

@@ -21,13 +21,13 @@ const MAX_WAITS: usize = 1024;
 /// The keys of one controller.
 #[derive(Debug)]
 pub struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     limit: RateLimit,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     /// Due keys, in order of arrival.
     ready: VecDeque<Key>,
     /// The members of `ready`, and since when.
@@ -52,7 +52,7 @@ impl Queue {
     /// An empty queue.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
-        let state = State {
+        let state = QueueState {
             ready: VecDeque::new(),
             is_ready: BTreeMap::new(),
             waits: Vec::new(),
@@ -67,7 +67,7 @@ impl Queue {
         Self { state: Mutex::new(state), limit, changed: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     fn add(&mut self, key: Key) {
         if let Some(again) = self.running.get_mut(&key) {
             *again = true;

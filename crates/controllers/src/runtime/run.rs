@@ -3,7 +3,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use fleetwright_api as api;
-use fleetwright_state::Kind;
+use fleetwright_state::WatchedKind;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
@@ -106,35 +106,35 @@ fn watches(ctx: &Ctx, stop: &Shutdown) -> Vec<Task> {
     {
         Box::pin(follow(ctx.clone(), Source::<K>::new(ctx), stop.clone()))
     }
-    let followed: Vec<Kind> = ctx.cluster.index().followed().collect();
-    let all: [(Kind, Watch); _] = [
-        (Kind::Namespace, of::<Namespace>),
-        (Kind::StorageClass, of::<StorageClass>),
-        (Kind::PersistentVolume, of::<PersistentVolume>),
-        (Kind::PersistentVolumeClaim, of::<PersistentVolumeClaim>),
-        (Kind::CsiNode, of::<CSINode>),
-        (Kind::VolumeAttachment, of::<VolumeAttachment>),
-        (Kind::PodDisruptionBudget, of::<PodDisruptionBudget>),
-        (Kind::DaemonSet, of::<DaemonSet>),
-        (Kind::NodePool, of::<api::NodePool>),
-        (Kind::NodeClaim, of::<api::NodeClaim>),
-        (Kind::Node, of::<Node>),
-        (Kind::Pod, of::<Pod>),
-        (Kind::NodeOverlay, of::<api::NodeOverlay>),
-        (Kind::CapacityBuffer, of::<api::CapacityBuffer>),
-        (Kind::Service, of::<Service>),
-        (Kind::ReplicationController, of::<ReplicationController>),
-        (Kind::ReplicaSet, of::<ReplicaSet>),
-        (Kind::StatefulSet, of::<StatefulSet>),
-        (Kind::DeviceClass, of::<DeviceClass>),
-        (Kind::ResourceSlice, of::<ResourceSlice>),
-        (Kind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
-        (Kind::ResourceClaim, of::<ResourceClaim>),
-        (Kind::LimitRange, of::<LimitRange>),
+    let followed: Vec<WatchedKind> = ctx.cluster.index().followed().collect();
+    let all: [(WatchedKind, Watch); _] = [
+        (WatchedKind::Namespace, of::<Namespace>),
+        (WatchedKind::StorageClass, of::<StorageClass>),
+        (WatchedKind::PersistentVolume, of::<PersistentVolume>),
+        (WatchedKind::PersistentVolumeClaim, of::<PersistentVolumeClaim>),
+        (WatchedKind::CsiNode, of::<CSINode>),
+        (WatchedKind::VolumeAttachment, of::<VolumeAttachment>),
+        (WatchedKind::PodDisruptionBudget, of::<PodDisruptionBudget>),
+        (WatchedKind::DaemonSet, of::<DaemonSet>),
+        (WatchedKind::NodePool, of::<api::NodePool>),
+        (WatchedKind::NodeClaim, of::<api::NodeClaim>),
+        (WatchedKind::Node, of::<Node>),
+        (WatchedKind::Pod, of::<Pod>),
+        (WatchedKind::NodeOverlay, of::<api::NodeOverlay>),
+        (WatchedKind::CapacityBuffer, of::<api::CapacityBuffer>),
+        (WatchedKind::Service, of::<Service>),
+        (WatchedKind::ReplicationController, of::<ReplicationController>),
+        (WatchedKind::ReplicaSet, of::<ReplicaSet>),
+        (WatchedKind::StatefulSet, of::<StatefulSet>),
+        (WatchedKind::DeviceClass, of::<DeviceClass>),
+        (WatchedKind::ResourceSlice, of::<ResourceSlice>),
+        (WatchedKind::ResourceClaimTemplate, of::<ResourceClaimTemplate>),
+        (WatchedKind::ResourceClaim, of::<ResourceClaim>),
+        (WatchedKind::LimitRange, of::<LimitRange>),
     ];
     let mut tasks: Vec<Task> = Vec::new();
     for (kind, watch) in all.into_iter().filter(|(kind, _)| followed.contains(kind)) {
-        if kind == Kind::NodePool {
+        if kind == WatchedKind::NodePool {
             // NodePools refer to NodeClasses.
             for class in &ctx.cloud.info().node_classes {
                 tasks.push(Box::pin(follow(ctx.clone(), Source::of_class(ctx, class), stop.clone())));

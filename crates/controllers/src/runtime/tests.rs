@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request, WatchFault};
-use fleetwright_state::{Change, Index, Key, Kind};
+use fleetwright_state::{Change, Index, Key, WatchedKind};
 
 use super::*;
 use crate::{metrics::runtime as families, testing::Harness};
@@ -38,7 +38,7 @@ impl Controller for Probe {
         RateLimit::new(Duration::from_secs(1), Duration::from_secs(60), 10, 100)
     }
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
-        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == WatchedKind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let there = self.cluster.index().pod(&key.into()).is_some();
@@ -262,7 +262,7 @@ async fn a_wall_clock_that_is_set_back_does_not_hide_a_silent_watch() {
     assert_eq!(harness.ctx.gate.may_act(), Ok(()));
     harness.clock.set_ahead(-600);
     harness.pass(170).await;
-    assert_eq!(harness.ctx.gate.may_act(), Err(Passive::Silent(Kind::Pod)));
+    assert_eq!(harness.ctx.gate.may_act(), Err(Passive::Silent(WatchedKind::Pod)));
 }
 
 /// Never completes the key "hangs"; every other key takes ten minutes.
@@ -274,7 +274,7 @@ impl Controller for Slow {
         "slow"
     }
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
-        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == WatchedKind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         if &*key.name == "hangs" {
@@ -353,7 +353,7 @@ impl Controller for Busy {
         "busy"
     }
     fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
-        if change.kind == Kind::Pod { vec![change.key.clone()] } else { Vec::new() }
+        if change.kind == WatchedKind::Pod { vec![change.key.clone()] } else { Vec::new() }
     }
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         for call in ["first", "second"].into_iter().filter(|_| &*key.name == "writes") {

@@ -7,7 +7,7 @@ use fleetwright_api::{
     conditions::{ConditionSet, ConditionTypes, HasConditions},
     labels::condition::{CONSISTENT_STATE_FOUND, VALIDATION_SUCCEEDED},
 };
-use fleetwright_state::Kind;
+use fleetwright_state::WatchedKind;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Api, Resource,
@@ -32,15 +32,15 @@ struct InvalidObjectReport {
     event: &'static str,
 }
 
-fn report_for(kind: Kind) -> Option<InvalidObjectReport> {
+fn report_for(kind: WatchedKind) -> Option<InvalidObjectReport> {
     match kind {
-        Kind::NodePool => Some(InvalidObjectReport {
+        WatchedKind::NodePool => Some(InvalidObjectReport {
             types: api::NodePool::TYPES,
             condition: VALIDATION_SUCCEEDED,
             reason: INVALID_POOL,
             event: INVALID_POOL,
         }),
-        Kind::NodeClaim => Some(InvalidObjectReport {
+        WatchedKind::NodeClaim => Some(InvalidObjectReport {
             types: api::NodeClaim::TYPES,
             condition: CONSISTENT_STATE_FOUND,
             reason: UNREADABLE,
@@ -51,7 +51,13 @@ fn report_for(kind: Kind) -> Option<InvalidObjectReport> {
 }
 
 /// Reports that an object cannot be read, and why. Writes nothing if the condition is already set.
-pub(super) async fn report(ctx: &Ctx, kind: Kind, resource: &ApiResource, object: &DynamicObject, why: &str) {
+pub(super) async fn report(
+    ctx: &Ctx,
+    kind: WatchedKind,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    why: &str,
+) {
     let meta = &object.metadata;
     let (name, namespace) = (meta.name.as_deref().unwrap_or_default(), meta.namespace.as_deref());
     tracing::error!(%kind, namespace, name, why, "ignoring invalid object");

@@ -8,7 +8,7 @@ use std::{fmt::Debug, pin::pin, time::Duration};
 
 use fleetwright_api::NodeClassView;
 use fleetwright_core::{cloud::NodeClassKind, model::NodeClassRef};
-use fleetwright_state::{Kind, Refusal, RefusalCause, Tracked};
+use fleetwright_state::{Refusal, RefusalCause, Tracked, WatchedKind};
 use futures::StreamExt;
 use kube::{
     Api,
@@ -127,7 +127,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
                     ctx.features.restore(feature, &source.resource.group, &source.resource.plural);
                 }
                 ctx.cluster.reset(objects, &version, source.class.as_ref());
-                if leads && K::KIND == Kind::NodeClaim {
+                if leads && K::KIND == WatchedKind::NodeClaim {
                     ctx.gate.leadership().catch_up();
                 }
                 version
@@ -147,7 +147,7 @@ async fn list_and_watch<K: Watchable>(ctx: &Ctx, source: &Source<K>) {
             let ended = tokio::select! {
                 biased;
                 // The last writes of the previous leader may not be in the index yet.
-                () = ctx.gate.leadership().elected(), if K::KIND == Kind::NodeClaim => End::Relist,
+                () = ctx.gate.leadership().elected(), if K::KIND == WatchedKind::NodeClaim => End::Relist,
                 ended = watch(ctx, source, &mut version) => ended,
             };
             match ended {

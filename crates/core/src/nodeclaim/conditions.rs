@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Step, View, remaining, step::clear};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, remaining, step::clear};
 use crate::{
     cloud,
     model::{
@@ -26,7 +26,7 @@ pub struct Consolidatable;
 impl Consolidatable {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Consolidatable);
         let Some(pool) = view.pool.filter(|pool| !pool.is_static() && claim.deleting.is_none()) else {
             return Next::nothing();
@@ -70,7 +70,7 @@ impl Drifted<'_> {
 impl Drifted<'_> {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Drifted);
         let Some(pool) = view.pool.filter(|_| claim.deleting.is_none()) else { return Next::nothing() };
         if !claim.is(ConditionType::Launched) {
@@ -102,7 +102,7 @@ fn requirements_drifted(claim: &NodeClaim, pool: &NodePool) -> bool {
 
 /// Whether the catalogue still has the claim's instance type, in an offering like the claim's. Whether it is available
 /// now does not matter.
-fn is_offered(claim: &NodeClaim, view: &View<'_>, catalog: &Catalog) -> bool {
+fn is_offered(claim: &NodeClaim, view: &ClaimView<'_>, catalog: &Catalog) -> bool {
     let Some(name) = claim.labels.get(INSTANCE_TYPE) else { return true };
     let Some(found) = catalog.instance_types.iter().find(|instance_type| instance_type.name == *name) else {
         return false;
@@ -123,7 +123,7 @@ fn is_offered(claim: &NodeClaim, view: &View<'_>, catalog: &Catalog) -> bool {
 
 /// The step that records which command has the node.
 #[must_use]
-pub fn disruption_reason(reason: &str) -> Step {
+pub fn disruption_reason(reason: &str) -> ClaimStep {
     let condition = ConditionType::DisruptionReason;
-    Step::Condition(ConditionChange { reason: reason.into(), ..ConditionChange::holds(condition) })
+    ClaimStep::Condition(ConditionChange { reason: reason.into(), ..ConditionChange::holds(condition) })
 }

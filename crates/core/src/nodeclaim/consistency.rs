@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Step, View};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, Notice};
 use crate::model::{Node, NodeClaim, nodeclaim::ConditionType};
 
 /// How often it is looked at.
@@ -19,7 +19,7 @@ pub struct Consistency;
 impl Consistency {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || !claim.is(ConditionType::Initialized) {
             return Next::nothing();
@@ -32,7 +32,7 @@ impl Consistency {
         }
         let message = issues.join(", ");
         let failed = ConditionChange::fails(condition, "ConsistencyCheckFailed", message.clone());
-        let publish = Step::Publish(Notice::FailedConsistencyCheck(message));
+        let publish = ClaimStep::Publish(Notice::FailedConsistencyCheck(message));
         Next::steps(failed.step(claim).into_iter().chain([publish])).again(INTERVAL)
     }
 }

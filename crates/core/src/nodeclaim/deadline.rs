@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{View, initialization::first_missing, remaining};
+use super::{ClaimView, initialization::first_missing, remaining};
 use crate::model::{
     Node, NodeClaim, Str, Taint, labels, nodeclaim::ConditionType, pool::InitializationStanding,
 };
@@ -57,7 +57,7 @@ pub struct Missing {
 
 /// Decides by the deadline of the claim's pool; where that sets none, by `setting`.
 #[must_use]
-pub fn decide(view: &View<'_>, setting: Option<Duration>, now: Timestamp) -> Decision {
+pub fn decide(view: &ClaimView<'_>, setting: Option<Duration>, now: Timestamp) -> Decision {
     let claim = view.claim;
     let Some(pool) = view.pool.filter(|_| claim.deleting.is_none()) else { return Decision::Nothing };
     let (timeout, standing) = (pool.initialization_timeout.or(setting), &pool.initialization);
@@ -94,7 +94,7 @@ pub fn decide(view: &View<'_>, setting: Option<Duration>, now: Timestamp) -> Dec
     Decision::Overdue { missing, response }
 }
 
-fn missing(view: &View<'_>, since: Timestamp) -> Option<Missing> {
+fn missing(view: &ClaimView<'_>, since: Timestamp) -> Option<Missing> {
     let claim = view.claim;
     let (reason, message) = match view.node() {
         None => ("NodeNotFound", "Node not registered with cluster".to_owned()),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, Notice, Step, View, remaining, step::PodRef};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, Notice, remaining, step::PodRef};
 use crate::model::{
     Pod, PodDisruptionBudget, Taint, TaintEffect, labels::DISRUPTED_TAINT, nodeclaim::ConditionType,
     taint::first_untolerated,
@@ -51,7 +51,7 @@ pub struct Drain;
 impl Drain {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let (claim, condition) = (view.claim, ConditionType::Drained);
         let awaited: Vec<&Pod> =
             view.pods.iter().map(|pod| &**pod).filter(|pod| is_awaited(pod, now)).collect();
@@ -69,13 +69,13 @@ impl Drain {
             next.steps.extend(ConditionChange::unknown(condition, "Draining", message).step(claim));
         }
         let held = leave(&awaited, claim.termination_deadline, now, &mut next);
-        next.steps.push(Step::Publish(Notice::FailedDraining { waiting: awaited.len(), held }));
+        next.steps.push(ClaimStep::Publish(Notice::FailedDraining { waiting: awaited.len(), held }));
         next
     }
 }
 
 /// What a drain waits for: how many pods, the first few by tier and name with what holds them, and until when.
-fn waiting(view: &View<'_>, awaited: &[&Pod], now: Timestamp) -> String {
+fn waiting(view: &ClaimView<'_>, awaited: &[&Pod], now: Timestamp) -> String {
     let deadline = view.claim.termination_deadline;
     let mut sorted = awaited.to_vec();
     sorted
@@ -97,7 +97,7 @@ fn waiting(view: &View<'_>, awaited: &[&Pod], now: Timestamp) -> String {
 }
 
 /// The disruption budget that keeps a pod from being evicted now.
-fn holder<'a>(view: &View<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
+fn holder<'a>(view: &ClaimView<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
     let allows = |budget: &PodDisruptionBudget| {
         budget.disruptions_allowed > 0 || (budget.always_allow_unhealthy && !pod.ready)
     };
@@ -107,7 +107,7 @@ fn holder<'a>(view: &View<'a>, pod: &Pod) -> Option<&'a PodDisruptionBudget> {
 
 /// The PodDisruptionBudgets that block the drain, if no pod of the current tier is terminating and none can be evicted. A budget that is
 /// used up by terminating pods does not block; reporting it would cause an event with every pod.
-fn stalled_by<'a>(view: &View<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
+fn stalled_by<'a>(view: &ClaimView<'a>, awaited: &[&Pod], now: Timestamp) -> Vec<&'a PodDisruptionBudget> {
     let tier = |pod: &&&Pod| (is_critical(pod), pod.is_daemon());
     let first = awaited.iter().map(|pod| tier(&pod)).min();
     let mut holders = Vec::new();
@@ -146,18 +146,18 @@ fn still_says(message: &str, awaited: &[&Pod], deadline: Option<Timestamp>) -> b
     end == until(deadline).trim_start_matches(';') && awaited.iter().any(named)
 }
 
-fn done(view: &View<'_>, now: Timestamp) -> Next {
+fn done(view: &ClaimView<'_>, now: Timestamp) -> Next {
     let (claim, condition) = (view.claim, ConditionType::Drained);
     if claim.is(condition) {
         return Next::nothing();
     }
     let Some(draining) = claim.conditions.get(&condition) else {
         let begun = ConditionChange::unknown(condition, "Draining", "the node is being drained");
-        return Next::steps([Step::Condition(begun)]).again(SHORTEST);
+        return Next::steps([ClaimStep::Condition(begun)]).again(SHORTEST);
     };
     match remaining(draining.since, SHORTEST, now) {
         Some(left) => Next::wait(left),
-        None => Next::steps([Step::Condition(ConditionChange::holds(condition))]),
+        None => Next::steps([ClaimStep::Condition(ConditionChange::holds(condition))]),
     }
 }
 
@@ -174,18 +174,18 @@ fn leave(
     }
     for pod in awaited {
         if let Some((deadline, grace)) = deadline.and_then(|end| Some((end, forced_grace(pod, end, now)?))) {
-            next.steps.push(Step::Publish(Notice::Disrupted { pod: pod.id.clone(), deadline }));
-            next.steps.push(Step::Force(reference(pod), grace));
+            next.steps.push(ClaimStep::Publish(Notice::Disrupted { pod: pod.id.clone(), deadline }));
+            next.steps.push(ClaimStep::Force(reference(pod), grace));
         }
     }
     let mut held = Vec::new();
     let current = tiers.first_key_value().map(|(_, pods)| pods.as_slice()).unwrap_or_default();
     for pod in current.iter().filter(|pod| !pod.is_terminating() && !is_due(pod, deadline, now)) {
-        next.steps.extend(Notice::of_annotation(pod, now).map(Step::Publish));
+        next.steps.extend(Notice::of_annotation(pod, now).map(ClaimStep::Publish));
         if pod.protected_until(now).is_some() {
             held.push(pod.id.clone());
         } else {
-            next.steps.push(Step::Evict(reference(pod)));
+            next.steps.push(ClaimStep::Evict(reference(pod)));
         }
     }
     held.truncate(NAMED);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{InstanceState, Next, Notice, Step, View, launch, remaining, termination, trace::Trace};
+use super::{
+    ClaimStep, ClaimView, InstanceState, Next, Notice, launch, remaining, termination, trace::Trace,
+};
 use crate::model::{ProviderId, labels::REGISTERED, nodeclaim::ConditionType};
 
 /// How far apart the two lists are that prove that a launch left nothing behind.
@@ -29,14 +31,14 @@ pub struct Finalization<'a> {
 impl Finalization<'_> {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         let (Some(deleting), true) = (claim.deleting, claim.has_finalizer) else { return Next::nothing() };
         let mut next = Next::nothing();
         if let (Some(period), None) = (claim.termination_grace_period, claim.termination_deadline) {
             let deadline = deleting.checked_add(period).unwrap_or(Timestamp::MAX);
-            next.steps.push(Step::SetDeadline(deadline));
-            next.steps.push(Step::Publish(Notice::TerminationGracePeriodExpiring(deadline)));
+            next.steps.push(ClaimStep::SetDeadline(deadline));
+            next.steps.push(ClaimStep::Publish(Notice::TerminationGracePeriodExpiring(deadline)));
         }
         let joined = claim.is(ConditionType::Registered)
             || view.nodes.iter().any(|node| node.labels.contains_key(REGISTERED));
@@ -44,7 +46,7 @@ impl Finalization<'_> {
             let staying = view.nodes.iter().filter(|node| node.deleting.is_none());
             let names: Vec<_> = staying.map(|node| node.name.clone()).collect();
             if !names.is_empty() {
-                next.steps.push(Step::DeleteNodes(names));
+                next.steps.push(ClaimStep::DeleteNodes(names));
             }
             return next.again(NODES_INTERVAL);
         }
@@ -56,24 +58,24 @@ impl Finalization<'_> {
 }
 
 impl Finalization<'_> {
-    fn instance(&self, view: &View<'_>, id: &ProviderId) -> Next {
+    fn instance(&self, view: &ClaimView<'_>, id: &ProviderId) -> Next {
         match self.instance {
-            InstanceState::Gone => Next::steps([Step::ReleaseClaim]),
+            InstanceState::Gone => Next::steps([ClaimStep::ReleaseClaim]),
             InstanceState::NotOwned(why) => termination::not_owned(view, why),
             InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
         }
     }
 
-    fn launch(&self, view: &View<'_>, now: Timestamp) -> Next {
+    fn launch(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         if !launch::is_outcome_open(view.claim) {
-            return Next::steps([Step::ReleaseClaim]);
+            return Next::steps([ClaimStep::ReleaseClaim]);
         }
         match self.trace {
             Trace::Unknown => Next::wait(RETRY),
-            Trace::Refused => Next::steps([Step::ReleaseClaim]),
+            Trace::Refused => Next::steps([ClaimStep::ReleaseClaim]),
             Trace::Found(id) => match self.instance {
                 InstanceState::NotOwned(why) => termination::not_owned(view, why),
-                InstanceState::Gone => Next::steps([Step::ReleaseClaim]),
+                InstanceState::Gone => Next::steps([ClaimStep::ReleaseClaim]),
                 InstanceState::Unknown | InstanceState::Exists => termination::terminate(view, id.clone()),
             },
             Trace::OneOf(id) => match self.instance {
@@ -84,7 +86,7 @@ impl Finalization<'_> {
             },
             Trace::AbsentSince(since) => match remaining(*since, PROOF, now) {
                 Some(left) => Next::wait(left),
-                None => Next::steps([Step::ReleaseClaim]),
+                None => Next::steps([ClaimStep::ReleaseClaim]),
             },
         }
     }

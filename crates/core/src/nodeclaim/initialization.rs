@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, NodeChange, Step, View};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, NodeChange};
 use crate::model::{
     Labels, Node, NodeClaim,
     labels::{INITIALIZED, REQUESTED_DRA_DRIVERS},
@@ -16,7 +16,7 @@ pub struct Initialization;
 impl Initialization {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some()
             || !claim.is(ConditionType::Registered)
@@ -35,19 +35,19 @@ impl Initialization {
         let labelled = |node: &Node| node.labels.get(INITIALIZED).is_some_and(|value| &**value == "true");
         let label = view.node().filter(|node| !labelled(node)).map(|node| {
             let labels: Labels = [(INITIALIZED.into(), "true".into())].into();
-            Step::ChangeNode(Box::new(NodeChange {
+            ClaimStep::ChangeNode(Box::new(NodeChange {
                 node: Some(node.name.clone()),
                 labels,
                 ..NodeChange::default()
             }))
         });
-        let done = Step::Condition(ConditionChange::holds(ConditionType::Initialized));
+        let done = ClaimStep::Condition(ConditionChange::holds(ConditionType::Initialized));
         Next::steps(label.into_iter().chain([done]))
     }
 }
 
 /// The first driver of those that the claim's pods need that has not published its devices on the node.
-fn missing_driver(view: &View<'_>) -> Option<(&'static str, String)> {
+fn missing_driver(view: &ClaimView<'_>) -> Option<(&'static str, String)> {
     let published = view.published_drivers?;
     let requested = view.claim.annotations.get(REQUESTED_DRA_DRIVERS)?;
     let mut requested = requested.split(',').map(str::trim).filter(|driver| !driver.is_empty());

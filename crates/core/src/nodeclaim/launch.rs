@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{ConditionChange, Next, Notice, Step, View};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, Notice};
 use crate::{
     cloud::{Instance, LaunchError},
     model::{BatchId, NodeClaim, Positions, nodeclaim::ConditionType},
@@ -39,12 +39,12 @@ pub struct Launch;
 impl Launch {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || is_launched(claim) {
             Next::nothing()
         } else {
-            Next::steps([Step::Launch])
+            Next::steps([ClaimStep::Launch])
         }
     }
 }
@@ -191,15 +191,18 @@ pub fn after_result(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, u
         ConditionChange::unknown(ConditionType::Launched, reason, message).step(claim)
     };
     match answer {
-        Ok(_) => Next::steps([Step::Adopt, Step::Condition(ConditionChange::holds(ConditionType::Launched))]),
+        Ok(_) => Next::steps([
+            ClaimStep::Adopt,
+            ClaimStep::Condition(ConditionChange::holds(ConditionType::Launched)),
+        ]),
         Err(LaunchError::InsufficientCapacity(why)) => Next::steps([
-            Step::Publish(Notice::InsufficientCapacity(why.clone())),
-            Step::CountRegistration(false),
-            Step::Delete(Cause::InsufficientCapacity),
+            ClaimStep::Publish(Notice::InsufficientCapacity(why.clone())),
+            ClaimStep::CountRegistration(false),
+            ClaimStep::Delete(Cause::InsufficientCapacity),
         ]),
         Err(LaunchError::NodeClassNotReady(why)) => Next::steps([
-            Step::Publish(Notice::NodeClassNotReady(why.clone())),
-            Step::Delete(Cause::NodeClassNotReady),
+            ClaimStep::Publish(Notice::NodeClassNotReady(why.clone())),
+            ClaimStep::Delete(Cause::NodeClassNotReady),
         ]),
         Err(LaunchError::Failed { reason, message }) => {
             let reason = if reason.is_empty() { "LaunchFailed" } else { reason };
@@ -207,9 +210,9 @@ pub fn after_result(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, u
             Next::steps(unknown(reason, shortened(message))).again(wait)
         }
         Err(LaunchError::QuotaExceeded { quota, message }) => Next::steps([
-            Step::Publish(Notice::QuotaExceeded { quota: quota.clone(), message: message.clone() }),
-            Step::CountRegistration(false),
-            Step::Delete(Cause::InsufficientCapacity),
+            ClaimStep::Publish(Notice::QuotaExceeded { quota: quota.clone(), message: message.clone() }),
+            ClaimStep::CountRegistration(false),
+            ClaimStep::Delete(Cause::InsufficientCapacity),
         ]),
         // The same answer is not a failure: the delay does not grow.
         Err(LaunchError::Pending { message, after }) => Next::steps(unknown(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Next, Step, View, remaining};
+use super::{ClaimStep, ClaimView, Next, remaining};
 use crate::{
     cloud::LAUNCH_DEADLINE,
     model::{NodeClaim, nodeclaim::ConditionType},
@@ -32,7 +32,7 @@ pub struct Liveness {
 impl Liveness {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || claim.is(ConditionType::Registered) {
             return Next::nothing();
@@ -48,7 +48,7 @@ impl Liveness {
         };
         match remaining(since, timeout, now) {
             Some(left) => Next::wait(left),
-            None => Next::steps([Step::CountRegistration(false), Step::Delete(cause)]),
+            None => Next::steps([ClaimStep::CountRegistration(false), ClaimStep::Delete(cause)]),
         }
     }
 }

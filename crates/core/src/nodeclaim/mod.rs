@@ -1,7 +1,7 @@
 //! The life of a NodeClaim, one stage a file: launch, registration, initialization, liveness, conditions, drain,
 //! termination, garbage collection.
 //!
-//! A stage is a type with a method `next`: a pure function from a [`View`] and the time to the [`Next`] action. The controllers execute
+//! A stage is a type with a method `next`: a pure function from a [`ClaimView`] and the time to the [`Next`] action. The controllers execute
 //! the steps and decide nothing. A stage is called again after every change. Equal views give equal results, and executing the steps
 //! leads to a view with fewer steps, so that a stage becomes idle.
 
@@ -30,8 +30,8 @@ pub mod trace;
 mod view;
 
 pub use notice::Notice;
-pub use step::{ConditionChange, Next, NodeChange, Step};
-pub use view::{InstanceState, View};
+pub use step::{ClaimStep, ConditionChange, Next, NodeChange};
+pub use view::{ClaimView, InstanceState};
 
 use crate::rate::remaining;
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, Next, NodeChange, Notice, Step, View};
+use super::{ClaimStep, ClaimView, ConditionChange, Next, NodeChange, Notice};
 use crate::model::{
     Labels, Node, Taint, TaintEffect,
     labels::{AWAITS_LABEL, REGISTERED, UNREGISTERED_TAINT},
@@ -21,7 +21,7 @@ pub struct Registration;
 impl Registration {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, _: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, _: Timestamp) -> Next {
         let claim = view.claim;
         if claim.deleting.is_some() || claim.provider_id.is_none() || claim.is(ConditionType::Registered) {
             return Next::nothing();
@@ -57,16 +57,16 @@ impl Registration {
         let mut next = Next::nothing();
         let registered = view.has_registered_label();
         if !registered && !has_unregistered_taint(node) {
-            next.steps.push(Step::Publish(Notice::UnregisteredTaintMissing));
+            next.steps.push(ClaimStep::Publish(Notice::UnregisteredTaintMissing));
         }
         // The label is part of that patch: if it is set, an earlier pass was interrupted after the patch, and later changes on the node
         // belong to others.
         if !registered {
-            next.steps.push(Step::ChangeNode(Box::new(sync(view, node))));
+            next.steps.push(ClaimStep::ChangeNode(Box::new(sync(view, node))));
         }
-        next.steps.push(Step::SetNodeName(node.name.clone()));
-        next.steps.push(Step::Condition(ConditionChange::holds(ConditionType::Registered)));
-        next.steps.push(Step::CountRegistration(true));
+        next.steps.push(ClaimStep::SetNodeName(node.name.clone()));
+        next.steps.push(ClaimStep::Condition(ConditionChange::holds(ConditionType::Registered)));
+        next.steps.push(ClaimStep::CountRegistration(true));
         next
     }
 }
@@ -76,7 +76,7 @@ fn has_unregistered_taint(node: &Node) -> bool {
 }
 
 /// Finalizer, owner, taints, labels and annotations of the claim; the unregistered taint is removed.
-fn sync(view: &View<'_>, node: &Node) -> NodeChange {
+fn sync(view: &ClaimView<'_>, node: &Node) -> NodeChange {
     let claim = view.claim;
     let syncs_taints = node.labels.get(DO_NOT_SYNC_TAINTS).is_none_or(|value| &**value != "true");
     let startup = (!view.provider.bootstraps_startup_taints).then_some(&claim.startup_taints);

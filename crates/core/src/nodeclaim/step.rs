@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Next {
     /// What to do, in this order. A step that fails ends the pass; it is asked for again in the next one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClaimStep>,
     /// When to look again although nothing changed; `None` is never.
     pub again: Option<Duration>,
 }
@@ -35,7 +35,7 @@ impl Next {
 
     /// These steps, and what they lead to.
     #[must_use]
-    pub fn steps(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn steps(steps: impl IntoIterator<Item = ClaimStep>) -> Self {
         Self { steps: steps.into_iter().collect(), again: None }
     }
 
@@ -79,7 +79,7 @@ impl Next {
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ClaimStep {
     /// Launch the claim together with its batch ([`super::launch::step`]).
     Launch,
     /// Copy what the cloud returned of the launched instance: labels, provider id, image, capacity.
@@ -165,19 +165,19 @@ impl ConditionChange {
 
     /// The step that sets it, unless `claim` has it already.
     #[must_use]
-    pub fn step(self, claim: &NodeClaim) -> Option<Step> {
+    pub fn step(self, claim: &NodeClaim) -> Option<ClaimStep> {
         let is_set = claim.conditions.get(&self.condition).is_some_and(|condition| {
             condition.status == self.status
                 && condition.reason == self.reason
                 && *condition.message == *self.message
         });
-        (!is_set).then_some(Step::Condition(self))
+        (!is_set).then_some(ClaimStep::Condition(self))
     }
 }
 
 /// The step that takes `condition` off `claim`, if it is there.
-pub(super) fn clear(claim: &NodeClaim, condition: ConditionType) -> Option<Step> {
-    claim.conditions.contains_key(&condition).then_some(Step::Clear(condition))
+pub(super) fn clear(claim: &NodeClaim, condition: ConditionType) -> Option<ClaimStep> {
+    claim.conditions.contains_key(&condition).then_some(ClaimStep::Clear(condition))
 }
 
 /// What to change of a Node, entry by entry: entries that are not named stay as they are.

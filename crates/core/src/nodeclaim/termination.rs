@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{ConditionChange, InstanceState, Next, NodeChange, Notice, Step, View, drain, drain::Drain};
+use super::{
+    ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange, Notice, drain, drain::Drain,
+};
 use crate::{
     model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType},
     safety::Cause,
@@ -35,20 +37,20 @@ pub struct NodeTermination<'a> {
 impl NodeTermination<'_> {
     /// What to do next for the claim of `view`.
     #[must_use]
-    pub fn next(&self, view: &View<'_>, now: Timestamp) -> Next {
+    pub fn next(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
         let node = self.node;
         if node.deleting.is_none() || !node.has_finalizer {
             return Next::nothing();
         }
         if view.claim.deleting.is_none() {
             // Its finalizer sets the deadline that the drain must keep.
-            return Next::steps([Step::Delete(Cause::NodeDeleted)]).again(drain::INTERVAL);
+            return Next::steps([ClaimStep::Delete(Cause::NodeDeleted)]).again(drain::INTERVAL);
         }
         if !node.ready && *self.instance == InstanceState::Gone {
-            return Next::steps([Step::ReleaseNode(node.name.clone())]);
+            return Next::steps([ClaimStep::ReleaseNode(node.name.clone())]);
         }
         if let Some(change) = closed(node) {
-            return Next::steps([Step::ChangeNode(Box::new(change))]).again(drain::INTERVAL);
+            return Next::steps([ClaimStep::ChangeNode(Box::new(change))]).again(drain::INTERVAL);
         }
         let drained = Drain.next(view, now);
         let finished =
@@ -66,11 +68,11 @@ impl NodeTermination<'_> {
 /// Whether something is still waited for.
 enum Wait {
     Until(Next),
-    Over(Option<Step>),
+    Over(Option<ClaimStep>),
 }
 
 impl NodeTermination<'_> {
-    fn volumes(&self, view: &View<'_>, now: Timestamp) -> Wait {
+    fn volumes(&self, view: &ClaimView<'_>, now: Timestamp) -> Wait {
         let (claim, condition) = (view.claim, ConditionType::VolumesDetached);
         if self.attachments.is_empty() {
             return Wait::Over(ConditionChange::holds(condition).step(claim));
@@ -86,18 +88,18 @@ impl NodeTermination<'_> {
             message.push_str(&format!("; the instance ends at {deadline} all the same"));
         }
         let waits = ConditionChange::unknown(condition, "AwaitingVolumeDetachment", message).step(claim);
-        let publish = Step::Publish(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
+        let publish = ClaimStep::Publish(Notice::AwaitingVolumeDetachment(self.attachments.to_vec()));
         Wait::Until(Next::steps(waits.into_iter().chain([publish])).again(VOLUMES_INTERVAL))
     }
 
-    fn instance(&self, view: &View<'_>) -> Next {
+    fn instance(&self, view: &ClaimView<'_>) -> Next {
         let Some(id) = view.claim.provider_id.clone() else {
-            return Next::steps([Step::ReleaseNode(self.node.name.clone())]);
+            return Next::steps([ClaimStep::ReleaseNode(self.node.name.clone())]);
         };
         match self.instance {
             InstanceState::Gone => {
                 let terminating = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
-                Next::steps(terminating.into_iter().chain([Step::ReleaseNode(self.node.name.clone())]))
+                Next::steps(terminating.into_iter().chain([ClaimStep::ReleaseNode(self.node.name.clone())]))
             }
             InstanceState::NotOwned(why) => not_owned(view, why),
             InstanceState::Unknown | InstanceState::Exists => terminate(view, id),
@@ -106,20 +108,20 @@ impl NodeTermination<'_> {
 }
 
 /// Requests the termination; the condition is set once the cloud has accepted it.
-pub(super) fn terminate(view: &View<'_>, id: crate::model::ProviderId) -> Next {
+pub(super) fn terminate(view: &ClaimView<'_>, id: crate::model::ProviderId) -> Next {
     let terminating = ConditionChange::holds(ConditionType::InstanceTerminating).step(view.claim);
-    Next::steps([Step::Terminate(id)].into_iter().chain(terminating)).again(INSTANCE_INTERVAL)
+    Next::steps([ClaimStep::Terminate(id)].into_iter().chain(terminating)).again(INSTANCE_INTERVAL)
 }
 
 /// An instance of another owner is not terminated; a condition has the reason, and the claim stays until a user decides.
-pub(super) fn not_owned(view: &View<'_>, why: &Str) -> Next {
+pub(super) fn not_owned(view: &ClaimView<'_>, why: &Str) -> Next {
     let message = format!(
         "the instance is not owned by this cluster ({why}); correct its ownership tags, or remove the finalizer \
          karpenter.sh/termination to abandon it"
     );
     let condition = ConditionType::InstanceTerminating;
     let change = ConditionChange::fails(condition, "InstanceNotOwned", message).step(view.claim);
-    let publish = Step::Publish(Notice::NotOwned(why.clone()));
+    let publish = ClaimStep::Publish(Notice::NotOwned(why.clone()));
     Next::steps(change.into_iter().chain([publish])).again(NOT_OWNED_INTERVAL)
 }
 

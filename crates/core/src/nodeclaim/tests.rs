@@ -47,8 +47,8 @@ impl Fixture {
         }
     }
 
-    pub(crate) fn view(&self) -> View<'_> {
-        View {
+    pub(crate) fn view(&self) -> ClaimView<'_> {
+        ClaimView {
             claim: &self.claim,
             nodes: &self.nodes,
             pool: self.pool.as_deref(),
@@ -98,13 +98,13 @@ impl Fixture {
 
 /// A stage of any type.
 pub(crate) trait Stage {
-    fn ask(&self, view: &View<'_>, now: Timestamp) -> Next;
+    fn ask(&self, view: &ClaimView<'_>, now: Timestamp) -> Next;
 }
 
 macro_rules! stages {
     ($($stage:ty),* $(,)?) => {$(
         impl Stage for $stage {
-            fn ask(&self, view: &View<'_>, now: Timestamp) -> Next {
+            fn ask(&self, view: &ClaimView<'_>, now: Timestamp) -> Next {
                 self.next(view, now)
             }
         }
@@ -131,28 +131,30 @@ pub(crate) fn brief(next: &Next) -> String {
     parts.join("; ")
 }
 
-fn step(step: &Step) -> String {
+fn step(step: &ClaimStep) -> String {
     match step {
-        Step::Launch => "launch".to_owned(),
-        Step::Adopt => "adopt".to_owned(),
-        Step::Condition(change) => {
+        ClaimStep::Launch => "launch".to_owned(),
+        ClaimStep::Adopt => "adopt".to_owned(),
+        ClaimStep::Condition(change) => {
             format!("{}={:?}/{}", change.condition.as_str(), change.status, change.reason)
         }
-        Step::Clear(condition) => format!("clear {}", condition.as_str()),
-        Step::Delete(cause) => format!("delete {}", cause.as_str().unwrap_or("-")),
-        Step::ChangeNode(change) => node_change(change),
-        Step::SetNodeName(name) => format!("name {name}"),
-        Step::SetRepairDeadline(at) => format!("repair deadline +{}", at.duration_since(now()).as_secs()),
-        Step::CancelRepair => "cancel repair".to_owned(),
-        Step::SetDeadline(at) => format!("deadline +{}", at.duration_since(now()).as_secs()),
-        Step::DeleteNodes(names) => format!("delete nodes {}", names.len()),
-        Step::Evict(pod) => format!("evict {}", pod.id.name),
-        Step::Force(pod, grace) => format!("force {} {}", pod.id.name, grace.as_secs()),
-        Step::Terminate(id) => format!("terminate {id}"),
-        Step::ReleaseNode(name) => format!("release node {name}"),
-        Step::ReleaseClaim => "release".to_owned(),
-        Step::Publish(notice) => format!("publish {}", notice.reason()),
-        Step::CountRegistration(well) => format!("count {well}"),
+        ClaimStep::Clear(condition) => format!("clear {}", condition.as_str()),
+        ClaimStep::Delete(cause) => format!("delete {}", cause.as_str().unwrap_or("-")),
+        ClaimStep::ChangeNode(change) => node_change(change),
+        ClaimStep::SetNodeName(name) => format!("name {name}"),
+        ClaimStep::SetRepairDeadline(at) => {
+            format!("repair deadline +{}", at.duration_since(now()).as_secs())
+        }
+        ClaimStep::CancelRepair => "cancel repair".to_owned(),
+        ClaimStep::SetDeadline(at) => format!("deadline +{}", at.duration_since(now()).as_secs()),
+        ClaimStep::DeleteNodes(names) => format!("delete nodes {}", names.len()),
+        ClaimStep::Evict(pod) => format!("evict {}", pod.id.name),
+        ClaimStep::Force(pod, grace) => format!("force {} {}", pod.id.name, grace.as_secs()),
+        ClaimStep::Terminate(id) => format!("terminate {id}"),
+        ClaimStep::ReleaseNode(name) => format!("release node {name}"),
+        ClaimStep::ReleaseClaim => "release".to_owned(),
+        ClaimStep::Publish(notice) => format!("publish {}", notice.reason()),
+        ClaimStep::CountRegistration(well) => format!("count {well}"),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
 
 /// A NodeClaim with what belongs to it.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct ClaimView<'a> {
     /// The claim.
     pub claim: &'a NodeClaim,
     /// Nodes with the claim's provider id, by name. More than one is a contradiction.
@@ -26,7 +26,7 @@ pub struct View<'a> {
     pub provider: &'a ProviderInfo,
 }
 
-impl<'a> View<'a> {
+impl<'a> ClaimView<'a> {
     /// The node, if there is exactly one.
     #[must_use]
     pub fn node(&self) -> Option<&'a Node> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{FieldSet, Rules, Step, key_step};
+use super::fields::{FieldSet, FieldStep, Rules, key_step};
 use super::keys::ListRule;
 use crate::cluster::{ClusterState, Part, Target, Write};
 use crate::managed;
@@ -185,7 +185,7 @@ fn cut<'p>(
         let kept = kept.child(step).unwrap_or(&nothing);
         let whole = child.owns() && kept.is_empty();
         match (step, &mut *value) {
-            (Step::Field(name), Value::Object(map)) => {
+            (FieldStep::Field(name), Value::Object(map)) => {
                 path.push(name);
                 if whole {
                     map.remove(name);
@@ -199,8 +199,8 @@ fn cut<'p>(
                 }
                 path.pop();
             }
-            (Step::Value(text), Value::Array(list)) => list.retain(|entry| !is_json(entry, text)),
-            (Step::Key(_), Value::Array(list)) => {
+            (FieldStep::Value(text), Value::Array(list)) => list.retain(|entry| !is_json(entry, text)),
+            (FieldStep::Key(_), Value::Array(list)) => {
                 let ListRule::Map(names) = rules.list(path) else { continue };
                 if whole {
                     list.retain(|entry| key_step(entry, &names) != *step);

@@ -12,7 +12,7 @@ use fleetwright_kube_schema::{ListType, Structural};
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum FieldStep {
     /// Field of a map.
     Field(String),
     /// Entry of a keyed list: the JSON of its keys.
@@ -25,7 +25,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     own: bool,
-    children: BTreeMap<Step, Self>,
+    children: BTreeMap<FieldStep, Self>,
 }
 
 /// How lists and maps of a resource are merged.
@@ -66,7 +66,7 @@ fn plain<'p>(path: &[&'p str]) -> Vec<&'p str> {
 }
 
 /// The step of an entry of a keyed list; an absent protocol is TCP, the schema's default.
-pub(crate) fn key_step(entry: &Value, names: &[String]) -> Step {
+pub(crate) fn key_step(entry: &Value, names: &[String]) -> FieldStep {
     let mut key = Map::new();
     for name in names {
         let fallback = if name == "protocol" { json!("TCP") } else { Value::Null };
@@ -75,7 +75,7 @@ pub(crate) fn key_step(entry: &Value, names: &[String]) -> Step {
             key.insert(name.clone(), value);
         }
     }
-    Step::Key(Value::Object(key).to_string())
+    FieldStep::Key(Value::Object(key).to_string())
 }
 
 impl FieldSet {
@@ -90,12 +90,12 @@ impl FieldSet {
     }
 
     /// The steps below with their sets.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = (&Step, &Self)> {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (&FieldStep, &Self)> {
         self.children.iter()
     }
 
     /// The set below a step.
-    pub(crate) fn child(&self, step: &Step) -> Option<&Self> {
+    pub(crate) fn child(&self, step: &FieldStep) -> Option<&Self> {
         self.children.get(step)
     }
 
@@ -111,7 +111,7 @@ impl FieldSet {
                     let open = matches!(path.as_slice(), [.., "labels" | "annotations" | "data", _]);
                     child.own |= open || child.children.is_empty();
                     path.pop();
-                    set.children.insert(Step::Field(key.clone()), child);
+                    set.children.insert(FieldStep::Field(key.clone()), child);
                 }
             }
             Value::Array(entries) => match rules.list(path) {
@@ -120,7 +120,7 @@ impl FieldSet {
                     set.own = whole;
                     for entry in entries {
                         let leaf = Self { own: true, ..Self::default() };
-                        set.children.insert(Step::Value(entry.to_string()), leaf);
+                        set.children.insert(FieldStep::Value(entry.to_string()), leaf);
                     }
                 }
                 ListRule::Map(names) => {
@@ -159,7 +159,7 @@ impl FieldSet {
                         None => Self::of(field, rules, path, true),
                     };
                     path.pop();
-                    set.insert(Step::Field(key.clone()), child);
+                    set.insert(FieldStep::Field(key.clone()), child);
                 }
                 set
             }
@@ -168,7 +168,10 @@ impl FieldSet {
                 ListRule::Set => {
                     let mut set = Self::default();
                     for entry in after.iter().filter(|entry| !before.contains(entry)) {
-                        set.insert(Step::Value(entry.to_string()), Self { own: true, ..Self::default() });
+                        set.insert(
+                            FieldStep::Value(entry.to_string()),
+                            Self { own: true, ..Self::default() },
+                        );
                     }
                     set
                 }
@@ -191,7 +194,7 @@ impl FieldSet {
         }
     }
 
-    fn insert(&mut self, step: Step, child: Self) {
+    fn insert(&mut self, step: FieldStep, child: Self) {
         if !child.is_empty() {
             self.children.insert(step, child);
         }
@@ -235,8 +238,8 @@ impl FieldSet {
         for (step, child) in &self.children {
             if let Some(found) = find(value, step, rules, path) {
                 path.push(match step {
-                    Step::Field(name) => name,
-                    Step::Key(_) | Step::Value(_) => "*",
+                    FieldStep::Field(name) => name,
+                    FieldStep::Key(_) | FieldStep::Value(_) => "*",
                 });
                 kept.insert(step.clone(), child.present(found, rules, path));
                 path.pop();
@@ -248,9 +251,9 @@ impl FieldSet {
     /// Removes server-owned fields, which have no manager.
     pub(crate) fn strip(&mut self) {
         for field in ["apiVersion", "kind"] {
-            self.children.remove(&Step::Field(field.to_owned()));
+            self.children.remove(&FieldStep::Field(field.to_owned()));
         }
-        let Some(metadata) = self.children.get_mut(&Step::Field("metadata".to_owned())) else { return };
+        let Some(metadata) = self.children.get_mut(&FieldStep::Field("metadata".to_owned())) else { return };
         metadata.own = false;
         for field in [
             "name",
@@ -265,10 +268,10 @@ impl FieldSet {
             "deletionGracePeriodSeconds",
             "generateName",
         ] {
-            metadata.children.remove(&Step::Field(field.to_owned()));
+            metadata.children.remove(&FieldStep::Field(field.to_owned()));
         }
         if metadata.is_empty() {
-            self.children.remove(&Step::Field("metadata".to_owned()));
+            self.children.remove(&FieldStep::Field("metadata".to_owned()));
         }
     }
 
@@ -280,9 +283,9 @@ impl FieldSet {
         }
         for (step, child) in &self.children {
             let key = match step {
-                Step::Field(name) => format!("f:{name}"),
-                Step::Key(key) => format!("k:{key}"),
-                Step::Value(value) => format!("v:{value}"),
+                FieldStep::Field(name) => format!("f:{name}"),
+                FieldStep::Key(key) => format!("k:{key}"),
+                FieldStep::Value(value) => format!("v:{value}"),
             };
             map.insert(key, child.to_value());
         }
@@ -295,9 +298,9 @@ impl FieldSet {
         let mut set = Self { own: map.is_empty() || map.contains_key("."), ..Self::default() };
         for (key, child) in map {
             let step = match key.split_at_checked(2) {
-                Some(("f:", name)) => Step::Field(name.to_owned()),
-                Some(("k:", key)) => Step::Key(key.to_owned()),
-                Some(("v:", value)) => Step::Value(value.to_owned()),
+                Some(("f:", name)) => FieldStep::Field(name.to_owned()),
+                Some(("k:", key)) => FieldStep::Key(key.to_owned()),
+                Some(("v:", value)) => FieldStep::Value(value.to_owned()),
                 _ => continue,
             };
             set.children.insert(step, Self::from_value(child));
@@ -312,9 +315,9 @@ impl FieldSet {
         }
         for (step, child) in &self.children {
             let path = match step {
-                Step::Field(name) => format!("{prefix}.{name}"),
-                Step::Key(key) => format!("{prefix}[{}]", shown_key(key)),
-                Step::Value(value) => format!("{prefix}[={value}]"),
+                FieldStep::Field(name) => format!("{prefix}.{name}"),
+                FieldStep::Key(key) => format!("{prefix}[{}]", shown_key(key)),
+                FieldStep::Value(value) => format!("{prefix}[={value}]"),
             };
             child.paths(&path, found);
         }
@@ -328,11 +331,11 @@ fn shown_key(key: &str) -> String {
 }
 
 /// The value behind a step.
-fn find<'v>(value: &'v Value, step: &Step, rules: Rules<'_>, path: &[&str]) -> Option<&'v Value> {
+fn find<'v>(value: &'v Value, step: &FieldStep, rules: Rules<'_>, path: &[&str]) -> Option<&'v Value> {
     match step {
-        Step::Field(name) => value.get(name),
-        Step::Value(text) => value.as_array()?.iter().find(|entry| entry.to_string() == *text),
-        Step::Key(_) => match rules.list(path) {
+        FieldStep::Field(name) => value.get(name),
+        FieldStep::Value(text) => value.as_array()?.iter().find(|entry| entry.to_string() == *text),
+        FieldStep::Key(_) => match rules.list(path) {
             ListRule::Map(names) => value.as_array()?.iter().find(|entry| key_step(entry, &names) == *step),
             _ => None,
         },

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use fleetwright_core::{
     cloud::{
         Interruption, InterruptionKind, Outlook,
-        conformance::{self, Harness, Report},
+        conformance::{self, ConformanceReport, Harness},
     },
     model::{Catalog, Offering},
 };
@@ -34,7 +34,7 @@ const NOT_APPLICABLE: [&str; 3] = [
 async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool) {
     let options = Options { over_http, tags_node_claims, ..Options::of(catalogue) };
     let report = conformance::run_all(async || Fake::new(options.clone()).await).await;
-    assert_eq!(report, Report { failures: Vec::new(), not_applicable: NOT_APPLICABLE.to_vec() });
+    assert_eq!(report, ConformanceReport { failures: Vec::new(), not_applicable: NOT_APPLICABLE.to_vec() });
 }
 
 /// With classes that restrict zones and drift, every case applies.
@@ -42,7 +42,7 @@ async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool)
 async fn every_case_applies_to_a_cloud_with_classes() {
     let options = Options { class_rules: true, ..Options::of(kwok()) };
     let report = conformance::run_all(async || Fake::new(options.clone()).await).await;
-    assert_eq!(report, Report::default());
+    assert_eq!(report, ConformanceReport::default());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Outcome;
-use crate::error::Shown;
+use crate::error::ShownValue;
 use crate::node::Node;
 
 /// Checks the combinations of a node.
@@ -84,5 +84,5 @@ fn all_of(node: &Node, path: &str, new: &Value, old: Option<&Value>, outcome: &m
 
 /// The server reports combinations without a path; its message contains the field.
 fn refuse(path: &str, what: &str, outcome: &mut Outcome) {
-    outcome.invalid("", Shown::Text(""), &format!("\"{path}\" {what}"));
+    outcome.invalid("", ShownValue::Text(""), &format!("\"{path}\" {what}"));
 }

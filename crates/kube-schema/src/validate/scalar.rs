@@ -3,14 +3,14 @@
 use serde_json::{Number, Value};
 
 use super::Outcome;
-use crate::error::Shown;
+use crate::error::ShownValue;
 use crate::node::Node;
 use crate::{FieldError, FieldErrorKind, gotext};
 
 /// Checks length, pattern and format. Of length and pattern only the first failure is reported; that of the format always.
 pub(super) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome) {
     let limits = &node.limits;
-    let value = Shown::Text(text);
+    let value = ShownValue::Text(text);
     let length =
         if limits.max_length.is_some() || limits.min_length.is_some() { text.chars().count() } else { 0 };
     if let Some(max) = limits.max_length.filter(|max| length > *max) {
@@ -25,7 +25,7 @@ pub(super) fn string(node: &Node, path: &str, text: &str, outcome: &mut Outcome)
         if !format.accepts(text) {
             let detail = format!("{path} in body must be of type {}: {}", format.name, gotext::quote(text));
             let kind = FieldErrorKind::TypeInvalid;
-            outcome.errors.push(FieldError::new(path, kind, Shown::Text(text), &detail));
+            outcome.errors.push(FieldError::new(path, kind, ShownValue::Text(text), &detail));
         }
         outcome.matched += 1;
     }
@@ -36,7 +36,11 @@ pub(super) fn number(node: &Node, path: &str, number: &Number, outcome: &mut Out
     let limits = &node.limits;
     let value = Value::Number(number.clone());
     let mut refuse = |relation: &str, bound: String| {
-        outcome.invalid(path, Shown::Value(&value), &format!("{path} in body should be {relation} {bound}"));
+        outcome.invalid(
+            path,
+            ShownValue::Value(&value),
+            &format!("{path} in body should be {relation} {bound}"),
+        );
     };
     if let Some(factor) = limits.multiple_of.filter(|factor| !is_multiple(number, *factor)) {
         refuse("a multiple of", gotext::float(factor));

@@ -34,7 +34,7 @@ pub struct Finding {
     pub id: String,
     /// How much it matters.
     pub severity: Severity,
-    /// The object, as `Kind name` or `Kind namespace/name`.
+    /// The object, as `WatchedKind name` or `WatchedKind namespace/name`.
     pub object: String,
     /// What was found, with figures.
     pub message: String,

@@ -46,7 +46,7 @@ pub use self::{
 use self::{
     configuration::Configuration,
     deployment::Running,
-    report::{Planned, Report, Table},
+    report::{CompatReport, Planned, Table},
 };
 use crate::{
     catalogue::Catalogues,
@@ -102,7 +102,7 @@ fn check(
     options: &CompatOptions,
     build: &Build<'_>,
     flags: &BTreeMap<String, String>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CompatReport> {
     let started = SystemClock.now();
     let at = options.at.unwrap_or(started);
     let cluster = ClusterObjects::new(&items, denied, plans::is_live(&items), at);
@@ -115,7 +115,7 @@ fn check(
     findings.extend(policies(options, build, &clouds, &values)?);
     let items = plans::readable(items);
     let planned = decide(items, options, build, &values, ((at, started), &mut findings))?;
-    Ok(Report::new(findings, planned))
+    Ok(CompatReport::new(findings, planned))
 }
 
 /// The definitions of this build, as far as the cluster is concerned.

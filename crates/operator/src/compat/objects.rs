@@ -79,7 +79,7 @@ pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object.pointer("/metadata/labels").and_then(|all| all[key].as_str()).unwrap_or_default()
 }
 
-/// `Kind name` or `Kind namespace/name`.
+/// `WatchedKind name` or `WatchedKind namespace/name`.
 #[must_use]
 pub(crate) fn display(object: &Value) -> String {
     let (kind, namespace, name) = (text(object, "/kind"), text(object, "/metadata/namespace"), name(object));

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// Whether a cluster can move to Fleetwright.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct CompatReport {
     /// Version of this form.
     pub(super) version: u32,
     /// The summary.
@@ -61,7 +61,7 @@ pub(super) struct Planned {
     pub(super) incomplete: Vec<String>,
 }
 
-impl Report {
+impl CompatReport {
     pub(super) fn new(mut findings: Vec<Finding>, planned: Planned) -> Self {
         findings.sort_by(|a, b| {
             (a.severity, &a.id, &a.object, &a.message).cmp(&(b.severity, &b.id, &b.object, &b.message))
@@ -104,7 +104,7 @@ impl fmt::Display for Verdict {
 }
 
 /// Writes a report as tables.
-pub(super) struct Table<'a>(pub(super) &'a Report);
+pub(super) struct Table<'a>(pub(super) &'a CompatReport);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

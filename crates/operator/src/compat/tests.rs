@@ -32,7 +32,7 @@ fn root() -> PathBuf {
 }
 
 /// The report on the files and flags of a command line.
-fn checked(args: &[&str]) -> anyhow::Result<Report> {
+fn checked(args: &[&str]) -> anyhow::Result<CompatReport> {
     let words = ["fleetwright", "compat", "--budget=50it", "--at=2026-01-01T12:00:00Z"];
     let args = words.iter().chain(args).map(OsString::from);
     let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
@@ -43,7 +43,7 @@ fn checked(args: &[&str]) -> anyhow::Result<Report> {
     check(items, denied, &options, &operator().build(&flags).unwrap(), &flags)
 }
 
-fn of_file(path: &Path) -> Report {
+fn of_file(path: &Path) -> CompatReport {
     let text = std::fs::read_to_string(path).unwrap();
     let extra = text.lines().next().and_then(|line| line.strip_prefix("# compat:")).unwrap_or_default();
     let crds = root().join("deploy/crds").display().to_string();
@@ -65,7 +65,7 @@ fn scenario_files() {
 
 #[test]
 fn the_schema_in_docs_is_that_of_the_report() {
-    scenarios::check_schema::<Report>("compat.schema.json");
+    scenarios::check_schema::<CompatReport>("compat.schema.json");
 }
 
 /// Objects of each kind with each value replaced in turn: findings, no panic.

@@ -15,7 +15,7 @@ use fleetwright_core::{
 use jiff::Timestamp;
 
 pub(crate) use self::report::savings;
-use self::report::{Context, Report, Timing};
+use self::report::{Context, DisruptReport, Timing};
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
     cli::{DisruptOptions, ExplainOptions},
@@ -115,7 +115,7 @@ fn survey(
     catalogues: &Catalogues,
     values: &Values,
     times: (Timestamp, Timestamp),
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<DisruptReport> {
     let asked = (options.method.as_slice(), &options.catalogue);
     let mut notes = lacking::lacking(&items);
     let has = |kind: &str| items.iter().any(|item| item.value["kind"] == kind);
@@ -132,7 +132,7 @@ fn survey(
         options.select.namespace.as_ref().is_none_or(in_namespace)
             && options.select.selector.as_ref().is_none_or(|selector| selector.selects(|key| node.label(key)))
     });
-    Ok(Report::new(&survey, &Context { loaded: &loaded, timing }))
+    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing }))
 }
 
 /// The requested methods, in order; by default those of the settings.

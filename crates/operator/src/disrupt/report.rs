@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 
 /// What one pass would do, before the validation delay. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Report {
+pub(super) struct DisruptReport {
     /// Version of this form.
     pub(super) version: u32,
     /// Commands in the order of their execution, as many as the budgets allow in one pass.
@@ -157,7 +157,7 @@ pub(super) struct Context<'a> {
     pub(super) timing: Timing,
 }
 
-impl Report {
+impl DisruptReport {
     pub(super) fn new(survey: &Survey, context: &Context<'_>) -> Self {
         let names = Names::new(SEED);
         Self {

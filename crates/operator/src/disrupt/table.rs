@@ -3,7 +3,7 @@
 use fleetwright_core::model::labels;
 use serde_json::Value;
 
-use super::report::{NodeRow, Replacement, Report};
+use super::report::{DisruptReport, NodeRow, Replacement};
 use crate::{
     catalogue::{Footer, SourceRow},
     figures,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The page of a report; `wide` has all names.
-pub(super) fn page(report: &Report, wide: bool) -> Page {
+pub(super) fn page(report: &DisruptReport, wide: bool) -> Page {
     let mut page = Page::default();
     let shown = |all: &[String]| if wide { all.join(", ") } else { names(all) };
     if report.commands.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn page(report: &Report, wide: bool) -> Page {
     page
 }
 
-fn nodes(report: &Report) -> Sheet {
+fn nodes(report: &DisruptReport) -> Sheet {
     let mut sheet =
         Sheet::new(&[text("NODE"), text("NODEPOOL"), figure("$/H"), text("CANDIDATE"), text("BLOCKED BY")]);
     for node in &report.nodes {

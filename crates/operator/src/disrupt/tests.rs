@@ -24,7 +24,7 @@ fn options(path: &Path, text: &str) -> (DisruptOptions, BTreeMap<String, String>
 }
 
 /// The report on a scenario, and the folder of its input.
-fn surveyed(path: &Path) -> (Report, String) {
+fn surveyed(path: &Path) -> (DisruptReport, String) {
     let text = std::fs::read_to_string(path).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join(path.file_name().unwrap());
@@ -73,5 +73,5 @@ fn unknown_methods_are_named() {
 
 #[test]
 fn the_schema_in_docs_is_that_of_the_report() {
-    scenarios::check_schema::<Report>("disrupt.schema.json");
+    scenarios::check_schema::<DisruptReport>("disrupt.schema.json");
 }

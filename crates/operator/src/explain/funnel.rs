@@ -19,7 +19,7 @@ pub(super) struct Funnel {
     /// The NodePool.
     pub(super) node_pool: String,
     /// From the catalogue to what is left.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<FunnelStep>,
     /// Why nothing is left; absent where something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Funnel {
 /// A constraint.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Step {
+pub(super) struct FunnelStep {
     /// The constraint.
     pub(super) constraint: String,
     /// The instance types that are left with it and those before it.
@@ -44,7 +44,7 @@ pub(super) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> F
     let only = only_pool(snapshot, pool);
     let mut prepared = PreparedSnapshot::new(&only, rules);
     let total = snapshot.catalog(pool).map_or(0, |catalog| catalog.instance_types.len());
-    let mut steps = vec![Step { constraint: "catalogue".to_owned(), left: total }];
+    let mut steps = vec![FunnelStep { constraint: "catalogue".to_owned(), left: total }];
     let whole = &*pod.spec;
     let mut asked = pod.clone();
     // The validator of the solver reads labels and identity, which stay.
@@ -59,7 +59,7 @@ pub(super) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> F
         asked.spec = Arc::new(spec.clone());
         let plan = ask(&mut prepared, &Arc::new(asked.clone()));
         let left = plan.new_claims.first().map_or(0, |new_claim| new_claim.instance_types.len());
-        steps.push(Step { constraint, left });
+        steps.push(FunnelStep { constraint, left });
         if left == 0 {
             why = plan.unplaced.first().map(|(_, why)| match why {
                 Unplaced::NoPoolFits(verdicts) => {

@@ -19,7 +19,7 @@ use crate::{
 /// The explanation of an instance type. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct InstanceTypeReport {
     /// Version of this form.
     version: u32,
     /// The instance type.
@@ -71,7 +71,7 @@ struct Planned {
     candidates: Vec<pod::Candidate>,
 }
 
-pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Report> {
+pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<InstanceTypeReport> {
     let snapshot = question.snapshot.clone();
     let all = snapshot.catalogs.values().flat_map(|catalog| &catalog.instance_types);
     let Some(found) = snapshot.catalogs.values().find_map(|catalog| catalog.get(name)).cloned() else {
@@ -79,7 +79,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Repo
         bail!("no NodePool of the input has the instance type {name:?}{}", meant(name, names));
     };
     let allocatable = found.allocatable();
-    let mut report = Report {
+    let mut report = InstanceTypeReport {
         version: 1,
         instance_type: name.to_owned(),
         cpu: figures::cpu(allocatable.cpu()),
@@ -186,7 +186,7 @@ fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>) -> Planned {
     }
 }
 
-pub(super) fn page(report: &Report) -> Page {
+pub(super) fn page(report: &InstanceTypeReport) -> Page {
     let mut page = Page::default();
     page.line(format!("{}: {} CPU and {} memory for pods", report.instance_type, report.cpu, report.memory));
     let mut sheet = Sheet::new(&[text("NODEPOOL"), text("ALLOWED"), text("WHY")]);

@@ -5,7 +5,7 @@ use fleetwright_core::model::{Price, Requirements, labels::NODEPOOL};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, funnel::Step, meant};
+use super::{Question, funnel::FunnelStep, meant};
 use crate::{
     figures, plan,
     sheet::{Page, Sheet, figure, text},
@@ -14,7 +14,7 @@ use crate::{
 /// The explanation of a NodePool. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct NodePoolReport {
     /// Version of this form.
     version: u32,
     /// The NodePool.
@@ -24,7 +24,7 @@ pub(super) struct Report {
     /// Its weight.
     weight: i32,
     /// What its requirements leave of the instance types, one after the other.
-    funnel: Vec<Step>,
+    funnel: Vec<FunnelStep>,
     /// Its nodes.
     nodes: usize,
     /// Their price, as far as it is known.
@@ -41,26 +41,27 @@ struct LimitRow {
     limit: String,
 }
 
-pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<Report> {
+pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePoolReport> {
     let snapshot = &question.snapshot;
     let Some(pool) = snapshot.pool(name) else {
         let names = snapshot.pools.iter().map(|pool| &*pool.name);
         bail!("there is no valid NodePool {name:?} in the input{}", meant(name, names));
     };
     let catalog = snapshot.catalog(name).cloned().unwrap_or_default();
-    let mut funnel = vec![Step { constraint: "catalogue".to_owned(), left: catalog.instance_types.len() }];
+    let mut funnel =
+        vec![FunnelStep { constraint: "catalogue".to_owned(), left: catalog.instance_types.len() }];
     let mut so_far = Requirements::new();
     for requirement in pool.template.requirements.iter() {
         so_far.add(requirement.clone());
         let left =
             catalog.instance_types.iter().filter(|known| so_far.intersects(&known.requirements).is_ok());
-        funnel.push(Step { constraint: requirement.to_string(), left: left.count() });
+        funnel.push(FunnelStep { constraint: requirement.to_string(), left: left.count() });
     }
     let available = catalog
         .instance_types
         .iter()
         .filter(|known| so_far.intersects(&known.requirements).is_ok() && known.cheapest(&so_far).is_some());
-    funnel.push(Step { constraint: "available offerings".to_owned(), left: available.count() });
+    funnel.push(FunnelStep { constraint: "available offerings".to_owned(), left: available.count() });
     let nodes =
         snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
     let nodes: Vec<_> = nodes.collect();
@@ -90,7 +91,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<Report> 
             limit: limit.to_string(),
         });
     }
-    Ok(Report {
+    Ok(NodePoolReport {
         version: 1,
         node_pool: name.to_owned(),
         state,
@@ -102,7 +103,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<Report> 
     })
 }
 
-pub(super) fn page(report: &Report) -> Page {
+pub(super) fn page(report: &NodePoolReport) -> Page {
     let mut page = Page::default();
     page.line(format!("NodePool {} {}", report.node_pool, report.state));
     let mut sheet = Sheet::new(&[text("REQUIREMENT"), figure("TYPES LEFT")]);

@@ -30,7 +30,7 @@ const MAX_CANDIDATES: usize = 10;
 /// The explanation of a pod. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct PodReport {
     /// Version of this form.
     version: u32,
     /// `namespace/name`.
@@ -80,10 +80,10 @@ pub(super) struct Candidate {
     pub(super) chosen: bool,
 }
 
-pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyhow::Result<Report> {
+pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyhow::Result<PodReport> {
     let pod = find(&question.snapshot, options, &question.loaded.broken_pods)?;
     let snapshot = question.snapshot.clone();
-    let mut report = Report {
+    let mut report = PodReport {
         version: 1,
         pod: pod.id.to_string(),
         state: "Bound",
@@ -116,7 +116,7 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
 }
 
 /// Where the plan puts the pod.
-fn place(report: &mut Report, plan: &Plan, pod: &Pod) {
+fn place(report: &mut PodReport, plan: &Plan, pod: &Pod) {
     let has = |pods: &[Arc<Pod>]| pods.iter().any(|other| other.uid == pod.uid);
     if let Some(new_claim) = plan.new_claims.iter().find(|new_claim| has(&new_claim.pods)) {
         let chosen = &new_claim.chosen;
@@ -216,7 +216,7 @@ fn find(snapshot: &Snapshot, options: &ExplainOptions, broken: &Broken) -> anyho
     None.with_context(|| format!("there is no pod {namespace}/{name} in the input{}", meant(name, names)))
 }
 
-pub(super) fn page(report: &Report) -> Page {
+pub(super) fn page(report: &PodReport) -> Page {
     let mut page = Page::default();
     page.line(format!("Pod {} {}", report.pod, report.message));
     for funnel in &report.funnels {

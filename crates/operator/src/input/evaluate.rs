@@ -11,7 +11,7 @@ use fleetwright_core::{
     cloud::{self, ProviderInfo},
     model::{self, nodeclaim::ConditionType},
     nodeclaim::{
-        Step, View,
+        ClaimStep, ClaimView,
         conditions::{Consolidatable, Drifted},
     },
 };
@@ -38,15 +38,22 @@ pub(crate) fn conditions(index: &mut Index, now: Timestamp) {
     }
 }
 
-fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> Vec<Step> {
+fn steps(index: &Index, name: &str, provider: &ProviderInfo, now: Timestamp) -> Vec<ClaimStep> {
     let Some(claim) = index.claim_model(name) else { return Vec::new() };
     let nodes: Vec<_> = index.nodes_of_claim(name).cloned().collect();
     let pods: Vec<_> = nodes.iter().flat_map(|node| index.pods_on(&node.name)).cloned().collect();
     let pool = claim.pool.as_deref().and_then(|pool| index.pool_model(pool));
     let catalog = pool.and_then(|pool| index.catalog(&pool.name));
     let pool = pool.map(|pool| &**pool);
-    let view =
-        View { claim, nodes: &nodes, pool, pods: &pods, budgets: &[], published_drivers: None, provider };
+    let view = ClaimView {
+        claim,
+        nodes: &nodes,
+        pool,
+        pods: &pods,
+        budgets: &[],
+        published_drivers: None,
+        provider,
+    };
     let known = by_provider(index, name);
     let drifted = Drifted { catalog: catalog.map(|catalog| &**catalog), provider: known.as_ref() };
     Consolidatable.next(&view, now).and(drifted.next(&view, now)).steps
@@ -60,11 +67,11 @@ fn by_provider(index: &Index, name: &str) -> Option<cloud::Drift> {
     own.then(|| cloud::Drift(drifted.reason.as_str().into()))
 }
 
-fn write(claim: &mut api::NodeClaim, step: Step, now: Timestamp) {
+fn write(claim: &mut api::NodeClaim, step: ClaimStep, now: Timestamp) {
     let conditions = &mut claim.status.get_or_insert_default().conditions;
     match step {
-        Step::Clear(condition) => conditions.retain(|known| known.type_ != condition.as_str()),
-        Step::Condition(change) => {
+        ClaimStep::Clear(condition) => conditions.retain(|known| known.type_ != condition.as_str()),
+        ClaimStep::Condition(change) => {
             let status = match change.status {
                 model::ConditionStatus::True => ConditionStatus::True,
                 model::ConditionStatus::False => ConditionStatus::False,

@@ -14,7 +14,7 @@ use fleetwright_api::{
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef, Objective};
 use fleetwright_state::{
-    Index, Key, Kind, NodeClassStatus, OverlayOutcome, Tracked, lower::requests, validate,
+    Index, Key, NodeClassStatus, OverlayOutcome, Tracked, WatchedKind, lower::requests, validate,
 };
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
@@ -329,12 +329,12 @@ impl Loader {
     }
 
     /// Reports an object that the index considers invalid.
-    fn note_invalid(&mut self, kind: Kind, key: (Option<String>, Option<String>), source: &Source) {
+    fn note_invalid(&mut self, kind: WatchedKind, key: (Option<String>, Option<String>), source: &Source) {
         let key = Key::new(key.0.unwrap_or_default(), key.1.unwrap_or_default());
         let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
             return;
         };
-        let held = kind == Kind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
+        let held = kind == WatchedKind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
         let fate = if held { "counts only on its node" } else { "left out" };
         self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
     }
@@ -364,7 +364,7 @@ impl Loader {
             pod.spec = pod.spec.as_ref().map(requests::defaulted);
             self.loaded.index.apply(pod);
             let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
-            self.note_invalid(Kind::Pod, key, source);
+            self.note_invalid(WatchedKind::Pod, key, source);
         }
         if !waits {
             return;
@@ -433,7 +433,7 @@ impl Loader {
             prepare::stamp(&mut pool);
             let key = (None, pool.metadata.name.clone());
             self.loaded.index.apply(pool);
-            self.note_invalid(Kind::NodePool, key, &source);
+            self.note_invalid(WatchedKind::NodePool, key, &source);
             let catalog = self.catalogs.get(&name).cloned();
             self.loaded.index.set_catalog(&name.into(), catalog);
         }

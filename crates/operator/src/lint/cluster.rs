@@ -1,14 +1,14 @@
 //! Rules about several objects.
 
-use super::{Report, objects::pod_template};
+use super::{LintReport, objects::pod_template};
 use crate::input::Item;
 
-pub(super) fn check(items: &[Item], report: &mut Report) {
+pub(super) fn check(items: &[Item], report: &mut LintReport) {
     expiry(items, report);
 }
 
 /// NodePools whose nodes expire without a deadline, where pods refuse to be disrupted.
-fn expiry(items: &[Item], report: &mut Report) {
+fn expiry(items: &[Item], report: &mut LintReport) {
     let is_protected = |item: &&Item| {
         pod_template(&item.value).is_some_and(|(_, template)| {
             template["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"]

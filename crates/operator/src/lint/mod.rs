@@ -66,7 +66,7 @@ fn outcome(findings: &[Finding], fail_on: FailOn) -> Outcome {
 
 /// All findings, by position.
 pub(crate) fn lint(items: &[Item], catalogues: &Catalogues, values: &Values) -> anyhow::Result<Vec<Finding>> {
-    let mut report = Report { places: Places::default(), findings: Vec::new() };
+    let mut report = LintReport { places: Places::default(), findings: Vec::new() };
     let schemas = schema::Schemas::shared()?;
     for item in items {
         schemas.check(item, &mut report);
@@ -81,12 +81,12 @@ pub(crate) fn lint(items: &[Item], catalogues: &Catalogues, values: &Values) -> 
 }
 
 /// Collects findings.
-struct Report {
+struct LintReport {
     places: Places,
     findings: Vec<Finding>,
 }
 
-impl Report {
+impl LintReport {
     /// Adds a finding about a field of an object. An unknown code is a bug, which the tests find.
     fn add(
         &mut self,

@@ -3,7 +3,7 @@
 use fleetwright_core::model::Quantity;
 use serde_json::Value;
 
-use super::Report;
+use super::LintReport;
 use crate::{input::Item, suggest};
 
 /// Values of well-known labels that do not depend on the cloud.
@@ -21,7 +21,7 @@ const STARTUP_TAINTS: [&str; 3] = [
     "karpenter.sh/unregistered",
 ];
 
-pub(super) fn check(item: &Item, report: &mut Report) {
+pub(super) fn check(item: &Item, report: &mut LintReport) {
     let kind = item.value["kind"].as_str().unwrap_or_default();
     match kind {
         "NodePool" => node_pool(item, report),
@@ -54,7 +54,7 @@ fn join(path: &str, rest: &str) -> String {
     if path.is_empty() { rest.to_owned() } else { format!("{path}.{rest}") }
 }
 
-fn node_pool(item: &Item, report: &mut Report) {
+fn node_pool(item: &Item, report: &mut LintReport) {
     let spec = &item.value["spec"];
     let template = &spec["template"]["spec"];
     if spec["limits"].as_object().is_none_or(serde_json::Map::is_empty) && spec["replicas"].is_null() {
@@ -84,7 +84,7 @@ fn node_pool(item: &Item, report: &mut Report) {
 }
 
 /// Reasons without a budget that allows a disruption at any time.
-fn disruption(item: &Item, disruption: &Value, report: &mut Report) {
+fn disruption(item: &Item, disruption: &Value, report: &mut LintReport) {
     let Some(budgets) = disruption["budgets"].as_array() else { return };
     for reason in ["Underutilized", "Empty", "Drifted"] {
         let applies = |budget: &&Value| match budget["reasons"].as_array() {
@@ -118,7 +118,7 @@ fn disruption(item: &Item, disruption: &Value, report: &mut Report) {
 }
 
 /// Requirements of NodePools: values that do not exist, and sets that exclude each other.
-fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut Report) {
+fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut LintReport) {
     let all = requirements.as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, wanted) in all.iter().enumerate() {
         let values = wanted["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -152,7 +152,7 @@ fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut Repo
     }
 }
 
-fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut Report) {
+fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut LintReport) {
     let Some((key, known)) = KNOWN_VALUES.iter().find(|(known, _)| key == known) else { return };
     if !known.contains(&value) {
         let fix = match suggest::nearest(value, known.iter().copied()) {
@@ -163,7 +163,7 @@ fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut R
     }
 }
 
-fn ec2_node_class(item: &Item, report: &mut Report) {
+fn ec2_node_class(item: &Item, report: &mut LintReport) {
     let terms = item.value.pointer("/spec/amiSelectorTerms").and_then(Value::as_array);
     for (at, term) in terms.into_iter().flatten().enumerate() {
         if term["alias"].as_str().is_some_and(|alias| alias.ends_with("@latest")) {
@@ -186,7 +186,7 @@ fn ec2_node_class(item: &Item, report: &mut Report) {
     }
 }
 
-fn storage_class(item: &Item, report: &mut Report) {
+fn storage_class(item: &Item, report: &mut LintReport) {
     let provisioner = item.value["provisioner"].as_str().unwrap_or_default();
     let is_zonal = ["ebs.csi", "aws-ebs", "pd.csi", "gce-pd", "disk.csi", "azure-disk", "cinder"]
         .iter()
@@ -203,7 +203,7 @@ fn storage_class(item: &Item, report: &mut Report) {
     }
 }
 
-fn budget(item: &Item, report: &mut Report) {
+fn budget(item: &Item, report: &mut LintReport) {
     let spec = &item.value["spec"];
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let message = "the budget never allows an eviction: its nodes cannot be drained";
@@ -217,7 +217,7 @@ fn budget(item: &Item, report: &mut Report) {
 }
 
 /// A registered node with a taint that something should have removed.
-fn node(item: &Item, report: &mut Report) {
+fn node(item: &Item, report: &mut LintReport) {
     let labels = &item.value["metadata"]["labels"];
     if labels["karpenter.sh/registered"] != "true" || labels["karpenter.sh/initialized"] == "true" {
         return;
@@ -237,7 +237,7 @@ fn node(item: &Item, report: &mut Report) {
     }
 }
 
-fn pod(item: &Item, path: &str, template: &Value, report: &mut Report) {
+fn pod(item: &Item, path: &str, template: &Value, report: &mut LintReport) {
     let spec = &template["spec"];
     let selected = spec["nodeSelector"].as_object();
     for (key, value) in selected.into_iter().flatten() {
@@ -271,7 +271,7 @@ fn pod(item: &Item, path: &str, template: &Value, report: &mut Report) {
     }
 }
 
-fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mut Report) {
+fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mut LintReport) {
     let resources = &container["resources"];
     for part in ["requests", "limits"] {
         for (name, amount) in resources[part].as_object().into_iter().flatten() {

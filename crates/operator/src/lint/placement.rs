@@ -10,7 +10,7 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-use super::{Report, cluster::has};
+use super::{LintReport, cluster::has};
 use crate::{
     catalogue::Catalogues,
     cli::PlanOptions,
@@ -28,7 +28,7 @@ pub(super) fn check(
     items: &[Item],
     catalogues: &Catalogues,
     values: &Values,
-    report: &mut Report,
+    report: &mut LintReport,
 ) -> anyhow::Result<()> {
     if !has(items, "NodePool") {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn check(
 }
 
 /// Budgets that cannot be evaluated: the NodePool then allows no disruption.
-fn budgets(items: &[Item], snapshot: &Snapshot, report: &mut Report) {
+fn budgets(items: &[Item], snapshot: &Snapshot, report: &mut LintReport) {
     for pool in &snapshot.pools {
         let verdict = disruption::allowed(pool, DisruptionReason::Drifted, 1, Timestamp::UNIX_EPOCH);
         if let (Err(error), Some(item)) = (verdict, pool_item(items, &pool.name)) {
@@ -108,7 +108,7 @@ fn is_of(item: &Item, (kind, namespace, name): &(String, String, String)) -> boo
 }
 
 /// DaemonSets that in sum request more than half of what the smallest instance type of a NodePool has.
-fn daemons(items: &[Item], snapshot: &Snapshot, rules: &Rules, report: &mut Report) {
+fn daemons(items: &[Item], snapshot: &Snapshot, rules: &Rules, report: &mut LintReport) {
     for pool in &snapshot.pools {
         let only = only_pool(snapshot, &pool.name);
         let Some(catalog) = snapshot.catalog(&pool.name) else { continue };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 use fleetwright_kube_schema::Structural;
 use serde_json::Value;
 
-use super::Report;
+use super::LintReport;
 use crate::{input::Item, suggest};
 
 /// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
@@ -55,7 +55,7 @@ impl Schemas {
     }
 
     /// Adds what the API server would refuse of an object.
-    pub(super) fn check(&self, item: &Item, report: &mut Report) {
+    pub(super) fn check(&self, item: &Item, report: &mut LintReport) {
         let text = |at: &str| item.value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = (text("/apiVersion"), text("/kind"));
         let class = item

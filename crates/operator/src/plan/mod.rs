@@ -32,7 +32,7 @@ pub(crate) use self::{
 };
 use self::{
     fleet::{Fleet, Leaving},
-    report::{Context, Report},
+    report::{Context, PlanReport},
 };
 use crate::{
     catalogue::Catalogues,
@@ -141,17 +141,17 @@ pub(crate) fn plan(
     catalogues: &Catalogues,
     values: &Values,
     started: Timestamp,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<PlanReport> {
     let session = Session { options, catalogues, values, started };
     if options.what_if.is_empty() {
         let solved = session.solve(items, &options.replicas, None)?;
-        return Ok(Report::new(&solved.plan, &session.context(&solved)));
+        return Ok(PlanReport::new(&solved.plan, &session.context(&solved)));
     }
     let now = session.solve(items.clone(), &[], Some(&Leaving::new()))?;
     let mut replicas = options.replicas.clone();
     let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas);
     let then = session.solve(changed.items.clone(), &replicas, Some(&what_if::drifted(&now.snapshot)))?;
-    let mut report = Report::new(&then.plan, &session.context(&then));
+    let mut report = PlanReport::new(&then.plan, &session.context(&then));
     report.compare(&now, &then, &changed);
     Ok(report)
 }

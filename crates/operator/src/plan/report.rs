@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// A plan. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct PlanReport {
     /// Version of this form.
     pub(super) version: u32,
     /// NodeClaims that would be created, in order.
@@ -221,7 +221,7 @@ pub(super) struct Context<'a> {
     pub(super) rules: Rules,
 }
 
-impl Report {
+impl PlanReport {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
         let mut finder = constraints::Finder::new(context.snapshot, &context.rules);

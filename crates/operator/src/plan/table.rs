@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     fleet::Fleet,
-    report::{Claim, Report, Unschedulable, WhatIf},
+    report::{Claim, PlanReport, Unschedulable, WhatIf},
 };
 use crate::{
     catalogue::Footer,
@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 const TELLING_GAP: f64 = 0.25;
 
 /// The page of a report; `wide` lists equal rows one by one.
-pub(super) fn page(report: &Report, wide: bool) -> Page {
+pub(super) fn page(report: &PlanReport, wide: bool) -> Page {
     let mut page = Page::default();
     if let Some(change) = &report.what_if {
         what_if(&mut page, change);
@@ -51,7 +51,7 @@ pub(super) fn page(report: &Report, wide: bool) -> Page {
     page
 }
 
-fn cost(report: &Report) -> String {
+fn cost(report: &PlanReport) -> String {
     let took = report.timing.solve_ms;
     let Some(cost) = &report.cost else {
         return format!("prices are unknown: packed in Karpenter's order; solved in {took:.1} ms");
@@ -73,7 +73,7 @@ fn cost(report: &Report) -> String {
 }
 
 /// NodeClaims; equal ones share a row.
-fn claims(report: &Report, wide: bool) -> Sheet {
+fn claims(report: &PlanReport, wide: bool) -> Sheet {
     let mut sheet = Sheet::new(&[
         figure("NODES"),
         text("NODEPOOL"),
@@ -132,7 +132,7 @@ fn request(requests: &Value, name: &str, shown: impl Fn(Quantity) -> String) -> 
 }
 
 /// Pods; those with equal reasons share a row.
-fn unschedulable(report: &Report, wide: bool) -> Sheet {
+fn unschedulable(report: &PlanReport, wide: bool) -> Sheet {
     let mut sheet = Sheet::new(&[text("UNSCHEDULABLE"), text("REASON"), text("MESSAGE")]);
     let message = |pod: &Unschedulable| {
         let nodes = pod.nodes.as_ref().map(|nodes| format!("; {}", nodes.message));
@@ -153,7 +153,7 @@ fn unschedulable(report: &Report, wide: bool) -> Sheet {
 }
 
 /// What beyond the first constraint rules NodePools out; pods with equal constraints share their rows.
-fn constraints(report: &Report) -> Sheet {
+fn constraints(report: &PlanReport) -> Sheet {
     let mut sheet =
         Sheet::new(&[text("ALSO RULED OUT BY"), text("NODEPOOL"), text("REASON"), text("CONSTRAINT")]);
     let mut rows: BTreeMap<(String, String, String), Vec<String>> = BTreeMap::new();

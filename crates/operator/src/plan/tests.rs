@@ -87,5 +87,5 @@ fn scenario_files() {
 
 #[test]
 fn the_schema_in_docs_is_that_of_the_report() {
-    scenarios::check_schema::<Report>("plan.schema.json");
+    scenarios::check_schema::<PlanReport>("plan.schema.json");
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::report::{BatchRow, CommandRow, DisruptionRow, Report};
+use super::report::{BatchRow, CommandRow, DisruptionRow, ShadowReport};
 
 /// Writes a report as a page.
-pub(super) struct Page<'a>(pub(super) &'a Report);
+pub(super) struct Page<'a>(pub(super) &'a ShadowReport);
 
 /// Text of objects, escaped.
 struct Text<'a>(&'a str);
@@ -32,7 +32,7 @@ border-bottom:1px solid #8884}td.figure,th.figure{text-align:right;font-variant-
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
+        let ShadowReport { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
         write!(
             f,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Fleetwright in shadow mode</title>\

@@ -26,7 +26,7 @@ use fleetwright_controllers::{
 use fleetwright_core::clock::{Clock as _, SharedClock};
 
 pub(crate) use self::tool::run as run_tool;
-use self::{report::Report, source::CatalogueSource};
+use self::{report::ShadowReport, source::CatalogueSource};
 use crate::{
     Operator,
     clock::SystemClock,
@@ -124,9 +124,9 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn report(&self) -> Report {
+    fn report(&self) -> ShadowReport {
         let (sources, gaps) = self.source.provenance();
-        Report::new(&self.shadow.journal().lock(), SystemClock.now(), sources, gaps)
+        ShadowReport::new(&self.shadow.journal().lock(), SystemClock.now(), sources, gaps)
     }
 }
 
@@ -157,7 +157,7 @@ impl Running {
 /// `/shadow` is the report as JSON, `/shadow.html` as a page.
 fn routes(running: Arc<Running>) -> Router {
     type Answer<T> = Result<T, (StatusCode, &'static str)>;
-    fn report(running: &Running) -> Answer<Report> {
+    fn report(running: &Running) -> Answer<ShadowReport> {
         let missing = (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not reached yet");
         running.0.get().map(Prepared::report).ok_or(missing)
     }

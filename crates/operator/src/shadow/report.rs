@@ -15,7 +15,7 @@ use crate::catalogue::SourceRow;
 
 /// What Karpenter did, and what Fleetwright would have done. Prices are dollars per hour as exact decimal text.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Report {
+pub(crate) struct ShadowReport {
     /// Version of this form.
     pub(super) version: u32,
     /// When the comparison began.
@@ -167,7 +167,7 @@ pub(super) struct ReasonRow {
     pub(super) message: String,
 }
 
-impl Report {
+impl ShadowReport {
     /// The version that this binary writes and reads.
     pub(super) const VERSION: u32 = 1;
 

@@ -4,15 +4,15 @@ use std::fmt;
 
 use comfy_table::CellAlignment;
 
-use super::report::{CommandRow, DisruptionRow, Report};
+use super::report::{CommandRow, DisruptionRow, ShadowReport};
 use crate::{catalogue::Footer, plan::grid};
 
 /// Writes a report as tables.
-pub(super) struct Table<'a>(pub(super) &'a Report);
+pub(super) struct Table<'a>(pub(super) &'a ShadowReport);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
+        let ShadowReport { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
         if !batches.is_empty() {
             let mut grid = grid(&[
                 "BATCH",

@@ -15,7 +15,7 @@ use fleetwright_fake_kube::{Config, Server};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{html::Page, report::Report, source::CatalogueSource, table::Table, tool::parse, *};
+use super::{html::Page, report::ShadowReport, source::CatalogueSource, table::Table, tool::parse, *};
 use crate::{
     catalogue::{Catalogues, SourceRow},
     lab::FakeCatalogue,
@@ -35,7 +35,7 @@ fn group(instance_type: &str, nanos: i64, count: usize) -> ClaimGroup {
 }
 
 /// A report of two batches: one in which we are cheaper, one that existing nodes took.
-fn report() -> Report {
+fn report() -> ShadowReport {
     let at = |second: i64| Timestamp::from_second(1_750_000_000 + second).unwrap();
     let mut journal = Journal::new(at(0));
     let batch = |number, agreement| BatchComparison {
@@ -74,7 +74,7 @@ fn report() -> Report {
     });
     let sources =
         vec![SourceRow { node_pools: vec!["default".into()], source: "EC2, 2026-01".into(), priced: true }];
-    Report::new(&journal, at(100), sources, vec!["no prices of eu-west-9".into()])
+    ShadowReport::new(&journal, at(100), sources, vec!["no prices of eu-west-9".into()])
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_report_is_read_as_it_was_written() {
 
 #[test]
 fn the_schema_is_documented() {
-    scenarios::check_schema::<Report>("shadow.schema.json");
+    scenarios::check_schema::<ShadowReport>("shadow.schema.json");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use anyhow::{Context as _, bail};
 
-use super::{html, report::Report, table};
+use super::{html, report::ShadowReport, table};
 use crate::{
     cli::{ReportFormat, ShadowReportOptions},
     outcome::Outcome,
@@ -41,13 +41,13 @@ pub(crate) fn run(options: &ShadowReportOptions) -> anyhow::Result<Outcome> {
 ///
 /// # Errors
 /// It is not one, or of another version.
-pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
+pub(super) fn parse(text: &str) -> anyhow::Result<ShadowReport> {
     let value: serde_json::Value =
         serde_json::from_str(text).context("this is not a report of shadow mode")?;
     let version = value["version"].as_u64();
-    if version != Some(u64::from(Report::VERSION)) {
+    if version != Some(u64::from(ShadowReport::VERSION)) {
         let found = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-        bail!("the report has version {found}; this binary reads version {}", Report::VERSION);
+        bail!("the report has version {found}; this binary reads version {}", ShadowReport::VERSION);
     }
     serde_json::from_value(value).context("this is not a report of shadow mode")
 }

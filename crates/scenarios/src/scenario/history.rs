@@ -136,7 +136,7 @@ impl History {
         }
     }
 
-    /// Replaces them in `Kind name` or `Kind namespace/name`.
+    /// Replaces them in `WatchedKind name` or `WatchedKind namespace/name`.
     pub(super) fn real_name(&self, text: &str) -> String {
         let at = text.rfind([' ', '/']).map_or(0, |at| at.saturating_add(1));
         let (before, name) = text.split_at(at);

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    CatalogueName, CloudMood, Expect, PackerShort, PodsShort, PoolShort, RegionStep, Scenario, Step,
+    CatalogueName, CloudMood, Expect, PackerShort, PodsShort, PoolShort, RegionStep, Scenario, ScenarioStep,
     duration, expand, expectations, history::History, region,
 };
 use crate::region::Region;
@@ -26,7 +26,7 @@ const START: i64 = 1_767_225_600;
 /// The report of a scenario.
 #[derive(Clone, Debug, Default)]
 #[must_use = "failures are only in the report"]
-pub struct Report {
+pub struct ScenarioReport {
     /// The text, equal for every run of the scenario.
     pub text: String,
     /// Expectations that were not met.
@@ -41,7 +41,7 @@ struct Stage {
     /// The index of the cluster that steps refer to.
     at: usize,
     zones: Vec<String>,
-    report: Report,
+    report: ScenarioReport,
     /// The changes of objects, once requested.
     history: Option<History>,
 }
@@ -50,7 +50,7 @@ struct Stage {
 ///
 /// # Errors
 /// If the simulator cannot be created, or rejects an object.
-pub async fn play(scenario: &Scenario) -> Result<Report, SimulatorError> {
+pub async fn play(scenario: &Scenario) -> Result<ScenarioReport, SimulatorError> {
     let (config, region) = config(scenario)?;
     let zones = config.zones();
     let mut stage = Stage {
@@ -58,7 +58,7 @@ pub async fn play(scenario: &Scenario) -> Result<Report, SimulatorError> {
         regions: Vec::new(),
         at: 0,
         zones,
-        report: Report::default(),
+        report: ScenarioReport::default(),
         history: None,
     };
     let second_cluster = match (&scenario.second_cluster, &region) {
@@ -269,19 +269,19 @@ impl Stage {
         }
     }
 
-    async fn step(&mut self, step: &Step) -> Result<(), SimulatorError> {
+    async fn step(&mut self, step: &ScenarioStep) -> Result<(), SimulatorError> {
         self.report_history();
         match step {
-            Step::UntilStable => self.run_until_stable().await,
-            Step::Wait(text) => self.wait(text).await,
-            Step::Apply(objects) => self.apply(objects.clone())?,
-            Step::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
-            Step::Pools(shorts) => {
+            ScenarioStep::UntilStable => self.run_until_stable().await,
+            ScenarioStep::Wait(text) => self.wait(text).await,
+            ScenarioStep::Apply(objects) => self.apply(objects.clone())?,
+            ScenarioStep::Pods(shorts) => self.apply(shorts.iter().flat_map(expand::pods).collect())?,
+            ScenarioStep::Pools(shorts) => {
                 let aws = self.region().is_some();
                 let pools = shorts.iter().map(|short| expand::pool(short, &self.zones, aws)).collect();
                 self.apply(pools)?;
             }
-            Step::Scale(sizes) => {
+            ScenarioStep::Scale(sizes) => {
                 let scaled = sizes.iter().map(|(name, size)| {
                     json!({
                         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -290,35 +290,35 @@ impl Stage {
                 });
                 self.apply(scaled.collect())?;
             }
-            Step::Delete(names) => self.delete(names)?,
-            Step::Inject(faults) => {
+            ScenarioStep::Delete(names) => self.delete(names)?,
+            ScenarioStep::Inject(faults) => {
                 for fault in faults {
                     self.simulator().cloud().inject(fault.clone());
                     self.say_when(&format!("inject {}", serde_json::to_string(fault).unwrap_or_default()));
                 }
             }
-            Step::Heal => {
+            ScenarioStep::Heal => {
                 self.simulator().cloud().heal();
                 self.say_when("heal");
             }
-            Step::Interrupt(count) => self.interrupt(*count),
-            Step::Lose(count) => self.lose(*count),
-            Step::Untaint(keys) => self.untaint(keys)?,
-            Step::Conditions(wanted) => self.set_conditions(wanted, usize::MAX, "Scenario")?,
-            Step::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
-            Step::Restart(text) => self.restart(text).await?,
-            Step::Abandon(count) => self.abandon(*count)?,
-            Step::Region(step) => self.change_region(step),
-            Step::SecondCluster(steps) if self.simulators.len() > 1 => {
+            ScenarioStep::Interrupt(count) => self.interrupt(*count),
+            ScenarioStep::Lose(count) => self.lose(*count),
+            ScenarioStep::Untaint(keys) => self.untaint(keys)?,
+            ScenarioStep::Conditions(wanted) => self.set_conditions(wanted, usize::MAX, "Scenario")?,
+            ScenarioStep::Sicken(some) => self.set_conditions(&some.conditions, some.nodes, BROKEN)?,
+            ScenarioStep::Restart(text) => self.restart(text).await?,
+            ScenarioStep::Abandon(count) => self.abandon(*count)?,
+            ScenarioStep::Region(step) => self.change_region(step),
+            ScenarioStep::SecondCluster(steps) if self.simulators.len() > 1 => {
                 self.at = 1;
                 for step in steps {
                     Box::pin(self.step(step)).await?;
                 }
                 self.at = 0;
             }
-            Step::SecondCluster(_) => self.fail("second-cluster: there is no second cluster"),
-            Step::ReportChanges(wanted) => self.report_changes(wanted),
-            Step::Expect(expect) => self.expect(expect),
+            ScenarioStep::SecondCluster(_) => self.fail("second-cluster: there is no second cluster"),
+            ScenarioStep::ReportChanges(wanted) => self.report_changes(wanted),
+            ScenarioStep::Expect(expect) => self.expect(expect),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::*;
 use fleetwright_sim::simulator::virtual_runtime;
 
-fn run(yaml: &str) -> Report {
+fn run(yaml: &str) -> ScenarioReport {
     let scenario = Scenario::parse(yaml).unwrap();
     virtual_runtime().unwrap().block_on(async { play(&scenario).await }).unwrap()
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 use serde_json::json;
 
-use super::{Report, Violation};
+use super::{SeedReport, Violation};
 use fleetwright_sim::simulator::{Distortion, Simulator, Wrap};
 
 /// A bug. The references are those of the incidents; `docs/invariants.md` lists what caught each.
@@ -115,7 +115,7 @@ impl Bug {
 
     /// The first violation of a run that shows this bug.
     #[must_use]
-    pub fn caught(self, report: &Report) -> Option<&Violation> {
+    pub fn caught(self, report: &SeedReport) -> Option<&Violation> {
         report.violations.iter().find(|violation| self.breaks().contains(&violation.invariant))
     }
 }

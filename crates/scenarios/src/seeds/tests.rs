@@ -61,8 +61,9 @@ fn pods_that_are_replaced_get_no_node_after_the_other(#[case] seed: u64) {
 #[case(Bug::LaunchWithoutToken)]
 #[case(Bug::BlindPatches)]
 fn a_planted_bug_is_caught(#[case] bug: Bug) {
-    let caught =
-        |report: &Result<Report, RunError>| report.as_ref().is_ok_and(|report| bug.caught(report).is_some());
+    let caught = |report: &Result<SeedReport, RunError>| {
+        report.as_ref().is_ok_and(|report| bug.caught(report).is_some())
+    };
     let reports = run_many(0, SEEDS, Some(bug), 2, &caught);
     assert!(reports.iter().any(caught), "{bug:?} was not caught by {:?}", bug.breaks());
 }

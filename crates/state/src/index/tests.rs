@@ -141,7 +141,7 @@ fn a_list_takes_away_what_it_does_not_have_but_for_what_is_newer() {
     let changed: Vec<(String, bool)> = changes.iter().map(|c| (c.key.to_string(), c.is_deleted())).collect();
     assert_eq!(changed, [("old".to_owned(), true), ("listed".to_owned(), false)]);
     assert!(index.claim("new").is_some(), "written after the list was begun");
-    assert_eq!(index.last_progress(Kind::NodeClaim), Some(at(0)));
+    assert_eq!(index.last_progress(WatchedKind::NodeClaim), Some(at(0)));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTe
 use super::invalid::InvalidObjects;
 use crate::{
     change::{Put, by_key},
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     lower::{self, device::Selectors},
 };
 
@@ -35,7 +35,7 @@ impl DeviceTable {
     ) -> Put {
         let exists = class.is_some();
         let lowered = class.as_deref().map(|class| Ok(lower::device::class(class, &mut self.selectors)));
-        let class = invalid.accept(Kind::DeviceClass, key, lowered);
+        let class = invalid.accept(WatchedKind::DeviceClass, key, lowered);
         self.put(exists, |devices| set(&mut devices.classes, key.name.clone(), class))
     }
 
@@ -48,7 +48,7 @@ impl DeviceTable {
     ) -> Put {
         let exists = slice.is_some();
         let lowered = slice.as_deref().map(|slice| lower::device::slice(slice, schema));
-        let slice = invalid.accept(Kind::ResourceSlice, key, lowered);
+        let slice = invalid.accept(WatchedKind::ResourceSlice, key, lowered);
         self.put(exists, |devices| set(&mut devices.slices, key.name.clone(), slice))
     }
 
@@ -63,7 +63,7 @@ impl DeviceTable {
         let lowered = template
             .as_deref()
             .map(|template| lower::device::claim_spec(&template.spec.spec.devices, selectors));
-        let template = invalid.accept(Kind::ResourceClaimTemplate, key, lowered);
+        let template = invalid.accept(WatchedKind::ResourceClaimTemplate, key, lowered);
         self.put(exists, |devices| set(&mut devices.templates, key.into(), template))
     }
 
@@ -77,7 +77,7 @@ impl DeviceTable {
         let exists = claim.is_some();
         let selectors = &mut self.selectors;
         let lowered = claim.as_deref().map(|claim| lower::device::claim(claim, schema, selectors));
-        let claim = invalid.accept(Kind::ResourceClaim, key, lowered);
+        let claim = invalid.accept(WatchedKind::ResourceClaim, key, lowered);
         self.put(exists, |devices| set(&mut devices.claims, NamespacedName::from(key), claim))
     }
 

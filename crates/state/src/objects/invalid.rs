@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     lower::Invalid,
 };
 
 /// The invalid objects.
 #[derive(Debug, Default)]
-pub(crate) struct InvalidObjects(BTreeMap<(Kind, Key), Invalid>);
+pub(crate) struct InvalidObjects(BTreeMap<(WatchedKind, Key), Invalid>);
 
 impl InvalidObjects {
     /// The lowered object; where lowering failed, the reason is recorded.
     pub(crate) fn accept<T>(
         &mut self,
-        kind: Kind,
+        kind: WatchedKind,
         key: &Key,
         lowered: Option<Result<T, Invalid>>,
     ) -> Option<T> {
@@ -33,7 +33,7 @@ impl InvalidObjects {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> &BTreeMap<(Kind, Key), Invalid> {
+    pub(crate) fn all(&self) -> &BTreeMap<(WatchedKind, Key), Invalid> {
         &self.0
     }
 }

@@ -26,7 +26,7 @@ use self::{
     nodes::NodeTable, pods::Pods, pools::PoolTable, volumes::VolumeTable, workloads::WorkloadTable,
 };
 use crate::{
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     lower::{self, Invalid, pod::Interner},
 };
 
@@ -131,7 +131,7 @@ impl Objects {
 
     /// Invalid objects, with the reason.
     #[must_use]
-    pub fn invalid(&self) -> &BTreeMap<(Kind, Key), Invalid> {
+    pub fn invalid(&self) -> &BTreeMap<(WatchedKind, Key), Invalid> {
         self.invalid.all()
     }
 

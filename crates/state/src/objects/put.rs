@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     change::{Object, Put, by_key},
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     lower,
 };
 
@@ -55,7 +55,7 @@ impl Objects {
             (Some(raw), Some(Err(why))) => lower::pod::unreadable(raw, why, &mut self.interner),
             _ => None,
         };
-        let pod = self.invalid.accept(Kind::Pod, key, lowered).or(unreadable).map(Arc::new);
+        let pod = self.invalid.accept(WatchedKind::Pod, key, lowered).or(unreadable).map(Arc::new);
         let before = self.pods.put(&NamespacedName::from(key), pod.clone());
         self.daemons.put_pod(before.as_deref(), pod.as_deref());
         for node in [&before, &pod].into_iter().flatten().filter_map(|pod| pod.node.as_ref()) {
@@ -67,7 +67,7 @@ impl Objects {
 
     pub(crate) fn put_node(&mut self, key: &Key, node: Option<Arc<Node>>) -> Put {
         let lowered = node.as_deref().map(lower::node::node);
-        let model = self.invalid.accept(Kind::Node, key, lowered).map(Arc::new);
+        let model = self.invalid.accept(WatchedKind::Node, key, lowered).map(Arc::new);
         let entry = node.clone().map(|raw| NodeEntry { raw, model });
         let before = self.nodes.put_node(&key.name.clone().into(), entry);
         (before.map(|entry| Object::Node(entry.raw)), node.map(Object::Node))
@@ -81,7 +81,7 @@ impl Objects {
         let class = claim.as_deref().map(|claim| &claim.spec.node_class_ref);
         let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
         let lowered = claim.as_deref().filter(|_| ours).map(|claim| lower::claim::claim(claim, &self.schema));
-        let model = self.invalid.accept(Kind::NodeClaim, key, lowered).map(Arc::new);
+        let model = self.invalid.accept(WatchedKind::NodeClaim, key, lowered).map(Arc::new);
         let entry = claim.clone().map(|raw| ClaimEntry { raw, model: model.clone() });
         let before = self.nodes.put_claim(&key.name.clone().into(), entry);
         let lowered = (before.as_ref().and_then(|entry| entry.model.clone()), model);
@@ -94,7 +94,7 @@ impl Objects {
         let class = pool.as_deref().map(|pool| &pool.spec.template.spec.node_class_ref);
         let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
         let lowered = pool.as_deref().filter(|_| ours).map(|pool| lower::pool::pool(pool, &self.schema));
-        let model = self.invalid.accept(Kind::NodePool, key, lowered).map(Arc::new);
+        let model = self.invalid.accept(WatchedKind::NodePool, key, lowered).map(Arc::new);
         let name: PoolName = key.name.clone().into();
         let observed = |entry: Option<&PoolEntry>| -> Observed {
             let model = entry.and_then(|entry| entry.model.as_ref());
@@ -139,7 +139,7 @@ impl Objects {
     pub(crate) fn put_pdb(&mut self, key: &Key, pdb: Option<Arc<PodDisruptionBudget>>) -> Put {
         let exists = pdb.is_some();
         let lowered = pdb.as_deref().map(lower::pdb::pdb);
-        let pdb = self.invalid.accept(Kind::PodDisruptionBudget, key, lowered).map(Arc::new);
+        let pdb = self.invalid.accept(WatchedKind::PodDisruptionBudget, key, lowered).map(Arc::new);
         let id = NamespacedName::from(key);
         let before = match pdb {
             Some(pdb) => self.pdbs.insert(id, pdb),
@@ -164,7 +164,7 @@ impl Objects {
                 interner,
             ))
         });
-        let pod = self.invalid.accept(Kind::DaemonSet, key, lowered).map(Arc::new);
+        let pod = self.invalid.accept(WatchedKind::DaemonSet, key, lowered).map(Arc::new);
         let existed = self.daemons.put(NamespacedName::from(key), set.zip(pod));
         self.changed = true;
         by_key(existed, exists)

@@ -14,7 +14,7 @@ use k8s_openapi::{
 use super::invalid::InvalidObjects;
 use crate::{
     change::{Put, by_key},
-    kind::{Key, Kind},
+    kind::{Key, WatchedKind},
     lower::{self, Invalid},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct WorkloadTable {
 
 /// A workload controller as it was read.
 struct Controller {
-    kind: Kind,
+    kind: WatchedKind,
     /// Its kind's name in owner references.
     name: &'static str,
     exists: bool,
@@ -68,7 +68,7 @@ impl WorkloadTable {
             terms: labels.iter().flat_map(|(key, value)| LabelSelector::of(key, value).terms).collect(),
         };
         let selector = labels.map(|labels| Ok(equal(lower::labels(Some(&labels)))));
-        let (kind, name) = (Kind::ReplicationController, ReplicationController::KIND);
+        let (kind, name) = (WatchedKind::ReplicationController, ReplicationController::KIND);
         self.put_controller(key, Controller { kind, name, exists, selector }, invalid)
     }
 
@@ -81,7 +81,7 @@ impl WorkloadTable {
         let exists = set.is_some();
         let selector =
             set.and_then(|set| lower::affinity::selector(Some(&set.spec.as_ref()?.selector)).transpose());
-        let (kind, name) = (Kind::ReplicaSet, ReplicaSet::KIND);
+        let (kind, name) = (WatchedKind::ReplicaSet, ReplicaSet::KIND);
         self.put_controller(key, Controller { kind, name, exists, selector }, invalid)
     }
 
@@ -94,7 +94,7 @@ impl WorkloadTable {
         let exists = set.is_some();
         let selector =
             set.and_then(|set| lower::affinity::selector(Some(&set.spec.as_ref()?.selector)).transpose());
-        let (kind, name) = (Kind::StatefulSet, StatefulSet::KIND);
+        let (kind, name) = (WatchedKind::StatefulSet, StatefulSet::KIND);
         self.put_controller(key, Controller { kind, name, exists, selector }, invalid)
     }
 

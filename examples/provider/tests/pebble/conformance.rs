@@ -12,7 +12,7 @@ use fleetwright_core::{
     clock::Clock,
     cloud::{
         CloudProvider, async_trait,
-        conformance::{self, Call, CallFault, Fault, GroundTruth, Harness, Operation, Report},
+        conformance::{self, Call, CallFault, Fault, GroundTruth, Harness, Operation, ConformanceReport},
         jiff::{SignedDuration, Timestamp},
     },
     model::{NodeClassRef, ProviderId, Str, Taint, TaintEffect},
@@ -213,5 +213,5 @@ impl Harness for Pebble {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_provider_keeps_its_contract() {
-    assert_eq!(conformance::run_all(Pebble::new).await, Report::default());
+    assert_eq!(conformance::run_all(Pebble::new).await, ConformanceReport::default());
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::e2e::case::Cx;
 use crate::e2e::fleet;
-use crate::e2e::history::{Kind, Seen};
+use crate::e2e::history::{RecordedKind, Seen};
 use crate::e2e::manifests;
 
 /// terminationGracePeriod of the NodePool: the deadline, counted from the deletion of the NodeClaim.
@@ -96,6 +96,7 @@ fn starts(record: &[Seen], pod: &str) -> anyhow::Result<Instant> {
 }
 
 fn first(record: &[Seen], pod: &str, what: impl Fn(&&Seen) -> bool) -> Option<Instant> {
-    let of_pod = record.iter().filter(|seen| seen.kind == Kind::Pod && fleet::name(&seen.object) == pod);
+    let of_pod =
+        record.iter().filter(|seen| seen.kind == RecordedKind::Pod && fleet::name(&seen.object) == pod);
     of_pod.filter(what).map(|seen| seen.at).next()
 }

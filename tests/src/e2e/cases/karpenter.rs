@@ -12,7 +12,7 @@ pub(super) use self::{contract::run as contract, shadow::run as shadow, switch::
 use super::leader::holder;
 use crate::e2e::case::Cx;
 use crate::e2e::operator::Operator;
-use crate::e2e::world::World;
+use crate::e2e::world::LaneWorld;
 
 /// A lease is released at SIGTERM; otherwise it lasts 15 s. The rest is for a busy instance.
 const TAKEOVER: Duration = Duration::from_secs(40);
@@ -21,7 +21,7 @@ const TAKEOVER: Duration = Duration::from_secs(40);
 const POD: &str = "fleetwright-e2e";
 
 /// Karpenter with the administrator's permissions, which include those of a kubelet: its kwok provider creates Nodes.
-fn installed(world: &World) -> anyhow::Result<Operator> {
+fn installed(world: &LaneWorld) -> anyhow::Result<Operator> {
     Operator::karpenter(world.assets.karpenter()?, &world.folder, &world.server.kubeconfigs.admin)
 }
 

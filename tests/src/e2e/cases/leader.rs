@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::e2e::case::Cx;
 use crate::e2e::fleet;
-use crate::e2e::history::{History, Kind};
+use crate::e2e::history::{History, RecordedKind};
 use crate::e2e::operator::{Operator, Seat};
 use crate::e2e::process::Signal;
 use crate::e2e::proxy::{Noted, Proxy, Upstream};
 use crate::e2e::trap::Traps;
-use crate::e2e::world::World;
+use crate::e2e::world::LaneWorld;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
 
@@ -29,7 +29,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    async fn new(world: &World, name: &'static str) -> anyhow::Result<Self> {
+    async fn new(world: &LaneWorld, name: &'static str) -> anyhow::Result<Self> {
         let client = world.server.operators_client().await?;
         let kube = Proxy::start(Upstream::Kube(client), Traps::default()).await?;
         let cloud = Proxy::start(Upstream::Cloud(world.cloud.url.clone()), Traps::default()).await?;
@@ -86,7 +86,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 }
 
 /// Who holds the lease; empty if nobody does.
-pub(super) async fn holder(world: &World) -> anyhow::Result<String> {
+pub(super) async fn holder(world: &LaneWorld) -> anyhow::Result<String> {
     let lease = world.get(LEASE).await?.context("there is no lease")?;
     Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
 }
@@ -136,7 +136,7 @@ async fn once_each(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<()>
     let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("instances", &fleet.instances.len(), &4)?;
     let record = history.so_far().await?;
-    let claims = record.iter().filter(|seen| seen.kind == Kind::NodeClaim);
+    let claims = record.iter().filter(|seen| seen.kind == RecordedKind::NodeClaim);
     let names: BTreeSet<String> = claims.map(|seen| fleet::name(&seen.object)).collect();
     cx.equal("NodeClaims that there ever were", &names.len(), &4)
 }

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::e2e::case::Cx;
 use crate::e2e::fleet;
-use crate::e2e::history::{History, Kind};
+use crate::e2e::history::{History, RecordedKind};
 use crate::e2e::ledger::is_tainted;
 use crate::e2e::manifests;
 use crate::e2e::proxy::{Proxy, Upstream};
 use crate::e2e::trap::{Side, Traps};
-use crate::e2e::world::World;
+use crate::e2e::world::LaneWorld;
 
 /// How long a life may take with all its interruptions.
 const LIFE: Duration = Duration::from_secs(240);
@@ -57,7 +57,7 @@ impl Hunt {
         &mut self,
         cx: &mut Cx<'_>,
         what: &str,
-        mut goal: impl AsyncFnMut(&World) -> anyhow::Result<()>,
+        mut goal: impl AsyncFnMut(&LaneWorld) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let deadline = Instant::now() + LIFE;
         loop {
@@ -102,7 +102,7 @@ impl Hunt {
         let record = self.history.so_far().await?;
         let mut claims: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut instances: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for seen in record.iter().filter(|seen| seen.kind == Kind::NodeClaim) {
+        for seen in record.iter().filter(|seen| seen.kind == RecordedKind::NodeClaim) {
             let ids = claims.entry(fleet::name(&seen.object)).or_default();
             if let Some(id) = seen.object["status"]["providerID"].as_str().filter(|id| !id.is_empty()) {
                 ids.insert(id.to_owned());
@@ -252,7 +252,7 @@ fn consolidated_pool(name: &str) -> Value {
 }
 
 /// NodeClaims, Nodes and instances correspond one to one, all initialized, none marked.
-async fn is_settled(world: &World) -> anyhow::Result<()> {
+async fn is_settled(world: &LaneWorld) -> anyhow::Result<()> {
     let fleet = world.fleet().await?;
     let mut found = fleet.discrepancies();
     let unready = fleet.claims.iter().filter(|claim| !fleet::is_true(claim, "Ready"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 
-use crate::e2e::world::World;
+use crate::e2e::world::LaneWorld;
 
 /// Figures of the operator at one moment.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Used {
 
 impl Figures {
     /// The operator's figures now.
-    pub(super) async fn read(world: &World) -> anyhow::Result<Self> {
+    pub(super) async fn read(world: &LaneWorld) -> anyhow::Result<Self> {
         let id = world.operator.id().context("the operator does not run")?;
         let mut figures = Self::parse(&world.operator.metrics().await?);
         let status = std::fs::read_to_string(format!("/proc/{id}/status"));

@@ -42,7 +42,7 @@ impl Versioned for Slim {
 }
 
 #[derive(Default)]
-struct State {
+struct Marked {
     bound: BTreeSet<String>,
     claims: BTreeSet<String>,
     first_claim: Option<Instant>,
@@ -51,14 +51,14 @@ struct State {
 
 /// What has happened so far. Dropping it ends the watches.
 pub(super) struct Marks {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Marked>>,
     watches: Watches,
 }
 
 impl Marks {
     /// Watches from now on.
     pub(super) async fn start(client: kube::Client) -> anyhow::Result<Self> {
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<Marked>> = Arc::default();
         let mut watches = Watches::default();
         for (path, note) in [(PODS, note_pod as Note), ("/apis/karpenter.sh/v1/nodeclaims", note_claim)] {
             let list = Rest::new(client.clone()).get(path).await?;
@@ -97,15 +97,15 @@ impl Marks {
     }
 }
 
-type Note = fn(&mut State, Slim);
+type Note = fn(&mut Marked, Slim);
 
-fn note_pod(state: &mut State, pod: Slim) {
+fn note_pod(state: &mut Marked, pod: Slim) {
     if pod.spec.node_name.is_some_and(|node| !node.is_empty()) {
         state.bound.insert(pod.metadata.name);
     }
 }
 
-fn note_claim(state: &mut State, claim: Slim) {
+fn note_claim(state: &mut Marked, claim: Slim) {
     if state.claims.insert(claim.metadata.name) {
         let now = Instant::now();
         state.first_claim.get_or_insert(now);
@@ -113,6 +113,6 @@ fn note_claim(state: &mut State, claim: Slim) {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<Marked>) -> MutexGuard<'_, Marked> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Kinds that the API server refuses: the controllers run without an optional one, and report the rule for a required one.
 
 use fleetwright_core::model::TopologySpread;
-use fleetwright_state::Kind;
+use fleetwright_state::WatchedKind;
 use rstest::rstest;
 use serde_json::json;
 
@@ -171,7 +171,7 @@ async fn objects_of_a_refused_kind_are_dropped_and_restored() {
     assert!(known(), "a short refusal");
     harness.pass(200).await;
     assert!(!known());
-    assert!(harness.ctx.cluster.index().is_off(Kind::NodeOverlay));
+    assert!(harness.ctx.cluster.index().is_off(WatchedKind::NodeOverlay));
     refusals.set(&[], 0);
     harness.pass(40).await;
     assert!(known(), "the same version of the object");

@@ -202,7 +202,7 @@ impl Case {
 
 /// The cases that did not pass, each with its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ConformanceReport {
     /// What the provider does against its contract.
     pub failures: Vec<String>,
     /// The names of cases about something that the cloud lacks.
@@ -210,8 +210,8 @@ pub struct Report {
 }
 
 /// Runs every case against a fresh harness.
-pub async fn run_all<H: Harness>(fresh: impl AsyncFn() -> H) -> Report {
-    let mut report = Report::default();
+pub async fn run_all<H: Harness>(fresh: impl AsyncFn() -> H) -> ConformanceReport {
+    let mut report = ConformanceReport::default();
     for case in cases() {
         match case.run(&fresh().await).await {
             Ok(()) => {}

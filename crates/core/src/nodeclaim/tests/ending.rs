@@ -84,7 +84,7 @@ fn volumes_hold_a_node_until_the_deadline() {
         let stage = NodeTermination { node, attachments: &attachments, instance: &unknown };
         let steps = stage.next(&fixture.view(), after(seconds)).steps;
         steps.into_iter().find_map(|step| match step {
-            Step::Condition(change) if change.condition == ConditionType::VolumesDetached => {
+            ClaimStep::Condition(change) if change.condition == ConditionType::VolumesDetached => {
                 Some(change.message)
             }
             _ => None,

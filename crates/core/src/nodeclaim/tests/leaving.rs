@@ -122,7 +122,7 @@ fn says_of(fixture: &mut Fixture, message: &str) {
 fn written(fixture: &Fixture) -> Option<String> {
     let steps = Drain.next(&fixture.view(), now()).steps;
     steps.into_iter().find_map(|step| match step {
-        Step::Condition(change) => Some(change.message),
+        ClaimStep::Condition(change) => Some(change.message),
         _ => None,
     })
 }

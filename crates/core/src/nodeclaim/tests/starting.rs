@@ -119,7 +119,7 @@ fn long_failures_are_cut_at_a_character() {
     let long = "ä".repeat(400);
     let answer = Err(LaunchError::Unknown(long.as_str().into()));
     let next = after_result(&unlaunched().claim, &answer, 1);
-    let [Step::Condition(change)] = &next.steps[..] else { unreachable!("{next:?}") };
+    let [ClaimStep::Condition(change)] = &next.steps[..] else { unreachable!("{next:?}") };
     assert_eq!(change.message, format!("{}...", "ä".repeat(300)));
 }
 

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) use crate::scheduling::ids::Host;
 
 /// A set of device templates, by index.
-pub(crate) type Kind = usize;
+pub(crate) type TemplateId = usize;
 
 /// A device that a claim holds on a node.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct HeldDevice {
 pub(crate) struct Grant<At> {
     /// The claims that get devices.
     pub(crate) claims: Vec<ResourceClaimId>,
-    pub(crate) by_kind: Vec<(Kind, Vec<HeldDevice>)>,
+    pub(crate) by_kind: Vec<(TemplateId, Vec<HeldDevice>)>,
     /// The remaining requirements of the node.
     pub(crate) at: At,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Grant<At> {
 pub(crate) struct Ledger {
     /// What allocations of the cluster hold.
     before: Sums,
-    hosts: BTreeMap<Host, BTreeMap<Kind, Vec<HeldDevice>>>,
+    hosts: BTreeMap<Host, BTreeMap<TemplateId, Vec<HeldDevice>>>,
     /// Nodes that hold what others might want.
     wide: BTreeSet<Host>,
     /// Claims that got their devices in this pass, and where.
@@ -153,7 +153,7 @@ impl Ledger {
     pub(crate) fn lens(
         &self,
         host: Host,
-        kind: Kind,
+        kind: TemplateId,
         cluster: &Inventory,
         template: &Inventory,
     ) -> HeldDevices<'_> {
@@ -175,12 +175,12 @@ impl Ledger {
     }
 
     /// The devices of a node with one template set.
-    pub(crate) fn of(&self, host: Host, kind: Kind) -> &[HeldDevice] {
+    pub(crate) fn of(&self, host: Host, kind: TemplateId) -> &[HeldDevice] {
         self.hosts.get(&host).and_then(|kinds| kinds.get(&kind)).map_or(&[], Vec::as_slice)
     }
 
     /// The devices of a node, by template set.
-    pub(crate) fn on(&self, host: Host) -> impl Iterator<Item = (Kind, &[HeldDevice])> {
+    pub(crate) fn on(&self, host: Host) -> impl Iterator<Item = (TemplateId, &[HeldDevice])> {
         self.hosts.get(&host).into_iter().flatten().map(|(kind, held)| (*kind, held.as_slice()))
     }
 
@@ -209,7 +209,7 @@ impl Ledger {
     }
 
     /// Releases the devices of template sets that a node can no longer have.
-    pub(crate) fn keep(&mut self, host: Host, is_left: impl Fn(Kind) -> bool) {
+    pub(crate) fn keep(&mut self, host: Host, is_left: impl Fn(TemplateId) -> bool) {
         if let Some(kinds) = self.hosts.get_mut(&host) {
             kinds.retain(|kind, _| is_left(*kind));
         }

@@ -22,7 +22,7 @@ use crate::{
         dra::{
             allocated::AllocatedDevice,
             compiled_claim::CompiledClaim,
-            ledger::{Grant, HeldDevice, Host, Kind, Ledger},
+            ledger::{Grant, HeldDevice, Host, Ledger, TemplateId},
             problem::{ClaimProblem, DeviceShortage},
             search::{Failure, NodeReach, SearchSpace, search},
         },
@@ -188,7 +188,7 @@ impl DeviceGrants {
         terrain: &mut NodeTerrain<'_>,
         class: PodClassId,
         host: Host,
-        (template_ids, every): (&[Kind], bool),
+        (template_ids, every): (&[TemplateId], bool),
         req: Req,
     ) -> Result<Grant<Req>, DeviceShortage> {
         let none = PodClaims::default();
@@ -252,7 +252,7 @@ impl DeviceGrants {
         device_tables: &mut DeviceTables,
         terrain: &mut NodeTerrain<'_>,
         host: Host,
-        template_id: Kind,
+        template_id: TemplateId,
         wants: &IdVec<CompiledClaimId, Arc<CompiledClaim>>,
         req: Req,
     ) -> Result<(Req, Vec<AllocatedDevice>), Failure> {
@@ -332,7 +332,7 @@ impl DeviceGrants {
         tables: &Tables,
         class: PodClassId,
         host: Host,
-        template_ids: (&[Kind], bool),
+        template_ids: (&[TemplateId], bool),
         req: Req,
     ) -> Option<Grant<Req>> {
         let mut device_tables = tables.devices.take()?;
@@ -400,7 +400,7 @@ impl DeviceGrants {
         let again = FitRequest { target, req: grant.at, ..*ask };
         let mut fit = claim::fit(tables, &again)?;
         let rows = fit.rows.unwrap_or(kept);
-        let template_ids: Vec<Kind> = rows.iter().map(|row| device_tables.of_row(pool, row)).collect();
+        let template_ids: Vec<TemplateId> = rows.iter().map(|row| device_tables.of_row(pool, row)).collect();
         grant.by_kind.retain(|(template_id, _)| template_ids.contains(template_id));
         (fit.rows, fit.grant) = (Some(rows), Some(Box::new(grant)));
         Ok(fit)
@@ -454,10 +454,15 @@ impl DeviceGrants {
         })
     }
 
-    fn planned(&self, tables: &Tables, host: Host, types: impl Fn(Kind) -> Vec<Str>) -> Vec<PlannedClaim> {
+    fn planned(
+        &self,
+        tables: &Tables,
+        host: Host,
+        types: impl Fn(TemplateId) -> Vec<Str>,
+    ) -> Vec<PlannedClaim> {
         let devices = tables.devices.borrow();
         let Some(device_tables) = devices.as_deref() else { return Vec::new() };
-        let mut planned: BTreeMap<(&NamespacedName, Kind), Vec<PlannedDevice>> = BTreeMap::new();
+        let mut planned: BTreeMap<(&NamespacedName, TemplateId), Vec<PlannedDevice>> = BTreeMap::new();
         for (template_id, held) in self.ledger.on(host) {
             for held in held {
                 let template = held.given.device.template;
@@ -483,9 +488,9 @@ impl DeviceGrants {
 }
 
 /// The distinct template sets of some rows.
-fn template_ids(tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) -> Vec<Kind> {
+fn template_ids(tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) -> Vec<TemplateId> {
     let devices = tables.devices.borrow();
-    let mut template_ids: Vec<Kind> = Vec::new();
+    let mut template_ids: Vec<TemplateId> = Vec::new();
     for template_id in devices.iter().flat_map(|devices| rows.iter().map(|row| devices.of_row(pool, row))) {
         if !template_ids.contains(&template_id) {
             template_ids.push(template_id);

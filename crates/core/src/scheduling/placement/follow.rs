@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The change of a node between two snapshots.
-enum Step {
+enum FollowStep {
     Stays(NodeId),
     Comes(Option<NodeId>),
 }
@@ -130,23 +130,24 @@ pub(crate) fn insert_nodes(tables: &mut Tables, placement: &mut Placement) {
     tables.note_built();
 }
 
-/// Removes the nodes that are gone or changed, and adds those that are new or changed.
-fn move_nodes(
-    tables: &mut Tables,
-    placement: &mut Placement,
-    before: &[Arc<StateNode>],
-    next: &[Arc<StateNode>],
-) {
-    let preferred = tables.preference_taints > 0;
-    let (mut touched, mut reordered) = (Bits::default(), false);
-    let mut removed_slots: Vec<NodeId> = Vec::new();
-    let mut steps = Vec::with_capacity(next.len());
+/// What moves the nodes of a snapshot to those of the next.
+struct Followed {
+    /// For each node of the next snapshot.
+    steps: Vec<FollowStep>,
+    /// Slots of nodes that are gone or changed.
+    removed_slots: Vec<NodeId>,
+    /// Whether a node is new or gone.
+    reordered: bool,
+}
+
+/// Compares two lists of nodes. Both are sorted by name: a node that is on one side only is new or gone.
+fn followed(tables: &mut Tables, before: &[Arc<StateNode>], next: &[Arc<StateNode>]) -> Followed {
+    let (mut reordered, mut removed_slots, mut steps) = (false, Vec::new(), Vec::with_capacity(next.len()));
     let (mut old_index, mut new_index) = (0, 0);
-    // Both are sorted by name: a node that is on one side only is new or gone.
     while old_index < before.len() || new_index < next.len() {
         let order = match (before.get(old_index), next.get(new_index)) {
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
-                steps.push(Step::Stays(tables.slots[old_index]));
+                steps.push(FollowStep::Stays(tables.slots[old_index]));
                 (old_index, new_index) = (old_index + 1, new_index + 1);
                 continue;
             }
@@ -162,13 +163,26 @@ fn move_nodes(
             old_index += 1;
         }
         if order != Ordering::Less {
-            steps.push(Step::Comes(slot));
+            steps.push(FollowStep::Comes(slot));
             tables.by_name &= slot.is_some() || is_sorted_around(next, new_index);
             new_index += 1;
         } else if let Some(slot) = slot {
             tables.vacant.push(slot);
         }
     }
+    Followed { steps, removed_slots, reordered }
+}
+
+/// Removes the nodes that are gone or changed, and adds those that are new or changed.
+fn move_nodes(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    before: &[Arc<StateNode>],
+    next: &[Arc<StateNode>],
+) {
+    let preferred = tables.preference_taints > 0;
+    let mut touched = Bits::default();
+    let Followed { steps, removed_slots, mut reordered } = followed(tables, before, next);
     let (mut dirty, mut previous) = (Bits::default(), HashMap::new());
     for slot in removed_slots {
         previous.insert(slot, (tables.nodes[slot].usable, tables.nodes[slot].initialized));
@@ -179,8 +193,8 @@ fn move_nodes(
     let mut added = Vec::new();
     for (position, step) in steps.into_iter().enumerate() {
         let slot = match step {
-            Step::Stays(slot) => slot,
-            Step::Comes(slot) => {
+            FollowStep::Stays(slot) => slot,
+            FollowStep::Comes(slot) => {
                 let slot = put(tables, placement, slot, &next[position]);
                 let node = &tables.nodes[slot];
                 let now = (node.usable, node.initialized);

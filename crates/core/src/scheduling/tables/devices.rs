@@ -15,7 +15,7 @@ use crate::{
         dra::{
             compiled_claim::{CompiledClaim, Expressions},
             inventory::Inventory,
-            ledger::{Grant, Kind},
+            ledger::{Grant, TemplateId},
             problem::ClaimProblem,
             search::NodeReach,
         },
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) type DeviceGrant = Grant<Req>;
 
 /// The template set without devices.
-pub(crate) const BARE: Kind = 0;
+pub(crate) const BARE: TemplateId = 0;
 
 /// Devices of the cluster and of the templates of instance types.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct DeviceTables {
     pub(crate) kinds: Vec<Inventory>,
     templates: Vec<Arc<DeviceTemplates>>,
     /// By pool and row.
-    rows: IdVec<NodePoolId, IdVec<InstanceTypeId, Kind>>,
+    rows: IdVec<NodePoolId, IdVec<InstanceTypeId, TemplateId>>,
     /// Devices and pools that are not one node's.
     wide: VisibleDevices,
     /// Those that are, by the node's name.
@@ -134,7 +134,7 @@ impl DeviceTables {
     }
 
     /// The id of a set of device templates.
-    fn kind(&mut self, templates: &Arc<DeviceTemplates>) -> Kind {
+    fn kind(&mut self, templates: &Arc<DeviceTemplates>) -> TemplateId {
         let same = |known: &Arc<DeviceTemplates>| Arc::ptr_eq(known, templates) || known == templates;
         self.templates.iter().position(same).unwrap_or_else(|| {
             self.templates.push(Arc::clone(templates));
@@ -144,7 +144,7 @@ impl DeviceTables {
     }
 
     /// The template set of a row.
-    pub(crate) fn of_row(&self, pool: NodePoolId, row: InstanceTypeId) -> Kind {
+    pub(crate) fn of_row(&self, pool: NodePoolId, row: InstanceTypeId) -> TemplateId {
         self.rows[pool][row]
     }
 
@@ -193,12 +193,17 @@ impl DeviceTables {
     }
 
     /// The template sets that a node may have: one, or before launch those of all instance types that its claim allows.
-    pub(crate) fn of_node(&mut self, tables: &Tables, node_id: NodeId, choice: Option<Req>) -> Vec<Kind> {
+    pub(crate) fn of_node(
+        &mut self,
+        tables: &Tables,
+        node_id: NodeId,
+        choice: Option<Req>,
+    ) -> Vec<TemplateId> {
         let node = &tables.nodes[node_id];
         if let (Some(choice), Some(pool)) = (choice, node.pool) {
             let rows = tables.pools[pool].rows.entries();
             let allowed = rows.filter(|(_, row)| agrees(&tables.universe, row.req, choice));
-            let mut template_ids: Vec<Kind> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
+            let mut template_ids: Vec<TemplateId> = allowed.map(|(row, _)| self.rows[pool][row]).collect();
             template_ids.sort_unstable();
             template_ids.dedup();
             return if template_ids.is_empty() { vec![BARE] } else { template_ids };

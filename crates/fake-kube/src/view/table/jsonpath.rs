@@ -4,10 +4,10 @@ use serde_json::Value;
 
 /// A parsed path.
 pub(super) struct Path {
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
-enum Step {
+enum PathStep {
     Field(String),
     Index(i64),
     All,
@@ -50,7 +50,7 @@ impl Path {
     }
 }
 
-impl Step {
+impl PathStep {
     fn apply<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         match self {
             Self::Field(name) => value.get(name.as_str()).into_iter().collect(),
@@ -81,7 +81,7 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 /// A plain field up to the next dot or bracket; a backslash takes the next character as it is.
-fn field(text: &str) -> Option<(Step, &str)> {
+fn field(text: &str) -> Option<(PathStep, &str)> {
     let mut name = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -94,11 +94,11 @@ fn field(text: &str) -> Option<(Step, &str)> {
     Some((named(name)?, ""))
 }
 
-fn named(name: String) -> Option<Step> {
+fn named(name: String) -> Option<PathStep> {
     match name.as_str() {
         "" => None,
-        "*" => Some(Step::All),
-        _ => Some(Step::Field(name)),
+        "*" => Some(PathStep::All),
+        _ => Some(PathStep::Field(name)),
     }
 }
 
@@ -120,32 +120,32 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(text: &str) -> Option<Step> {
+fn bracket(text: &str) -> Option<PathStep> {
     if text == "*" {
-        return Some(Step::All);
+        return Some(PathStep::All);
     }
     if let Some(name) = quoted(text) {
-        return Some(Step::Field(name.to_owned()));
+        return Some(PathStep::Field(name.to_owned()));
     }
     if let Some(filter) = text.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
         return condition(filter.trim());
     }
-    text.parse().ok().map(Step::Index)
+    text.parse().ok().map(PathStep::Index)
 }
 
-fn condition(filter: &str) -> Option<Step> {
+fn condition(filter: &str) -> Option<PathStep> {
     let split = |operator| filter.split_once(operator);
     let Some((left, right, equals)) =
         split("==").map(|(l, r)| (l, r, true)).or_else(|| split("!=").map(|(l, r)| (l, r, false)))
     else {
-        return Some(Step::Has(relative(filter)?));
+        return Some(PathStep::Has(relative(filter)?));
     };
     let right = right.trim();
     let value = match quoted(right) {
         Some(text) => Value::from(text),
         None => serde_json::from_str(right).ok()?,
     };
-    Some(Step::Where { path: relative(left)?, equals, value })
+    Some(PathStep::Where { path: relative(left)?, equals, value })
 }
 
 fn relative(text: &str) -> Option<Path> {

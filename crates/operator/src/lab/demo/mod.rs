@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use jiff::Timestamp;
 
-use self::{load::Load, report::Report, session::Session, view::View};
+use self::{load::Load, report::DemoReport, session::Session, view::DemoView};
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
@@ -68,7 +68,7 @@ async fn play(
     options: &Demo,
     manifests: &[(String, String)],
     baseline: Option<Duration>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<DemoReport> {
     let started = SystemWatch::start();
     let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
@@ -83,7 +83,7 @@ async fn play(
         simulator.run_for(session::STEP).await;
         session.step(&simulator).await?;
     }
-    Ok(Report::new(options.seed, &session, &simulator.observe(), started.elapsed()))
+    Ok(DemoReport::new(options.seed, &session, &simulator.observe(), started.elapsed()))
 }
 
 async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
@@ -100,11 +100,11 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
         kubeconfig.path.display()
     ));
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
-    let mut view = View::new(std::io::stdout().is_terminal());
+    let mut view = DemoView::new(std::io::stdout().is_terminal());
     let played = run_session(options, &simulator, &mut session, &mut view).await;
     view.finish();
     let is_whole = played?;
-    let mut report = Report::new(options.seed, &session, &simulator.observe(), started.elapsed());
+    let mut report = DemoReport::new(options.seed, &session, &simulator.observe(), started.elapsed());
     if is_whole {
         // Beside this one, in virtual time: seconds.
         let (options, manifests, time) = (options.clone(), manifests.to_vec(), session.elapsed);
@@ -129,7 +129,7 @@ async fn run_session(
     options: &Demo,
     simulator: &Simulator,
     session: &mut Session,
-    view: &mut View,
+    view: &mut DemoView,
 ) -> anyhow::Result<bool> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     while !session.is_over(options) {

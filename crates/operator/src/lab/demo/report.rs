@@ -12,7 +12,7 @@ use crate::figures;
 /// The sum of a run. Its JSON form is the same for the same seed, but for `wall`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     version: u32,
     seed: u64,
     /// Whether nothing was left to do at the end.
@@ -73,7 +73,7 @@ struct Wall {
     seconds: f64,
 }
 
-impl Report {
+impl DemoReport {
     pub(super) fn new(seed: u64, session: &Session, after: &Overview, wall: Duration) -> Self {
         let peak = &session.peak;
         Self {
@@ -96,7 +96,7 @@ impl Report {
     }
 }
 
-impl Report {
+impl DemoReport {
     /// How long the run took in virtual time.
     pub(super) fn virtual_seconds(&self) -> u64 {
         self.virtual_seconds
@@ -121,7 +121,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DemoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |counts: &BTreeMap<String, usize>| {
             let parts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} x {name}")).collect();

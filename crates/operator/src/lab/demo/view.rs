@@ -25,12 +25,12 @@ const MIN_COLUMNS: usize = 40;
 const WIDE: usize = 92;
 
 /// The view.
-pub(super) struct View {
+pub(super) struct DemoView {
     terminal: bool,
     drawn: u16,
 }
 
-impl View {
+impl DemoView {
     /// A view for a terminal or a file.
     pub(super) fn new(terminal: bool) -> Self {
         Self { terminal, drawn: 0 }

@@ -81,7 +81,7 @@ fn go_through(mut items: Vec<Item>) {
     let (before, after) = fleets(&snapshot, &plan, loaded.priced, |_| false);
     let context =
         Context { loaded: &loaded, seed: 1, timing, now: &before, then: &after, snapshot: &snapshot, rules };
-    let report = Report::new(&plan, &context);
+    let report = PlanReport::new(&plan, &context);
     serde_json::to_string(&report).unwrap();
     table::page(&report, false).render(Format::Table, Some(80));
 }

@@ -21,10 +21,10 @@ fn kinds_are_listed_one_by_one() {
     let changes = index.reset_class(&one, vec![class("OneNodeClass", "True")], "5", at(1));
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].key, Key::cluster("default"));
-    assert!(!index.synced(Kind::NodeClass), "the second kind was not listed yet");
+    assert!(!index.synced(WatchedKind::NodeClass), "the second kind was not listed yet");
 
     index.reset_class(&two, vec![class("TwoNodeClass", "False")], "6", at(2));
-    assert_eq!(index.last_progress(Kind::NodeClass), Some(at(1)), "the older sign of life counts");
+    assert_eq!(index.last_progress(WatchedKind::NodeClass), Some(at(1)), "the older sign of life counts");
     assert_eq!(index.node_class(&one).and_then(|class| class.ready), Some(true));
     assert_eq!(index.node_class(&two).and_then(|class| class.ready), Some(false));
 

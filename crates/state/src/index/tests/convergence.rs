@@ -6,7 +6,7 @@ use super::*;
 
 /// What happens to an object at the API server.
 #[derive(Clone, Debug)]
-enum Step {
+enum ServerChange {
     Pod { name: u8, node: u8 },
     Claim { name: u8, instance: u8 },
     Node { name: u8, registered: bool },
@@ -49,39 +49,41 @@ impl News {
     }
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ServerChange>> {
     let name = 0..3_u8;
     let step = prop_oneof![
-        3 => (name.clone(), 0..4_u8).prop_map(|(name, node)| Step::Pod { name, node }),
-        3 => (name.clone(), 0..4_u8).prop_map(|(name, instance)| Step::Claim { name, instance }),
-        3 => (name.clone(), any::<bool>()).prop_map(|(name, registered)| Step::Node { name, registered }),
-        1 => name.clone().prop_map(|name| Step::DeletePod { name }),
-        1 => name.clone().prop_map(|name| Step::DeleteClaim { name }),
-        1 => name.prop_map(|name| Step::DeleteNode { name }),
+        3 => (name.clone(), 0..4_u8).prop_map(|(name, node)| ServerChange::Pod { name, node }),
+        3 => (name.clone(), 0..4_u8).prop_map(|(name, instance)| ServerChange::Claim { name, instance }),
+        3 => (name.clone(), any::<bool>()).prop_map(|(name, registered)| ServerChange::Node { name, registered }),
+        1 => name.clone().prop_map(|name| ServerChange::DeletePod { name }),
+        1 => name.clone().prop_map(|name| ServerChange::DeleteClaim { name }),
+        1 => name.prop_map(|name| ServerChange::DeleteNode { name }),
     ];
     proptest::collection::vec(step, 1..30)
 }
 
-fn history(steps: &[Step]) -> Vec<News> {
+fn history(steps: &[ServerChange]) -> Vec<News> {
     let host = |n: u8| if n == 3 { String::new() } else { format!("n{n}") };
     let instance = |n: u8| if n == 3 { String::new() } else { format!("fake://n{n}") };
-    let news = |(at, step): (usize, &Step)| {
+    let news = |(at, step): (usize, &ServerChange)| {
         let version = u64::try_from(at).unwrap() + 1;
         match step {
-            Step::Pod { name, node } => News::Pod(pod(&format!("p{name}"), version, &host(*node))),
-            Step::Claim { name, instance: id } => {
+            ServerChange::Pod { name, node } => News::Pod(pod(&format!("p{name}"), version, &host(*node))),
+            ServerChange::Claim { name, instance: id } => {
                 News::Claim(claim(&format!("c{name}"), version, &instance(*id), "default/p0:uid-p0"))
             }
-            Step::Node { name, registered } => {
+            ServerChange::Node { name, registered } => {
                 let mut node = node(&format!("n{name}"), version);
                 // A registered node has the name of its Node.
                 let on_it = node.metadata.labels.get_or_insert_default();
                 on_it.insert(labels::REGISTERED.to_owned(), registered.to_string());
                 News::Node(node)
             }
-            Step::DeletePod { name } => News::PodGone(pod(&format!("p{name}"), version, "")),
-            Step::DeleteClaim { name } => News::ClaimGone(claim(&format!("c{name}"), version, "", "")),
-            Step::DeleteNode { name } => News::NodeGone(node(&format!("n{name}"), version)),
+            ServerChange::DeletePod { name } => News::PodGone(pod(&format!("p{name}"), version, "")),
+            ServerChange::DeleteClaim { name } => {
+                News::ClaimGone(claim(&format!("c{name}"), version, "", ""))
+            }
+            ServerChange::DeleteNode { name } => News::NodeGone(node(&format!("n{name}"), version)),
         }
     };
     steps.iter().enumerate().map(news).collect()

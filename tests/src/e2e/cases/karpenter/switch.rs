@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{POD, installed, lead, ours_leads, scale};
 use crate::e2e::case::Cx;
 use crate::e2e::fleet::{self, Fleet};
-use crate::e2e::history::{History, Kind};
+use crate::e2e::history::{History, RecordedKind};
 use crate::e2e::operator::Operator;
 
 /// A node of the fake cloud takes two seconds; the rest is for a busy instance.
@@ -166,7 +166,7 @@ async fn marks(cx: &mut Cx<'_>, expected: bool) -> anyhow::Result<()> {
 /// From the first pod to the last, no NodeClaim and no Node was deleted, and nothing drifted.
 async fn nothing_lost(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<()> {
     let record = history.so_far().await?;
-    let fleet: Vec<_> = record.iter().filter(|seen| seen.kind != Kind::Pod).collect();
+    let fleet: Vec<_> = record.iter().filter(|seen| seen.kind != RecordedKind::Pod).collect();
     let lost: Vec<String> = fleet
         .iter()
         .filter(|seen| seen.gone || !seen.object["metadata"]["deletionTimestamp"].is_null())
@@ -175,11 +175,11 @@ async fn nothing_lost(cx: &mut Cx<'_>, history: &mut History) -> anyhow::Result<
     cx.equal("NodeClaims and Nodes that were deleted at any moment", &lost, &Vec::new())?;
     let drifted: Vec<String> = fleet
         .iter()
-        .filter(|seen| seen.kind == Kind::NodeClaim && fleet::is_true(&seen.object, "Drifted"))
+        .filter(|seen| seen.kind == RecordedKind::NodeClaim && fleet::is_true(&seen.object, "Drifted"))
         .map(|seen| fleet::name(&seen.object))
         .collect();
     cx.equal("NodeClaims that were drifted at any moment", &drifted, &Vec::new())?;
-    let claims = fleet.iter().filter(|seen| seen.kind == Kind::NodeClaim);
+    let claims = fleet.iter().filter(|seen| seen.kind == RecordedKind::NodeClaim);
     let names: BTreeSet<String> = claims.map(|seen| fleet::name(&seen.object)).collect();
     cx.equal("NodeClaims that there ever were", &names.len(), &6)
 }
