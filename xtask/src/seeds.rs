@@ -8,9 +8,9 @@ use std::process::Command;
 
 use crate::shell;
 
-/// The number of fixed seeds in CI, from 0 on, and the time limit of all in seconds: about three minutes on two quiet cores, with a margin for
+/// The number of fixed seeds in CI, from 0 on, and the time limit of all in seconds: about two minutes on two quiet cores, with a margin for
 /// busy hosts. By hand: `cargo xtask seeds --count 2000`.
-const FIXED: [&str; 4] = ["--count", "1000", "--within", "900"];
+const FIXED: [&str; 4] = ["--count", "600", "--within", "900"];
 /// The seeds from 0 on of which one has to catch a planted bug; it ends with the first that does.
 const PLANTED: [&str; 4] = ["--bug", "all", "--count", "1000"];
 /// The number of fresh seeds.

@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// How many cases run side by side
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     lanes: usize,
+    /// Of the chosen cases only every COUNT-th, from the first on
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    every: usize,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
@@ -76,7 +79,8 @@ impl Places {
 /// # Errors
 /// When a chosen case does not exist, or moto cannot be started.
 pub(crate) async fn run(arguments: &Arguments, places: &Places, out: &mut dyn Write) -> anyhow::Result<bool> {
-    let chosen = choose(&cases::all(), &arguments.cases)?;
+    let mut chosen = choose(&cases::all(), &arguments.cases)?;
+    chosen = chosen.into_iter().step_by(arguments.every.max(1)).collect();
     if arguments.list {
         for case in &chosen {
             writeln!(out, "{:<24} {}", case.name, case.shows)?;
