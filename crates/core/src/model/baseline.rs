@@ -12,7 +12,7 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// A baseline of so many thousandths of each CPU; `None` unless it is 1 to 1000.
+    /// A baseline of `permille` thousandths of each CPU; `None` unless it is 1 to 1000.
     #[must_use]
     pub fn new(permille: u16, keys: &'static [&'static str]) -> Option<Self> {
         (1..=1000).contains(&permille).then_some(Self { permille, keys })
