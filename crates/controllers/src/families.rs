@@ -92,6 +92,7 @@ const DISRUPTION: &[Family] = &[
     figures::TIMEOUTS,
     figures::FAILED_VALIDATIONS,
     figures::QUEUE_FAILURES,
+    figures::SAVINGS,
     figures::ALLOWED,
     figures::CONSUMING,
     figures::DISRUPTED,

@@ -183,12 +183,7 @@ impl Execution {
     pub(super) async fn roll_back(&self, id: &str) {
         let Some(running) = self.commands.remove(id) else { return };
         let command = &running.command;
-        let labels = [
-            running.decision().as_str(),
-            report::reason_label(command.method.reason),
-            command.method.consolidation_type,
-        ];
-        self.metrics.inc(&figures::QUEUE_FAILURES, &labels);
+        self.metrics.inc(&figures::QUEUE_FAILURES, &report::command_labels(&running));
         for candidate in &command.candidates {
             let claim =
                 candidate.node.claim_name().and_then(|name| self.cluster.index().claim_model(name).cloned());

@@ -45,6 +45,13 @@ pub(crate) const QUEUE_FAILURES: Family = Family::counter(
     &["decision", "reason", "consolidation_type"],
     "Number of disruption commands that were begun and rolled back",
 );
+/// What completed commands saved.
+pub(crate) const SAVINGS: Family = Family::counter(
+    "fleetwright_voluntary_disruption_savings_hourly_total",
+    &["decision", "reason", "consolidation_type"],
+    "Dollars per hour by which disruption commands whose NodeClaims were deleted lower the list price of the nodes, as decided; \
+     commands without a saving count zero",
+);
 /// Disruptions that budgets allow.
 pub(crate) const ALLOWED: Family = Family::gauge(
     "karpenter_nodepools_allowed_disruptions",

@@ -82,6 +82,7 @@ impl Controller for Queue {
         }
         match self.progress(&started) {
             Next::Done => {
+                self.reporter.done(&started);
                 self.commands.remove(&key.name);
                 self.cluster.index().end_command(&key.name);
                 Ok(Requeue::No)

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_core::{
-    disruption::{Allowance, Command, Proposal},
+    disruption::{Allowance, Command, Proposal, StartedCommand},
     model::{DisruptionReason, StateNode},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -171,6 +171,13 @@ impl Reporter {
         }
     }
 
+    /// Counts what a command saved whose NodeClaims are deleted.
+    pub(super) fn done(&self, started: &StartedCommand) {
+        if let Some(savings) = started.savings() {
+            self.metrics.add(&figures::SAVINGS, &command_labels(started), savings.dollars());
+        }
+    }
+
     /// Counts a command that started.
     pub(super) fn started(&self, command: &Command) {
         let reason = reason_label(command.method.reason);
@@ -196,6 +203,12 @@ impl Reporter {
             self.metrics.add(&figures::PODS_DISRUPTED, &labels, as_figure(candidate.pods.len()));
         }
     }
+}
+
+/// Values of the labels `decision`, `reason` and `consolidation_type`.
+pub(super) fn command_labels(started: &StartedCommand) -> [&'static str; 3] {
+    let method = started.command.method;
+    [started.decision().as_str(), reason_label(method.reason), method.consolidation_type]
 }
 
 /// The reason as in most of Karpenter's metrics.

@@ -4,13 +4,16 @@ mod conditions;
 mod limits;
 mod naming;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
 use fleetwright_core::clock::Clock as _;
 
-use crate::testing::{CatalogOnly, Harness, TokioClock};
+use crate::{
+    runtime::Controller,
+    testing::{CatalogOnly, Harness, TokioClock},
+};
 
 const SINCE: &str = "2025-06-15T15:00:00Z";
 
@@ -64,11 +67,16 @@ fn node(harness: &Harness, name: &str, of: &str) {
         .unwrap();
 }
 
-/// Runs the controllers of catalogues and of disruption.
-async fn run_for(harness: &Harness, seconds: u64) {
+/// The controllers of catalogues and of disruption.
+fn controllers(harness: &Harness) -> Vec<Arc<dyn Controller>> {
     let mut controllers = super::controllers(&harness.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-    let (trigger, task) = harness.run(controllers);
+    controllers.push(Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
+    controllers
+}
+
+/// Runs them.
+async fn run_for(harness: &Harness, seconds: u64) {
+    let (trigger, task) = harness.run(controllers(harness));
     harness.pass(seconds).await;
     trigger.fire();
     task.await.unwrap().unwrap();
@@ -137,9 +145,7 @@ async fn a_new_leader_with_another_clock_keeps_the_command_timeout() {
         let before = replacements(&harness);
         harness.clock.set_ahead(ahead);
         harness.restart();
-        let mut controllers = super::controllers(&harness.ctx);
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-        let _running = harness.run(controllers);
+        let _running = harness.run(controllers(&harness));
         harness.pass(60).await;
         assert!(
             has_record(&claim(&harness, "old")) && tainted(&harness, "old"),
@@ -153,6 +159,22 @@ async fn a_new_leader_with_another_clock_keeps_the_command_timeout() {
         harness.pass(600).await;
         assert!(!tainted(&harness, "old"), "{ahead} s: the timeout is ten minutes on this process's clock");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completed_command_counts_what_it_saved() {
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    node(&harness, "old", "Consolidatable");
+    harness.server.delete("v1", "Pod", "default", "p-old").unwrap();
+    let savings = || {
+        let labels = ["delete", "empty", "empty"];
+        harness.ctx.metrics.value(&crate::disruption::figures::SAVINGS, &labels)
+    };
+    assert_eq!(savings(), 0.0);
+    run_for(&harness, 60).await;
+    assert!(claim(&harness, "old")["metadata"]["deletionTimestamp"].is_string());
+    assert!((savings() - 0.24).abs() < 1e-9, "the price of the type medium: {}", savings());
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,9 +194,7 @@ async fn a_shutdown_ends_the_validation_delay_and_starts_no_command() {
     let harness = Harness::new();
     harness.pool("default", json!({}));
     node(&harness, "old", "Consolidatable");
-    let mut controllers = super::controllers(&harness.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-    let (trigger, task) = harness.run(controllers);
+    let (trigger, task) = harness.run(controllers(&harness));
     let found = || harness.events().iter().any(|event| event.contains("ConsolidationCandidate"));
     for _ in 0..60 {
         if !found() {
@@ -198,9 +218,7 @@ async fn a_jump_of_the_wall_clock_suspends_disruption_for_a_minute() {
         let harness = Harness::set(|settings| settings.disruption.period = Duration::from_secs(1));
         harness.pool("default", json!({}));
         node(&harness, "old", of);
-        let mut controllers = super::controllers(&harness.ctx);
-        controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-        let _running = harness.run(controllers);
+        let _running = harness.run(controllers(&harness));
         harness.pass(8).await;
         assert!(!has_record(&claim(&harness, "old")), "{of}: not yet");
         harness.clock.set_ahead(jump);

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use super::{Blocker, Candidate, Command, Decision, candidate, known, lineage, method};
 use crate::model::{
-    ClaimName, DisruptionReason, NodeClaim, Snapshot, StateNode, Str, nodeclaim::ConditionType,
+    ClaimName, DisruptionReason, NodeClaim, Price, Snapshot, StateNode, Str, nodeclaim::ConditionType,
 };
 
 /// Maximum timeout of a command, unless the settings have a longer one.
@@ -48,6 +48,13 @@ impl StartedCommand {
     #[must_use]
     pub fn decision(&self) -> Decision {
         if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
+    }
+
+    /// The saving of list prices per hour; `None` for a resumed command with replacements, whose record has no prices.
+    #[must_use]
+    pub fn savings(&self) -> Option<Price> {
+        let has_prices = self.replacements.len() == self.command.replacements.len();
+        has_prices.then(|| self.command.savings())
     }
 
     /// The names of the NodeClaims that it removes.

@@ -49,9 +49,7 @@ fn blocking_pods(harness: &Harness) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn the_condition_follows_the_blockers_and_is_not_rewritten() {
     let harness = harness(&["a"]);
-    let mut controllers = crate::disruption::controllers(&harness.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-    let (trigger, task) = harness.run(controllers);
+    let (trigger, task) = harness.run(controllers(&harness));
     harness.pass(90).await;
     assert_eq!(blocking_pods(&harness), ["a"], "{}", blocked(&harness, "old"));
     let version = claim(&harness, "old")["metadata"]["resourceVersion"].clone();
@@ -70,9 +68,7 @@ async fn the_condition_follows_the_blockers_and_is_not_rewritten() {
 #[tokio::test(start_paused = true)]
 async fn a_pass_with_commands_updates_the_condition_too() {
     let harness = harness(&["a"]);
-    let mut controllers = crate::disruption::controllers(&harness.ctx);
-    controllers.push(std::sync::Arc::new(crate::provisioning::CatalogController::new(&harness.ctx)));
-    let (trigger, task) = harness.run(controllers);
+    let (trigger, task) = harness.run(controllers(&harness));
     harness.pass(55).await;
     assert_eq!(blocked(&harness, "old"), Value::Null, "the first update is due a minute after the start");
     node(&harness, "empty", "Consolidatable");
