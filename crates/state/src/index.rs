@@ -144,6 +144,7 @@ impl Index {
         covers: impl Fn(&Key) -> bool,
     ) -> Vec<Change> {
         self.watches.serve(T::KIND);
+        self.refusal_changed(T::KIND);
         let version = watches::version(Some(version));
         let listed: BTreeSet<Key> = objects.iter().map(Tracked::key).collect();
         let deleted = self.watches.missing_from(T::KIND, &listed, version).into_iter().filter(covers);
@@ -270,6 +271,7 @@ impl Index {
     /// forgotten and decisions wait for it no longer, until it is listed again.
     pub fn refuse<T: Tracked>(&mut self, refusal: Refusal) -> Vec<Change> {
         self.watches.refuse(T::KIND, refusal);
+        self.refusal_changed(T::KIND);
         if T::KIND.feature().is_none() {
             return Vec::new();
         }
@@ -279,6 +281,16 @@ impl Index {
             Change { kind: T::KIND, key: key.outside(T::KIND), before, after }
         });
         gone.collect()
+    }
+
+    /// Hands on to the table of devices which of its kinds are refused.
+    fn refusal_changed(&mut self, kind: WatchedKind) {
+        if WatchedKind::DEVICES.contains(&kind) {
+            let refusals = WatchedKind::DEVICES.iter().filter_map(|kind| self.watches.refusal(*kind));
+            let texts: Vec<String> = refusals.map(Refusal::to_string).collect();
+            let refused = (!texts.is_empty()).then(|| texts.join("; ").into());
+            self.stale |= self.objects.devices.set_refused(refused);
+        }
     }
 
     /// Why the API server refuses a kind.

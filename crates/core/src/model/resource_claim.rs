@@ -195,4 +195,7 @@ pub struct Devices {
     pub classes: BTreeMap<Str, Arc<DeviceClass>>,
     /// ResourceSlices by name.
     pub slices: BTreeMap<Str, Arc<ResourceSlice>>,
+    /// Why the API server refuses some of these kinds. Without all of them a claim cannot be decided: devices that exist would
+    /// be taken for missing.
+    pub refused: Option<Str>,
 }

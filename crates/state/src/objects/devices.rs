@@ -27,6 +27,15 @@ impl DeviceTable {
         &self.devices
     }
 
+    /// Sets why the API server refuses some of the kinds. Returns whether that is new.
+    pub(crate) fn set_refused(&mut self, refused: Option<Str>) -> bool {
+        let changed = self.devices.refused != refused;
+        if changed {
+            Arc::make_mut(&mut self.devices).refused = refused;
+        }
+        changed
+    }
+
     pub(super) fn put_class(
         &mut self,
         key: &Key,

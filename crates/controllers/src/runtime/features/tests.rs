@@ -103,11 +103,16 @@ async fn without_an_optional_kind_only_its_feature_is_off(
             assert!(condition.contains(&rule), "{when}: {condition}");
         }
     };
+    // Claims of devices are decided with all four kinds or not at all.
+    let are_claims_refused =
+        || harness.ctx.cluster.index().snapshot(harness.ctx.clocks.now()).devices.refused.is_some();
     check_off("from the start");
+    assert_eq!(are_claims_refused(), group == "resource.k8s.io");
     // The permission is granted: on again without a restart.
     refusals.set(&[], 0);
     pass_acting(&harness, 40).await;
     assert_eq!(metric(), 0.0);
+    assert!(!are_claims_refused());
     assert_eq!(condition(&harness).as_deref(), Some("True FeaturesAvailable: "));
     // A short refusal (while a role is replaced) switches nothing off; a lasting one does.
     refusals.set(&[plural], code);

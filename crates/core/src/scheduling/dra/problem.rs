@@ -7,6 +7,8 @@ use crate::model::{NamespacedName, Str};
 /// A problem of a claim on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimProblem {
+    /// The API server refuses a kind that claims need; says which, and how to mend it.
+    Refused(Str),
     /// There is no such ResourceClaim.
     NotFound(NamespacedName),
     /// There is no such ResourceClaimTemplate.
@@ -59,6 +61,7 @@ pub enum ClaimProblem {
 impl fmt::Display for ClaimProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Refused(refusal) => write!(f, "its resource claims cannot be decided: {refusal}"),
             Self::NotFound(claim) => write!(f, "resourceclaim {claim} not found: create it"),
             Self::TemplateNotFound(template) => {
                 write!(f, "resourceclaimtemplate {template} not found: create it")

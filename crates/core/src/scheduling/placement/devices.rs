@@ -140,6 +140,9 @@ impl DeviceGrants {
         let mut asked = PodClaims::default();
         for claim in pod.spec.resource_claims.iter().take(MAX_CLAIMS) {
             let Some(id) = claim_of(pod, &claim.name, &claim.source) else { continue };
+            if let Some(refused) = &devices.refused {
+                return Err(ClaimProblem::Refused(refused.clone()));
+            }
             let spec = match (devices.claims.get(&id), &claim.source) {
                 (Some(known), _) if known.deleting => return Err(ClaimProblem::Deleting(id)),
                 (Some(known), _) => {

@@ -177,3 +177,21 @@ fn reasons_name_claim_and_request() {
     let missing = ClaimProblem::NotFound(NamespacedName::new("default", "none"));
     assert_eq!(*why("p3"), Unplaced::Claims(Box::new(missing)));
 }
+
+#[test]
+fn without_all_kinds_no_claim_is_decided() {
+    // A node has a free device, but its ResourceSlice cannot be read: a new node would be one too many.
+    let mut snapshot = builder()
+        .claim_template("gpu", gpus(1))
+        .pending(claiming("p1", &[uses_template("gpu")]))
+        .pending(pod("p2").cpu(15_500))
+        .build();
+    Arc::make_mut(&mut snapshot.devices).refused = Some("resourceslices.resource.k8s.io is forbidden".into());
+    let plan = plan_with(&snapshot, &rules());
+    let [(pod, why)] = &plan.unplaced[..] else { panic!("{:?}", plan.unplaced) };
+    assert_eq!(
+        (&*pod.id.name, &*why.to_string()),
+        ("p1", "its resource claims cannot be decided: resourceslices.resource.k8s.io is forbidden")
+    );
+    assert_eq!(plan.new_claims.len(), 1);
+}
