@@ -14,7 +14,6 @@ use crate::{
             Placement,
             allowed_domains::{self, TopologyDemand},
             claim::{Refusal, Target, clash},
-            devices::DeviceGrants,
         },
         reason::{Eliminated, Nearest, PoolVerdict, Unplaced},
         tables::{
@@ -153,12 +152,7 @@ impl<'a> Explained<'a> {
             Blocked { refusal: Some((_, Refusal::MinValues { key, wanted, distinct })), .. } => {
                 Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, available: distinct }
             }
-            Blocked { refusal: Some((narrowed, Refusal::Devices)), .. } => {
-                match pass.devices.as_deref().and_then(DeviceGrants::last_shortage) {
-                    Some(shortage) => Eliminated::Devices(Box::new(shortage)),
-                    None => self.filtered_types(pool, narrowed),
-                }
-            }
+            Blocked { refusal: Some((_, Refusal::Devices(shortage))), .. } => Eliminated::Devices(shortage),
             Blocked { group: Some(group), refusal: None, .. } => crowded(tables, self.placement, group),
             Blocked { refusal, .. } => {
                 self.filtered_types(pool, refusal.map_or(req, |(narrowed, _)| narrowed))

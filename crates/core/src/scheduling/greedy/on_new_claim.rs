@@ -30,6 +30,8 @@ pub(crate) struct Blocked {
     pub(crate) group: Option<TopologyGroupId>,
     /// What refused the first option that topology allowed.
     pub(crate) refusal: Option<(Req, Refusal)>,
+    /// Whether any option lacks devices.
+    pub(crate) lacks_devices: bool,
 }
 
 impl Pass {
@@ -74,6 +76,7 @@ impl Pass {
                             && refusal == Refusal::Rows
                             && tables.reservations.is_empty()
                             && !class.claims_devices();
+                        blocked.lacks_devices |= matches!(refusal, Refusal::Devices(_));
                         blocked.refusal = blocked.refusal.or(Some((option, refusal)));
                     }
                 }
@@ -85,7 +88,7 @@ impl Pass {
 
 impl Greedy<'_> {
     /// Places a pod on a new NodeClaim of the pass, if that can take it.
-    pub(super) fn try_claim(&mut self, demand: &TopologyDemand, claim_id: NewClaimId) -> bool {
+    pub(super) fn try_claim(&mut self, demand: &TopologyDemand, claim_id: NewClaimId) -> Outcome {
         let tables = self.tables;
         self.pass.probes += 1;
         let this = &tables.classes[demand.class];
@@ -96,7 +99,7 @@ impl Greedy<'_> {
         let met = if hopeless { None } else { tables.universe.meet(claim.req, req, Side::Claim) };
         let Some(met) = met else {
             self.placement.reject(compatibility, claim_id);
-            return false;
+            return Outcome::Failed;
         };
         if met == claim.req
             && demand.is_free()
@@ -107,7 +110,7 @@ impl Greedy<'_> {
             // No row is lost: nothing of the claim changes but the room that is left.
             update(&mut self.pass.claims[claim_id].used, &this.requests, i64::saturating_add);
             self.count_pod(this, claim_id);
-            return true;
+            return Outcome::Placed;
         }
         let target = Target {
             host: claim_id.into(),
@@ -121,13 +124,13 @@ impl Greedy<'_> {
         match self.pass.fit_target(tables, self.placement, demand, met, &target) {
             Ok(fit) => {
                 self.take_claim(this, claim_id, fit);
-                true
+                Outcome::Placed
             }
-            Err(Blocked { lasting, .. }) => {
+            Err(Blocked { lasting, lacks_devices, .. }) => {
                 if lasting {
                     self.placement.reject(compatibility, claim_id);
                 }
-                false
+                Outcome::refused(lacks_devices)
             }
         }
     }
@@ -228,6 +231,7 @@ impl Greedy<'_> {
         let (tables, pass) = (self.tables, &mut *self.pass);
         let claim_id = pass.claims.next_id();
         let host = claim_id.into();
+        let mut lacks_devices = false;
         for pool in tables.pools.ids() {
             pass.probes += 1;
             let Some(req) = tables.template_for(demand.class, demand.level, pool) else { continue };
@@ -246,7 +250,10 @@ impl Greedy<'_> {
             let fit = match preferred.map_or_else(|| fit(&rows), Ok) {
                 Ok(fit) => fit,
                 Err(Blocked { refusal: Some((_, Refusal::Reserved)), .. }) => return Outcome::Reserved,
-                Err(_) => continue,
+                Err(blocked) => {
+                    lacks_devices |= blocked.lacks_devices;
+                    continue;
+                }
             };
             let charged = pass.limits.charge(tables, pool, fit.rows.as_ref().unwrap_or(&rows));
             pass.claims.push(Claim { pods: smallvec::smallvec![pod], charged, ..Claim::new(pool) });
@@ -254,6 +261,6 @@ impl Greedy<'_> {
             self.pass.candidate_order.put(claim_id, self.pass.tier(claim_id));
             return Outcome::Placed;
         }
-        Outcome::Failed
+        Outcome::refused(lacks_devices)
     }
 }

@@ -1,16 +1,18 @@
 //! Places pods on existing and in-flight nodes.
 
+use std::slice;
+
 use smallvec::SmallVec;
 
 use crate::{
     model::{Pod, Str},
     scheduling::{
-        greedy::place::Greedy,
-        ids::{Id, NodeId, PodClassId, PodId},
+        greedy::{pass::Outcome, place::Greedy},
+        ids::{CompatibilityId, Id, NodeId, PodClassId, PodId},
         placement::{
             Placement,
             allowed_domains::{self, TopologyDemand},
-            claim::clash,
+            claim::{Refusal, clash},
             devices::devices_on_node,
             domains,
         },
@@ -28,106 +30,133 @@ use crate::{
 /// Up to this many nodes are sorted rather than looked up in the order of all. Tests have few nodes.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
-impl Greedy<'_> {
+/// The nodes that are tried for a pod, in order.
+enum NodeOrder<'a> {
+    /// By slot, from this one on.
+    Slots(usize),
+    /// A few, sorted.
+    Few(smallvec::IntoIter<[NodeId; FEW]>),
+    /// All that fit the compatibility before anything is placed.
+    All(slice::Iter<'a, NodeId>),
+}
+
+impl<'a> Greedy<'a> {
     /// Places a pod on the first of the nodes that fit, in order.
     pub(super) fn attempt_nodes(
         &mut self,
         pod_id: PodId,
         demand: &TopologyDemand,
         fitting: &Bits<NodeId>,
-    ) -> bool {
-        let (tables, pod) = (self.tables, self.pod(pod_id));
-        let compatibility = tables.classes[demand.class].levels[demand.level].compatibility;
-        let mut start = 0;
-        let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
-        let mut placed = None;
-        while let Some(node_id) =
-            fitting.first_without(&self.pass.excluded, self.placement.full(compatibility), start)
-        {
-            start = node_id.position() + 1;
-            if tables.in_order {
-                if self.try_node(demand, node_id, pod) {
-                    placed = Some(node_id);
-                    break;
-                }
-            } else if few.len() < FEW {
-                few.push(node_id);
-            } else {
-                few.clear();
-                placed = self.attempt_all_nodes(pod, demand, fitting);
+    ) -> Outcome {
+        let mut order = self.node_order(demand, fitting);
+        let mut outcome = Outcome::Failed;
+        while let Some(node_id) = self.next_node(demand, fitting, &mut order) {
+            outcome = outcome.or_else(|| self.try_node(pod_id, demand, node_id));
+            if outcome == Outcome::Placed {
                 break;
             }
         }
-        few.sort_unstable_by_key(|node_id| tables.places[*node_id]);
-        let placed = placed.or_else(|| few.into_iter().find(|node_id| self.try_node(demand, *node_id, pod)));
-        if let Some(node_id) = placed {
-            self.pass.placed.entry(node_id).or_default().push(pod_id);
-        }
-        placed.is_some()
+        outcome
     }
 
-    /// Starts behind the nodes that the last pod of the same compatibility found full.
-    fn attempt_all_nodes(
-        &mut self,
-        pod: &Pod,
+    /// Of many nodes it starts behind those that the last pod of the same compatibility found full.
+    fn node_order(&mut self, demand: &TopologyDemand, fitting: &Bits<NodeId>) -> NodeOrder<'a> {
+        let tables = self.tables;
+        if tables.in_order {
+            return NodeOrder::Slots(0);
+        }
+        let mut slots = NodeOrder::Slots(0);
+        let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
+        while let Some(node_id) = self.next_node(demand, fitting, &mut slots) {
+            if few.len() == FEW {
+                let ordered = tables.fitting_in_order(demand.class, demand.level);
+                let start = self.pass.skip(self.placement, self.compatibility(demand), ordered);
+                return NodeOrder::All(ordered[start..].iter());
+            }
+            few.push(node_id);
+        }
+        few.sort_unstable_by_key(|node_id| tables.places[*node_id]);
+        NodeOrder::Few(few.into_iter())
+    }
+
+    /// The next of the nodes that fit, are there and are not known to be full.
+    fn next_node(
+        &self,
         demand: &TopologyDemand,
         fitting: &Bits<NodeId>,
+        order: &mut NodeOrder<'_>,
     ) -> Option<NodeId> {
-        let compatibility = self.tables.classes[demand.class].levels[demand.level].compatibility;
-        let ordered = self.tables.fitting_in_order(demand.class, demand.level);
-        let start = self.pass.skip(self.placement, compatibility, ordered);
-        ordered[start..].iter().copied().find(|node_id| {
-            let usable = fitting.has(*node_id)
-                && self.pass.is_there(*node_id)
-                && !self.placement.full(compatibility).has(*node_id);
-            usable && self.try_node(demand, *node_id, pod)
-        })
+        let full = self.placement.full(self.compatibility(demand));
+        match order {
+            NodeOrder::Slots(start) => {
+                let node_id = fitting.first_without(&self.pass.excluded, full, *start)?;
+                *start = node_id.position() + 1;
+                Some(node_id)
+            }
+            NodeOrder::Few(few) => few.next(),
+            NodeOrder::All(all) => all
+                .copied()
+                .find(|node_id| fitting.has(*node_id) && self.pass.is_there(*node_id) && !full.has(*node_id)),
+        }
     }
 
-    /// Places a pod on a node that fits, if the node has room for it and topology allows it.
-    pub(super) fn try_node(&mut self, demand: &TopologyDemand, node_id: NodeId, pod: &Pod) -> bool {
-        let (tables, class) = (self.tables, demand.class);
+    fn compatibility(&self, demand: &TopologyDemand) -> CompatibilityId {
+        self.tables.classes[demand.class].levels[demand.level].compatibility
+    }
+
+    /// Places a pod on a node, if that can take it.
+    pub(super) fn try_node(&mut self, pod_id: PodId, demand: &TopologyDemand, node_id: NodeId) -> Outcome {
         self.pass.probes += 1;
+        match self.fit_node(pod_id, demand, node_id) {
+            Ok(open) => {
+                self.take_node(demand.class, node_id, open);
+                self.pass.placed.entry(node_id).or_default().push(pod_id);
+                Outcome::Placed
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// The requirements of a node with the pod, where they are open, if the node has room for it and topology allows it.
+    fn fit_node(
+        &mut self,
+        pod_id: PodId,
+        demand: &TopologyDemand,
+        node_id: NodeId,
+    ) -> Result<Option<Req>, Outcome> {
+        let (tables, class) = (self.tables, demand.class);
         let (this, node) = (&tables.classes[class], &tables.nodes[node_id]);
         if !fits_free(&this.requests, &self.placement.room(node_id).free) {
-            self.placement.note_full(this.levels[demand.level].compatibility, node_id);
-            return false;
+            self.placement.note_full(self.compatibility(demand), node_id);
+            return Err(Outcome::Failed);
         }
         let in_consolidate_after =
             node.consolidatable_at.is_some_and(|until| until > tables.snapshot.taken_at);
         let is_barred = in_consolidate_after && self.pass.purpose == Purpose::Consolidation;
-        if is_barred && !self.is_unschedulable(pod) {
-            return false;
-        }
         let ports = &this.pod.spec.host_ports;
         let taken = |node_id| self.pass.ports.get(&node_id).is_some_and(|more| clash(ports, more));
-        if !ports.is_empty() && (clash(ports, &node.ports) || taken(node_id)) {
-            return false;
-        }
-        if !self.attaches(this, node_id) {
-            return false;
+        if (is_barred && !self.is_unschedulable(self.pod(pod_id)))
+            || (!ports.is_empty() && (clash(ports, &node.ports) || taken(node_id)))
+            || !self.attaches(this, node_id)
+        {
+            return Err(Outcome::Failed);
         }
         let open = self.placement.room(node_id).open;
-        let open = match open {
+        let placement = &*self.placement;
+        let narrower = open.and_then(|open| narrow_open(tables, placement, demand, node_id, open));
+        let allowed = match open {
+            Some(_) => narrower.is_some(),
             None => {
-                if !allowed_domains::obeys_on(tables, self.placement, demand, node_id)
-                    || !reaches(tables, self.placement, this, node_id)
-                {
-                    return false;
-                }
-                None
-            }
-            Some(open) => {
-                let Some(narrower) = narrow_open(tables, self.placement, demand, node_id, open) else {
-                    return false;
-                };
-                Some(narrower)
+                allowed_domains::obeys_on(tables, placement, demand, node_id)
+                    && reaches(tables, placement, this, node_id)
             }
         };
+        if !allowed {
+            return Err(Outcome::Failed);
+        }
         let devices = self.pass.devices.as_deref_mut();
-        let Some(open) = devices_on_node(devices, tables, class, node_id, open) else { return false };
-        self.take_node(class, node_id, open);
-        true
+        devices_on_node(devices, tables, class, node_id, narrower)
+            .map_err(|refusal| Outcome::refused(matches!(refusal, Refusal::Devices(_))))
     }
 
     /// Whether a pod has no node to stay on: it is pending, or its node is removed.

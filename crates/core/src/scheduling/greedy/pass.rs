@@ -115,13 +115,35 @@ pub(crate) enum Outcome {
     Placed,
     /// The pod does not fit now.
     Failed,
+    /// Neither, and some node lacks devices for it, which relaxation does not provide.
+    LacksDevices,
     /// The bound on the work was reached before.
     NotReached,
     /// Reserved capacity is taken: neither relaxation nor another pool may help.
     Reserved,
 }
 
+impl Outcome {
+    /// Of what does not take a pod.
+    pub(super) fn refused(lacks_devices: bool) -> Self {
+        if lacks_devices { Self::LacksDevices } else { Self::Failed }
+    }
+
+    /// This, unless it failed; then that of the `next` attempt, which failed for lack of devices if either did.
+    pub(super) fn or_else(self, next: impl FnOnce() -> Self) -> Self {
+        match (self, matches!(self, Self::Failed | Self::LacksDevices).then(next)) {
+            (outcome, None | Some(Self::Failed)) => outcome,
+            (_, Some(next)) => next,
+        }
+    }
+}
+
 impl Pass {
+    /// The work of the pass: what was tried, and the steps of the searches for devices.
+    pub(super) fn work(&self) -> u64 {
+        self.probes.saturating_add(self.devices.as_ref().map_or(0, |devices| devices.steps()))
+    }
+
     /// Begins a pass; also returns the distinct classes of its pods.
     pub(crate) fn begin(
         tables: &mut Tables,

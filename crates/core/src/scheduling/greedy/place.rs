@@ -43,7 +43,7 @@ impl<'a> Greedy<'a> {
                 for pod_id in run[placed..].iter().copied() {
                     match self.attempt(pod_id) {
                         Outcome::Placed => {}
-                        Outcome::Failed => failed.push(pod_id),
+                        Outcome::Failed | Outcome::LacksDevices => failed.push(pod_id),
                         outcome => done.push((pod_id, outcome)),
                     }
                 }
@@ -72,8 +72,9 @@ impl<'a> Greedy<'a> {
         if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && self.pass.is_there(*node)) {
             for level in tables.classes[class].levels.ids() {
                 let demand = allowed_domains::demand(tables, self.placement, class, level);
-                if tables.fitting(class, level).has(node) && self.try_node(&demand, node, pod) {
-                    self.pass.placed.entry(node).or_default().push(pod_id);
+                if tables.fitting(class, level).has(node)
+                    && self.try_node(pod_id, &demand, node) == Outcome::Placed
+                {
                     return Outcome::Placed;
                 }
             }
@@ -84,13 +85,11 @@ impl<'a> Greedy<'a> {
             if verdict.is_some_and(|seen| seen.is_none_or(|version| version == self.placement.version())) {
                 continue;
             }
-            if self.pass.probes > tables.rules.max_probes {
+            if self.pass.work() > tables.rules.max_probes {
                 self.pass.exhausted = true;
                 return Outcome::NotReached;
             }
             match self.attempt_level(pod_id, level) {
-                // Relaxation does not provide missing devices.
-                Outcome::Failed if self.lacked_devices() => return Outcome::Failed,
                 Outcome::Failed => {}
                 outcome => return outcome,
             }
@@ -109,16 +108,16 @@ impl<'a> Greedy<'a> {
         let demand = allowed_domains::demand(tables, self.placement, class, level);
         let fitting = tables.fitting(class, level);
         let allowed = allowed_domains::nodes_left(tables, self.placement, &demand, fitting);
-        if self.attempt_nodes(pod_id, &demand, allowed.as_ref().unwrap_or(fitting)) {
-            return Outcome::Placed;
-        }
-        if level > LevelId::FIRST {
-            self.pass.levels.insert(pod_id, level);
-        }
-        let mut candidates = self.candidates(&demand);
-        let joined = self.join_first(pod_id, &demand, &mut candidates);
-        self.pass.candidates = candidates;
-        if joined { Outcome::Placed } else { self.try_new(pod_id, &demand) }
+        let on_nodes = self.attempt_nodes(pod_id, &demand, allowed.as_ref().unwrap_or(fitting));
+        on_nodes.or_else(|| {
+            if level > LevelId::FIRST {
+                self.pass.levels.insert(pod_id, level);
+            }
+            let mut candidates = self.candidates(&demand);
+            let joined = self.join_first(pod_id, &demand, &mut candidates);
+            self.pass.candidates = candidates;
+            joined.or_else(|| self.try_new(pod_id, &demand))
+        })
     }
 
     /// Places pods of one class as [`Self::attempt`] would one after the other, while nothing special applies: no topology, no
@@ -141,12 +140,12 @@ impl<'a> Greedy<'a> {
         }
         let fitting = tables.fitting(class, LevelId::FIRST);
         let mut placed = 0;
-        while placed < run.len() && self.attempt_nodes(run[placed], &demand, fitting) {
+        while placed < run.len() && self.attempt_nodes(run[placed], &demand, fitting) == Outcome::Placed {
             placed += 1;
         }
         let mut candidates = self.candidates(&demand);
         while placed < run.len() && self.pass.probes < tables.rules.max_probes {
-            if !self.join_first(run[placed], &demand, &mut candidates) {
+            if self.join_first(run[placed], &demand, &mut candidates) != Outcome::Placed {
                 if self.try_new(run[placed], &demand) != Outcome::Placed {
                     break;
                 }
@@ -157,14 +156,6 @@ impl<'a> Greedy<'a> {
         placed
     }
 
-    /// Returns whether devices were missing since the last call, and counts the work.
-    fn lacked_devices(&mut self) -> bool {
-        let Some(devices) = &mut self.pass.devices else { return false };
-        let (lacked, steps) = devices.take_shortage();
-        self.pass.probes += steps;
-        lacked
-    }
-
     /// Places a pod on the first of some new NodeClaims that takes it, the one with the fewest pods first; removes those that do
     /// not.
     fn join_first(
@@ -172,18 +163,19 @@ impl<'a> Greedy<'a> {
         pod_id: PodId,
         demand: &TopologyDemand,
         candidates: &mut Bits<NewClaimId>,
-    ) -> bool {
-        let mut cursor = Cursor::default();
+    ) -> Outcome {
+        let (mut cursor, mut outcome) = (Cursor::default(), Outcome::Failed);
         while let Some(claim) = self.pass.candidate_order.next(candidates, &mut cursor) {
             let tier = self.pass.tier(claim);
-            if self.try_claim(demand, claim) {
+            outcome = outcome.or_else(|| self.try_claim(demand, claim));
+            if outcome == Outcome::Placed {
                 self.pass.claims[claim].pods.push(pod_id);
                 self.pass.candidate_order.shift(claim, tier, self.pass.tier(claim));
-                return true;
+                break;
             }
             candidates.remove(claim);
         }
-        false
+        outcome
     }
 
     /// The new NodeClaims that may take a pod of a level, but for their size and the allowed domains.

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     model::pod::HostPort,
     scheduling::{
+        dra::problem::DeviceShortage,
         ids::{DomainId, IdVec, InstanceTypeId, LabelSetId, NodePoolId, PodId, ReservationId},
         request::{MinValuesPolicy, Purpose},
         tables::{
@@ -67,7 +68,7 @@ impl Claim {
 }
 
 /// Why a claim cannot take a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No row is left, whatever topology says.
     Rows,
@@ -76,7 +77,9 @@ pub(crate) enum Refusal {
     /// Compatible reservations are full.
     Reserved,
     /// Resource claims get no devices.
-    Devices,
+    Devices(Box<DeviceShortage>),
+    /// Resource claims get devices where topology allows no pod.
+    DeviceDomains,
 }
 
 /// A claim with another pod.

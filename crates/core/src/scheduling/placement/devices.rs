@@ -3,11 +3,7 @@
 //! A pass keeps its own ledger of devices. What the solver calls here returns at once for pods without claims, and for
 //! new NodeClaims that hold no devices.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
@@ -59,10 +55,8 @@ pub(crate) struct DeviceGrants {
     ids: IndexSet<NamespacedName>,
     /// By class.
     asked: HashMap<PodClassId, Result<PodClaims, ClaimProblem>>,
-    /// Steps of searches that are not counted yet.
+    /// Steps of all searches.
     steps: Cell<u64>,
-    /// The shortage of the last search.
-    shortage: RefCell<Option<DeviceShortage>>,
 }
 
 /// The resource claims of a pod.
@@ -113,13 +107,7 @@ impl DeviceGrants {
             let devices = claim.allocation.iter().flat_map(|allocation| &allocation.devices);
             devices.for_each(|device| ledger.hold(device, &device_tables.cluster));
         }
-        let mut this = Self {
-            ledger,
-            ids: IndexSet::new(),
-            asked: HashMap::new(),
-            steps: Cell::new(0),
-            shortage: RefCell::new(None),
-        };
+        let mut this = Self { ledger, ids: IndexSet::new(), asked: HashMap::new(), steps: Cell::new(0) };
         for class in claiming {
             let pod = Arc::clone(&tables.classes[class].pod);
             let asked = this.ask(tables, &mut device_tables, &pod, &is_redone);
@@ -320,14 +308,9 @@ impl DeviceGrants {
         }
     }
 
-    /// The shortage of the last pod without devices.
-    pub(crate) fn last_shortage(&self) -> Option<DeviceShortage> {
-        self.shortage.borrow().clone()
-    }
-
-    /// Clears the shortage; returns whether there was one, and the steps of the searches.
-    pub(crate) fn take_shortage(&mut self) -> (bool, u64) {
-        (self.shortage.take().is_some(), self.steps.take())
+    /// How much work the searches were.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
     }
 
     fn grant(
@@ -337,8 +320,8 @@ impl DeviceGrants {
         host: Host,
         template_ids: (&[TemplateId], bool),
         req: Req,
-    ) -> Option<Grant<Req>> {
-        let mut device_tables = tables.devices.take()?;
+    ) -> Result<Grant<Req>, Refusal> {
+        let mut device_tables = tables.devices.take().ok_or(Refusal::Rows)?;
         let places = device_tables.take_places();
         let node = match host {
             Host::Node(node) => Some(&tables.nodes[node]),
@@ -348,31 +331,25 @@ impl DeviceGrants {
         let granted = self.allocate(&mut device_tables, &mut terrain, class, host, template_ids, req);
         device_tables.put_places(places);
         tables.devices.replace(Some(device_tables));
-        match granted {
-            Ok(grant) => Some(grant),
-            Err(shortage) => {
-                self.shortage.replace(Some(shortage));
-                None
-            }
-        }
+        granted.map_err(|shortage| Refusal::Devices(Box::new(shortage)))
     }
 
-    /// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
+    /// Allocates devices to a pod on a node and returns the node's remaining requirements.
     fn on_node(
         &mut self,
         tables: &Tables,
         class: PodClassId,
         node_id: NodeId,
         open: Option<Req>,
-    ) -> Option<Option<Req>> {
-        let mut device_tables = tables.devices.take()?;
+    ) -> Result<Option<Req>, Refusal> {
+        let mut device_tables = tables.devices.take().ok_or(Refusal::Rows)?;
         let template_ids = device_tables.of_node(tables, node_id, open);
         tables.devices.replace(Some(device_tables));
         let host = Host::Node(node_id);
         let grant = self.grant(tables, class, host, (&template_ids, true), open.unwrap_or(ANY))?;
         let choice = open.map(|_| grant.at);
         self.give(tables, host, grant);
-        Some(choice)
+        Ok(choice)
     }
 
     /// Narrows a new NodeClaim to the rows that have devices for a pod.
@@ -387,13 +364,12 @@ impl DeviceGrants {
         let rows = fit.rows.unwrap_or_else(|| rows.clone());
         let template_ids = template_ids(tables, pool, &rows);
         let host = host.host();
-        let grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req);
-        let mut grant = grant.ok_or(Refusal::Devices)?;
+        let mut grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req)?;
         if grant.at != ask.req && obeys_by_key(tables, demand, grant.at).is_err() {
-            return Err(Refusal::Devices);
+            return Err(Refusal::DeviceDomains);
         }
         let devices = tables.devices.borrow();
-        let device_tables = devices.as_deref().ok_or(Refusal::Devices)?;
+        let device_tables = devices.as_deref().ok_or(Refusal::Rows)?;
         let has = |row: &InstanceTypeId| {
             let template_id = device_tables.of_row(pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == template_id)
@@ -502,18 +478,20 @@ fn template_ids(tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) 
     template_ids
 }
 
-/// Allocates devices to a pod on a node and returns the node's remaining requirements; `None` without devices.
+/// Allocates devices to a pod on a node and returns the node's remaining requirements.
 pub(crate) fn devices_on_node(
     grants: Option<&mut DeviceGrants>,
     tables: &Tables,
     class: PodClassId,
     node_id: NodeId,
     open: Option<Req>,
-) -> Option<Option<Req>> {
-    if !tables.classes[class].claims_devices() {
-        return Some(open);
+) -> Result<Option<Req>, Refusal> {
+    match grants {
+        Some(grants) if tables.classes[class].claims_devices() => {
+            grants.on_node(tables, class, node_id, open)
+        }
+        _ => Ok(open),
     }
-    grants?.on_node(tables, class, node_id, open)
 }
 
 /// Narrows a new NodeClaim to the rows that have devices for a pod.
@@ -524,8 +502,8 @@ pub(crate) fn devices_on_claim(
     ask: &FitRequest<'_>,
     fit: Fit,
 ) -> Result<Fit, Refusal> {
-    if !ask.class.claims_devices() {
-        return Ok(fit);
+    match grants {
+        Some(grants) if ask.class.claims_devices() => grants.on_claim(tables, demand, ask, fit),
+        _ => Ok(fit),
     }
-    grants.ok_or(Refusal::Devices)?.on_claim(tables, demand, ask, fit)
 }

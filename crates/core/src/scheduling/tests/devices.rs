@@ -141,6 +141,17 @@ fn devices_of_moving_pods_are_allocated_again() {
 }
 
 #[test]
+fn a_pod_is_relaxed_after_one_that_lacked_devices_on_a_node() {
+    let builder = builder()
+        .node(node("n1").size("plain", 3, 64).zone("a").build())
+        .claim_template("gpu", gpus(1))
+        .pending(claiming("p1", &[uses_template("gpu")]).cpu(3_000))
+        .pending(pod("p2").cpu(2_000).prefer(1, ZONE, Operator::In, &["elsewhere"]))
+        .pending(pod("p3").cpu(1_500));
+    assert_eq!(planned(builder), ["n1: p2", "+default one a on-demand: p1 p3"]);
+}
+
+#[test]
 fn a_node_that_is_not_ready_has_what_its_type_will_have() {
     let builder = builder()
         .node(node("n1").size("four", 16, 64).zone("a").uninitialized().build())
