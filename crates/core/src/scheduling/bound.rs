@@ -4,6 +4,10 @@
 //! revised simplex finds the duals λ in floating point; they are then made feasible (λ·aₜ ≤ cₜ for every type) as
 //! checked in integer arithmetic, and the bound is λ·D. Inexact duals make the bound weaker, never wrong.
 
+mod whole_pods;
+
+pub(crate) use whole_pods::{KINDS_MAX, PodKind, whole_pods_bound};
+
 use crate::model::Price;
 
 /// Pivots at most: a handful suffices for a handful of rows.
@@ -33,6 +37,11 @@ impl Columns {
         let given = amounts.into_iter().map(|amount| amount.max(0));
         self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
         self.prices.push(price.nanos());
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.prices.len()
     }
 
     /// Whether there is none.

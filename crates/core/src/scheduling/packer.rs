@@ -9,7 +9,7 @@ use crate::{
         ids::TopologyGroupId,
         improve::{NODE_OVERHEAD, improver::Saving},
         plan::Plan,
-        prepared::PreparedSnapshot,
+        prepared::{Improved, PreparedSnapshot},
         request::{Effort, Purpose, Request},
         tables::{shared::Shared, topology::GroupKind},
     },
@@ -45,8 +45,9 @@ impl Packer for Compatible {
 /// Karpenter's order, its new NodeClaims then packed again by price: never dearer than [`Compatible`] unless it places more pods,
 /// never with another pod left out, and never with a pod in a pool of lower weight.
 ///
-/// A plan with more nodes than the reference has to save their overhead ([`NODE_OVERHEAD`]). The improvement lasts as long as the
-/// effort. A claim still names every type that holds its pods.
+/// A plan with more nodes than the reference has to save their overhead ([`NODE_OVERHEAD`]), and of plans that are nearly tied the one
+/// with the fewest nodes is taken. The improvement lasts as long as the effort; a plan of more effort costs at most half a percent more
+/// than that of the first. A claim still names every type that holds its pods.
 ///
 /// If the reference leaves pods unschedulable and some have zone anti-affinity, another pass has each of those pick a zone.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +56,8 @@ pub struct LeastCost;
 /// The strategies for batches in which some new NodeClaims cannot be packed again: smaller nodes, of which the largest sizes of a catalogue are not
 /// part. Few families have those, and their price per CPU is higher.
 const FIRST_FIT: [Strategy; 2] = [Strategy::first_fit(32_000), Strategy::first_fit(8_000)];
+/// Plans whose prices differ by no more than half a percent are tied: fewer nodes win.
+const NEAR_TIE_DIVISOR: i64 = 200;
 /// With as many pods, or fewer, both are always tried.
 const FEW_PODS: usize = 100;
 
@@ -74,7 +77,8 @@ impl Packer for LeastCost {
         if reference.partial || (is_optimal(&reference) && !crowded) {
             return reference;
         }
-        let saving = improved.as_ref().map_or(Saving::None, |(_, saving)| *saving);
+        // Which strategies are tried follows from the first effort: with more of it none is left out.
+        let saving = improved.saving;
         let mut contest = Contest::new(reference);
         contest.enter_improved(improved);
         let mut strategies = Vec::new();
@@ -134,7 +138,8 @@ struct Contest {
     weights: HashMap<Identity, i64>,
     /// Pods that the reference leaves unschedulable.
     unplaced_by_reference: HashSet<Identity>,
-    best: Option<Plan>,
+    /// Sound plans that are better than the reference.
+    entered: Vec<Plan>,
 }
 
 impl Contest {
@@ -144,7 +149,7 @@ impl Contest {
             weights: weights(&reference).collect(),
             unplaced_by_reference: unplaced,
             reference,
-            best: None,
+            entered: Vec::new(),
         }
     }
 
@@ -156,25 +161,35 @@ impl Contest {
         if !sound {
             return;
         }
-        let key = |plan: &Plan| (plan.unplaced.len(), plan.cost.effective, plan.new_claims.len());
         let reference = &self.reference;
         // A plan that places more pods may cost more.
         let pays = plan.unplaced.len() < reference.unplaced.len()
             || (plan.cost.effective <= reference.cost.effective
                 && price_with_overhead(&plan) < price_with_overhead(reference));
-        if pays && self.best.as_ref().is_none_or(|best| key(&plan) < key(best)) {
+        if pays {
             // The bound is the same for all plans that place the same pods; another that placed more would cost more.
             plan.cost.lower_bound = reference.cost.lower_bound.min(plan.cost.effective);
-            self.best = Some(plan);
+            self.entered.push(plan);
         }
     }
 
-    fn enter_improved(&mut self, improved: Option<(Plan, Saving)>) {
-        improved.into_iter().for_each(|(plan, _)| self.enter(plan));
+    fn enter_improved(&mut self, improved: Improved) {
+        improved.plans.into_iter().for_each(|plan| self.enter(plan));
     }
 
+    /// The plan that leaves the fewest pods out, of those the cheapest; of near ties the one with the fewest nodes.
     fn decide(self) -> Plan {
-        self.best.unwrap_or(self.reference)
+        let Self { reference, mut entered, .. } = self;
+        let fewest = entered.iter().map(|plan| plan.unplaced.len()).min();
+        entered.retain(|plan| Some(plan.unplaced.len()) == fewest);
+        let Some(cheapest) = entered.iter().map(|plan| plan.cost.effective).min() else { return reference };
+        let tie = cheapest + Price::from_nanos(cheapest.nanos() / NEAR_TIE_DIVISOR);
+        let is_tied = |plan: &Plan| plan.cost.effective <= tie;
+        if Some(reference.unplaced.len()) == fewest && is_tied(&reference) {
+            entered.push(reference.clone());
+        }
+        let tied = entered.into_iter().filter(is_tied);
+        tied.min_by_key(|plan| (plan.new_claims.len(), plan.cost.effective)).unwrap_or(reference)
     }
 }
 
@@ -196,8 +211,9 @@ fn weights(plan: &Plan) -> impl Iterator<Item = (Identity, i64)> {
     new_claims.chain(existing.map(|pod| (Shared::new(pod), i64::MAX)))
 }
 
-/// Whether no other plan can be better: it costs the lower bound, or it creates one node for one pod.
+/// Whether no other plan can be better: it places all pods at the lower bound, or it creates one node for one pod, or none.
 fn is_optimal(plan: &Plan) -> bool {
     let single = plan.new_claims.len() == 1 && plan.new_claims[0].pods.len() == 1;
-    plan.cost.effective == Price::ZERO || plan.cost.effective == plan.cost.lower_bound || single
+    let cheapest = plan.unplaced.is_empty() && plan.cost.effective == plan.cost.lower_bound;
+    plan.cost.effective == Price::ZERO || cheapest || single
 }

@@ -42,6 +42,15 @@ pub struct PreparedSnapshot {
     pub(crate) memo: TermsCache,
 }
 
+/// The new NodeClaims of a pass, packed again by price.
+#[derive(Debug, Default)]
+pub(crate) struct Improved {
+    /// What the first effort saved.
+    pub(crate) saving: Saving,
+    /// The cheaper plans: that of the first effort, then that of the request's.
+    pub(crate) plans: Vec<Plan>,
+}
+
 impl PreparedSnapshot {
     /// Prepares a snapshot.
     #[must_use]
@@ -87,13 +96,12 @@ impl PreparedSnapshot {
         self.run(request, strategy, None).0
     }
 
-    /// Runs one pass, and packs its new NodeClaims again by price for the request's effort; also returns that plan
-    /// if it is cheaper.
+    /// Runs one pass, and packs its new NodeClaims again by price for the request's effort.
     pub(crate) fn place_and_improve(
         &mut self,
         request: &Request<'_>,
         strategy: Strategy,
-    ) -> (Plan, Option<(Plan, Saving)>) {
+    ) -> (Plan, Improved) {
         self.run(request, strategy, Some(request.effort))
     }
 
@@ -102,7 +110,7 @@ impl PreparedSnapshot {
         request: &Request<'_>,
         strategy: Strategy,
         effort: Option<Effort<'_>>,
-    ) -> (Plan, Option<(Plan, Saving)>) {
+    ) -> (Plan, Improved) {
         let Self { tables, placement, request_queue, memo } = self;
         let queue = request_queue.next(tables, placement, request.pods);
         let (mut pass, distinct) = Pass::begin(tables, placement, request, &queue, strategy);
@@ -113,36 +121,55 @@ impl PreparedSnapshot {
         let mut plan = finish::plan(tables, placement, memo, &pass, (request, classes), unplaced);
         // The least that a disruption would cost is not reported.
         if request.purpose == Purpose::Provisioning {
-            let bound = lower_bound(tables, placement, &pass, request, classes);
+            // One bound is for all plans of a request.
+            let effort = if strategy == Strategy::KARPENTER { request.effort } else { Effort::First };
+            let asked = Request { effort, ..request.clone() };
+            let bound = lower_bound(tables, placement, &pass, &asked, classes);
             plan.cost.lower_bound = bound.min(plan.cost.effective);
         }
-        let second = effort.and_then(|effort| second(self, &mut pass, (request, classes), &plan, effort));
+        let improved = match effort {
+            // A plan at the lower bound cannot be cheaper. New NodeClaims that hold devices are what they were tried as.
+            Some(effort)
+                if !plan.partial && plan.cost.effective > plan.cost.lower_bound && pass.devices.is_none() =>
+            {
+                improved(self, &mut pass, (request, classes), &plan, effort)
+            }
+            _ => Improved::default(),
+        };
         pass.restore(&self.tables, &mut self.placement, &distinct);
         self.request_queue.keep(queue);
-        (plan, second)
+        (plan, improved)
     }
 }
 
-/// The plan with the new NodeClaims packed again, if it is cheaper.
-fn second(
+/// Plans with the new NodeClaims packed again. More effort begins as the first does, and yet its plan can be dearer: limits of NodePools
+/// may leave its nodes no choice. So that the effort never costs, the plan of the first stands beside it.
+fn improved(
     prepared: &mut PreparedSnapshot,
     pass: &mut Pass,
     (request, classes): (&Request<'_>, &IdVec<PodId, PodClassId>),
     plan: &Plan,
     effort: Effort<'_>,
-) -> Option<(Plan, Saving)> {
-    // A plan at the lower bound cannot be cheaper. New NodeClaims that hold devices are what they were tried as.
-    if plan.partial || plan.cost.effective <= plan.cost.lower_bound || pass.devices.is_some() {
-        return None;
-    }
+) -> Improved {
     let PreparedSnapshot { tables, placement, memo, .. } = prepared;
-    let saving = improve(pass, tables, placement, classes, Scope::BATCH, effort);
-    if saving == Saving::None {
-        return None;
+    let mut found = Improved::default();
+    let mut pack_again = |pass: &mut Pass, effort| {
+        let saving = improve(pass, tables, placement, classes, Scope::BATCH, effort);
+        if saving != Saving::None {
+            let mut again = finish::plan(tables, placement, memo, pass, (request, classes), Vec::new());
+            again.unplaced.extend(plan.unplaced.iter().cloned());
+            again.nodes.clone_from(&plan.nodes);
+            again.cost.lower_bound = plan.cost.lower_bound;
+            found.plans.push(again);
+        }
+        saving
+    };
+    let begun = (pass.claims.clone(), pass.limits.clone(), pass.claims_before);
+    let saving = pack_again(pass, Effort::First);
+    if !matches!(effort, Effort::First) {
+        (pass.claims, pass.limits, pass.claims_before) = begun;
+        pack_again(pass, effort);
     }
-    let mut second = finish::plan(tables, placement, memo, pass, (request, classes), Vec::new());
-    second.unplaced.extend(plan.unplaced.iter().cloned());
-    second.nodes.clone_from(&plan.nodes);
-    second.cost.lower_bound = plan.cost.lower_bound;
-    Some((second, saving))
+    found.saving = saving;
+    found
 }

@@ -20,6 +20,8 @@ use crate::{
 const NAMED: usize = 3;
 /// A gap above this says more about the bound than about the plan.
 const TELLING_GAP: f64 = 0.25;
+/// A gap below this is shown as none.
+const EQUAL_GAP: f64 = 0.000_5;
 
 /// The page of a report; `wide` lists equal rows one by one.
 pub(super) fn page(report: &PlanReport, wide: bool) -> Page {
@@ -59,6 +61,7 @@ fn cost(report: &PlanReport) -> String {
     let dollars: f64 = cost.hourly.parse().unwrap_or(0.0);
     let bound = match cost.gap {
         gap if gap > TELLING_GAP => String::new(),
+        gap if gap < EQUAL_GAP => "; at the lower bound".to_owned(),
         gap => format!("; at most {:.1} % above the lower bound", gap * 100.0),
     };
     let effective = match cost.effective.parse().unwrap_or(dollars) {

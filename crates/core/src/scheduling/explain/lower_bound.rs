@@ -1,21 +1,23 @@
 //! What a plan must cost at least: a covering program over resources, with a row for nodes where pods keep apart by
 //! host. See [`bound`] for the program; what it leaves out (zones, weights, whole nodes) only makes the bound weaker.
-//! On an empty cluster one node must also hold the most demanding pod whole.
+//! Where no node that exists has room, one node must also hold the most demanding pod whole, and with time for more than a first plan,
+//! all pods are whole ([`bound::whole_pods_bound`]).
 
 use hashbrown::HashMap;
 
 use crate::{
     model::Price,
     scheduling::{
-        bound::{self, Columns},
+        bound::{self, Columns, PodKind},
         greedy::pass::Pass,
         ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId},
         placement::{Placement, allowed_domains},
-        request::Request,
+        request::{Effort, Request},
         tables::{
             Tables,
             amounts::{Amounts, fits_free, get, update},
             bits::Bits,
+            intern::Req,
             topology::GroupKind,
         },
     },
@@ -25,11 +27,13 @@ use crate::{
 struct SeparatedPods {
     members: i64,
     per_node: i64,
+    /// The topology groups that keep as many apart.
+    groups: Vec<TopologyGroupId>,
 }
 
 /// The lower bound on the price of the placed pods, less what the usable nodes have room for.
 pub(crate) fn lower_bound(
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     pass: &Pass,
     request: &Request<'_>,
@@ -57,18 +61,106 @@ pub(crate) fn lower_bound(
     let mut demand: Vec<i64> = demand.to_vec();
     let rows = demand.len();
     demand.push(apart.members);
+    let offers = offers(tables, &placed);
     let mut columns = Columns::new(rows + 1);
-    for ((pool, row), price) in offers(tables, &placed) {
-        let free = &tables.row(pool, row).free;
-        columns.push(price, (0..rows).map(|node_id| get(free, node_id)).chain([apart.per_node]));
+    for ((pool, row), price) in &offers {
+        let free = &tables.row(*pool, *row).free;
+        columns.push(*price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
     }
     let sum = bound::lower_bound(&demand, &columns);
-    // Without usable nodes, the most expensive pod needs a node that holds it whole.
-    if usable.is_empty() { sum.max(dearest(tables, &placed)) } else { sum }
+    if !usable.is_empty() {
+        return sum;
+    }
+    // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
+    let sum = sum.max(dearest(tables, &placed));
+    match request.effort {
+        Effort::First => sum,
+        _ => sum.max(whole_pods(tables, &placed, &apart, (&offers, &columns), rows)),
+    }
+}
+
+/// What decides which offers hold a pod: its requests, and what it asks of each NodePool.
+type KindKey = (Vec<i64>, Vec<(NodePoolId, Req)>);
+
+/// What new nodes must cost that hold whole pods, of which no node that exists takes any.
+fn whole_pods(
+    tables: &Tables,
+    placed: &[(PodClassId, i64)],
+    apart: &SeparatedPods,
+    (offers, columns): (&[Offered], &Columns),
+    rows: usize,
+) -> Price {
+    let mut bought: HashMap<(NodePoolId, Req), Bits<InstanceTypeId>> = HashMap::new();
+    let mut known: HashMap<KindKey, Vec<bool>> = HashMap::new();
+    let mut kinds: Vec<(PodKind, Vec<TopologyGroupId>)> = Vec::new();
+    for (class, count) in placed {
+        let requests = &tables.classes[*class].requests;
+        let amounts: Vec<i64> = (0..rows).map(|at| get(requests, at)).collect();
+        let asked = asked(tables, [*class]);
+        let allowed = known.entry((amounts.clone(), asked)).or_insert_with_key(|(_, asked)| {
+            for (pool, req) in asked {
+                let buys = tables.pools[*pool].buys(&tables.universe, *req);
+                bought.entry((*pool, *req)).or_insert_with(|| buys.iter().map(|buy| buy.row).collect());
+            }
+            let may = |(pool, row): &(NodePoolId, InstanceTypeId)| {
+                let mut own = asked.iter().filter(|(asked, _)| asked == pool);
+                own.any(|asked| bought[asked].has(*row)) && fits_free(requests, &tables.row(*pool, *row).free)
+            };
+            offers.iter().map(|(row, _)| may(row)).collect()
+        });
+        let kind = PodKind { amounts, allowed: allowed.clone(), count: *count };
+        kinds.push((kind, always_obeys(tables, *class)));
+        if known.len() > bound::KINDS_MAX {
+            return Price::ZERO;
+        }
+    }
+    // The result must not depend on the order of ids, which are given as pods come and go.
+    let members = |group: &TopologyGroupId| {
+        let own = kinds.iter().filter(|(_, groups)| groups.contains(group)).map(|(kind, _)| kind);
+        let mut own: Vec<&PodKind> = own.collect();
+        own.sort_unstable();
+        own
+    };
+    let group = match &*apart.groups {
+        [] => None,
+        [only] => Some(*only),
+        several => several.iter().min_by_key(|group| members(group)).copied(),
+    };
+    let with_row = kinds.into_iter().map(|(mut kind, groups)| {
+        kind.amounts.push(i64::from(group.is_some_and(|group| groups.contains(&group))));
+        kind
+    });
+    let mut kinds: Vec<PodKind> = with_row.collect();
+    kinds.sort_unstable();
+    // Classes that differ neither in requests nor in what may be bought for them are one kind.
+    kinds.dedup_by(|next, kind| {
+        let alike = next.amounts == kind.amounts && next.allowed == kind.allowed;
+        kind.count += if alike { next.count } else { 0 };
+        alike
+    });
+    bound::whole_pods_bound(&kinds, columns)
+}
+
+/// A row, and the least effective price at which some class can buy it.
+type Offered = ((NodePoolId, InstanceTypeId), Price);
+
+/// The NodePools that classes may use at some level, each with what is required of its nodes.
+fn asked(tables: &Tables, classes: impl IntoIterator<Item = PodClassId> + Clone) -> Vec<(NodePoolId, Req)> {
+    let mut asked: Vec<(NodePoolId, Req)> = Vec::new();
+    for pool in tables.pools.ids() {
+        for class in classes.clone() {
+            for level in tables.classes[class].levels.ids() {
+                asked.extend(tables.template_for(class, level, pool).map(|req| (pool, req)));
+            }
+        }
+    }
+    asked.sort_unstable();
+    asked.dedup();
+    asked
 }
 
 /// The price of the cheapest node for the most expensive of the pods.
-fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
+fn dearest(tables: &Tables, placed: &[(PodClassId, i64)]) -> Price {
     let mut dearest = Price::ZERO;
     for (class, _) in placed {
         let mut cheapest: Option<Price> = None;
@@ -77,8 +169,8 @@ fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
                 let Some(req) = tables.template_for(*class, level, pool) else { continue };
                 let buys = tables.pools[pool].buys(&tables.universe, req);
                 let requests = &tables.classes[*class].requests;
-                let offer = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
-                let price = offer.map(|buy| buy.effective);
+                let found = buys.iter().find(|buy| fits_free(requests, &tables.row(pool, buy.row).free));
+                let price = found.map(|buy| buy.effective);
                 cheapest = [cheapest, price].into_iter().flatten().min();
             }
         }
@@ -89,7 +181,7 @@ fn dearest(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Price {
 
 /// Nodes that another plan could put pods of the request on: what is left there counts as free of charge.
 fn usable(
-    tables: &mut Tables,
+    tables: &Tables,
     pass: &Pass,
     request: &Request<'_>,
     classes: &IdVec<PodId, PodClassId>,
@@ -108,22 +200,11 @@ fn usable(
     usable
 }
 
-/// The cheapest way to buy each row that some class may use, at some level.
-fn offers(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId, InstanceTypeId), Price)> {
-    let mut templates: Vec<(NodePoolId, u32)> = Vec::new();
-    for pool in tables.pools.ids() {
-        for (class, _) in placed {
-            for level in tables.classes[*class].levels.ids() {
-                if let Some(req) = tables.template_for(*class, level, pool) {
-                    templates.push((pool, req));
-                }
-            }
-        }
-    }
-    templates.sort_unstable();
-    templates.dedup();
+/// The cheapest way to buy each row that some class may use, at some level, and that holds a pod of one.
+fn offers(tables: &Tables, placed: &[(PodClassId, i64)]) -> Vec<Offered> {
+    let asked = asked(tables, placed.iter().map(|(class, _)| *class));
     let mut cheapest: HashMap<(NodePoolId, InstanceTypeId), Price> = HashMap::new();
-    for (pool, req) in templates {
+    for (pool, req) in asked {
         for buy in tables.pools[pool].buys(&tables.universe, req).iter() {
             let price = cheapest.entry((pool, buy.row)).or_insert(buy.effective);
             *price = buy.effective.min(*price);
@@ -131,6 +212,10 @@ fn offers(tables: &mut Tables, placed: &[(PodClassId, i64)]) -> Vec<((NodePoolId
     }
     let mut cheapest: Vec<_> = cheapest.into_iter().collect();
     cheapest.sort_unstable();
+    let holds = |class: PodClassId, (pool, row): (NodePoolId, InstanceTypeId)| {
+        fits_free(&tables.classes[class].requests, &tables.row(pool, row).free)
+    };
+    cheapest.retain(|(row, _)| placed.iter().any(|(class, _)| holds(*class, *row)));
     cheapest
 }
 
@@ -141,7 +226,7 @@ fn apart(
     placed: &[(PodClassId, i64)],
     usable: &Bits<NodeId>,
 ) -> SeparatedPods {
-    let mut most = SeparatedPods { members: 0, per_node: 1 };
+    let mut most = SeparatedPods { members: 0, per_node: 1, groups: Vec::new() };
     let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
     for (class, count) in placed {
         for group in always_obeys(tables, *class) {
@@ -159,7 +244,9 @@ fn apart(
         let room = usable.iter().map(|node| (per_node - i64::from(group.count(node.into()))).max(0));
         let members = members.saturating_sub(room.sum());
         if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
-            most = SeparatedPods { members, per_node };
+            most = SeparatedPods { members, per_node, groups: vec![group_id] };
+        } else if (members, per_node) == (most.members, most.per_node) {
+            most.groups.push(group_id);
         }
     }
     most

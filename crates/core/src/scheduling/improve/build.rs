@@ -54,7 +54,7 @@ struct Builder<'a> {
 
 /// The problem of some items, of which there are `counts` pods each. `limits` is what is left of the limits of NodePools.
 pub(super) fn problem(
-    tables: &mut Tables,
+    tables: &Tables,
     limits: &Limits,
     eligibilities: &[Eligibility],
     items: impl IntoIterator<Item = ItemKey> + Clone,
@@ -94,7 +94,7 @@ impl Builder<'_> {
     }
 
     /// The id of a template; `None` where there are too many.
-    fn template(&mut self, tables: &mut Tables, (pool, req): (NodePoolId, Req)) -> Option<TemplateId> {
+    fn template(&mut self, tables: &Tables, (pool, req): (NodePoolId, Req)) -> Option<TemplateId> {
         if let Some(known) = self.ids.get(&(pool, req)) {
             return Some(*known);
         }
@@ -108,7 +108,7 @@ impl Builder<'_> {
     }
 
     /// The instance types of a template, but those that may be had by a reservation: whether one is held is not decided here.
-    fn table(&self, tables: &mut Tables, pool: NodePoolId, req: Req) -> Table {
+    fn table(&self, tables: &Tables, pool: NodePoolId, req: Req) -> Table {
         let within = self.limits.rows_within(tables, pool);
         let buys = tables.pools[pool].buys(&tables.universe, req);
         let keys = tables.pools[pool].min_values.clone();
@@ -147,7 +147,7 @@ impl Builder<'_> {
     }
 
     /// Works out which template a NodeClaim reaches with a pod of each eligibility. New templates are found on the way.
-    fn join(&mut self, tables: &mut Tables, eligibilities: &[Eligibility]) {
+    fn join(&mut self, tables: &Tables, eligibilities: &[Eligibility]) {
         let mut next = TemplateId::FIRST;
         while let Some(Template { pool, req, .. }) = self.problem.templates.get(next) {
             let (pool, req) = (*pool, *req);

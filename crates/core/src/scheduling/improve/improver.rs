@@ -15,9 +15,10 @@ use crate::scheduling::{
 };
 
 /// What packing again saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Saving {
     /// Nothing, and nothing was changed.
+    #[default]
     None,
     /// Something, although some new NodeClaims could not take part.
     Part,
@@ -28,7 +29,7 @@ pub(crate) enum Saving {
 /// Packs the new NodeClaims of a pass again for as long as `effort` lasts.
 pub(crate) fn improve(
     pass: &mut Pass,
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     classes: &IdVec<PodId, PodClassId>,
     scope: Scope,

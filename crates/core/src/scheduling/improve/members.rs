@@ -100,7 +100,7 @@ struct Survey {
 /// Finds what may be packed again; `None` where nothing of it could become cheaper.
 pub(super) fn members(
     pass: &Pass,
-    tables: &mut Tables,
+    tables: &Tables,
     placement: &Placement,
     classes: &IdVec<PodId, PodClassId>,
     scope: Scope,
@@ -163,7 +163,7 @@ impl Survey {
     /// What a pod of a class at a level keeps when it leaves a NodeClaim; `None` where it has to stay.
     fn pin(
         &mut self,
-        tables: &mut Tables,
+        tables: &Tables,
         class_level: (PodClassId, LevelId),
         claim: &Claim,
         within: Req,
@@ -194,7 +194,7 @@ impl Survey {
     /// The items, the largest first, the item of each entry of `pinned`, and the eligibilities.
     fn items(
         self,
-        tables: &mut Tables,
+        tables: &Tables,
         limits: &Limits,
     ) -> Option<(IndexSet<ItemKey>, Vec<ItemId>, Vec<Eligibility>)> {
         let mut order: Vec<usize> = (0..self.pinned.len()).collect();
@@ -258,11 +258,7 @@ fn pinned_domains(
 }
 
 /// Where a pod may go that keeps some requirements: the NodePools of the weight of its own.
-fn eligibility(
-    tables: &mut Tables,
-    limits: &Limits,
-    (class, level, own, pins): Pinned,
-) -> Option<Eligibility> {
+fn eligibility(tables: &Tables, limits: &Limits, (class, level, own, pins): Pinned) -> Option<Eligibility> {
     let weight = tables.pools[own].model.weight;
     let mut templates: Vec<(NodePoolId, Req)> = Vec::new();
     for pool in tables.pools.ids() {

@@ -30,16 +30,21 @@ fn planned(overhead: i64, family: Option<&str>, pods: usize) -> (Snapshot, Plan)
         .pool(pool)
         .pending_many(pods, &pod("p").cpu(1800).memory(1024));
     let snapshot = builder.build();
+    let plan = pack(&snapshot);
+    (snapshot, plan)
+}
+
+fn pack(snapshot: &Snapshot) -> Plan {
     let request = Request {
         pods: &snapshot.pending,
         without: &[],
         purpose: Purpose::Provisioning,
         effort: Effort::Iterations(20),
     };
-    let plan = LeastCost.pack(&mut PreparedSnapshot::new(&snapshot, &Rules::default()), &request);
-    let found = validator::violations(&snapshot, &request, &Rules::default(), &plan);
+    let plan = LeastCost.pack(&mut PreparedSnapshot::new(snapshot, &Rules::default()), &request);
+    let found = validator::violations(snapshot, &request, &Rules::default(), &plan);
     assert!(found.is_empty(), "{found:?}");
-    (snapshot, plan)
+    plan
 }
 
 #[rstest]
@@ -71,4 +76,23 @@ fn equal_list_prices_go_to_fewer_nodes() {
     // Two large nodes cost what one of twice the size does.
     let (snapshot, plan) = planned(10, Some("m"), 2);
     assert_eq!(report(&snapshot, &plan), ["+default m.xlarge a on-demand: p-0 p-1"]);
+}
+
+#[rstest]
+// Two small nodes save 0.25 %.
+#[case::tied(7980, &["+default large a on-demand: p-0 p-1"])]
+// They save 1.25 %.
+#[case::cheaper(7900, &["+default small a on-demand: p-0", "+default small a on-demand: p-1"])]
+fn near_ties_go_to_fewer_nodes(#[case] small: i64, #[case] expected: &[&str]) {
+    let types = vec![
+        instance_type("small", 2, 4).offer("a", ON_DEMAND, small).build(),
+        instance_type("large", 4, 8).offer("a", ON_DEMAND, 16_000).build(),
+    ];
+    let builder = ClusterBuilder::new()
+        .catalog(Arc::new(crate::model::Catalog::new(types)))
+        .pool(pool("default"))
+        .pending_many(2, &pod("p").cpu(1800).memory(1024));
+    let snapshot = builder.build();
+    let plan = pack(&snapshot);
+    assert_eq!(report(&snapshot, &plan), expected);
 }
