@@ -6,12 +6,12 @@ use crate::{
     model::{Pod, Price},
     scheduling::{
         greedy::pass::Strategy,
-        ids::TopologyGroupId,
+        ids::{PodClassId, TopologyGroupId},
         improve::{NODE_OVERHEAD, improver::Saving},
         plan::Plan,
         prepared::{Improved, PreparedSnapshot},
         request::{Effort, Purpose, Request},
-        tables::{shared::Shared, topology::GroupKind},
+        tables::{Tables, shared::Shared, topology::GroupKind},
     },
 };
 
@@ -38,7 +38,7 @@ impl Packer for Compatible {
     }
 
     fn pack(&self, prepared: &mut PreparedSnapshot, request: &Request<'_>) -> Plan {
-        prepared.place(request, Strategy::KARPENTER)
+        prepared.in_karpenters_order(request)
     }
 }
 
@@ -71,8 +71,11 @@ impl Packer for LeastCost {
         if request.purpose != Purpose::Provisioning {
             return Compatible.pack(prepared, request);
         }
-        let (reference, improved) = prepared.place_and_improve(request, Strategy::KARPENTER);
-        let crowded = !reference.unplaced.is_empty() && has_zone_anti_affinity(prepared, request);
+        let queue = prepared.queue(request.pods);
+        let effort = Some(request.effort);
+        let (reference, improved) = prepared.place(request, &queue, Strategy::KARPENTER, effort);
+        let crowded =
+            !reference.unplaced.is_empty() && has_zone_anti_affinity(&prepared.tables, &queue.distinct);
         // A plan at the lower bound cannot be cheaper.
         if reference.partial || (is_optimal(&reference) && !crowded) {
             return reference;
@@ -104,31 +107,27 @@ impl Packer for LeastCost {
         for strategy in strategies {
             // The first plan of many pods waits for another improvement only where that may place more of them.
             if few || more || limited || strategy == Strategy::PINNED {
-                let (plan, improved) = prepared.place_and_improve(request, strategy);
+                let (plan, improved) = prepared.place(request, &queue, strategy, effort);
                 contest.enter(plan);
                 contest.enter_improved(improved);
             } else {
-                contest.enter(prepared.place(request, strategy));
+                contest.enter(prepared.place(request, &queue, strategy, None).0);
             }
         }
         contest.decide()
     }
 }
 
-/// Whether some pods have anti-affinity by another key than the hostname.
-fn has_zone_anti_affinity(prepared: &mut PreparedSnapshot, request: &Request<'_>) -> bool {
-    let PreparedSnapshot { tables, placement, request_queue, .. } = prepared;
-    let queue = request_queue.next(tables, placement, request.pods);
+/// Whether pods of some classes have anti-affinity by another key than the hostname.
+fn has_zone_anti_affinity(tables: &Tables, classes: &[PodClassId]) -> bool {
     let away = |group: TopologyGroupId| {
         let group = &tables.topology.groups[group];
         group.spec.kind == GroupKind::Anti && !group.by_hostname
     };
-    let keeps = queue.classes.iter().any(|class| {
+    classes.iter().any(|class| {
         let levels = tables.classes[*class].levels.iter();
         levels.flat_map(|level| &level.groups).any(|owned| away(owned.group))
-    });
-    request_queue.keep(queue);
-    keeps
+    })
 }
 
 /// Plans that compete with a reference.

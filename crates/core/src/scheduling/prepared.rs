@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    model::Snapshot,
+    model::{Pod, Snapshot},
     scheduling::{
         explain::{
             finish::{self, TermsCache},
@@ -36,8 +36,6 @@ pub struct PreparedSnapshot {
     pub(crate) tables: Tables,
     /// The placement: between requests that of the snapshot.
     pub(crate) placement: Placement,
-    /// The last large request.
-    pub(crate) request_queue: RequestQueue,
     /// Cached terms of claims.
     pub(crate) memo: TermsCache,
 }
@@ -64,7 +62,7 @@ impl PreparedSnapshot {
         let mut tables = Tables::of(snapshot, rules);
         let mut placement = Placement::default();
         follow::insert_nodes(&mut tables, &mut placement);
-        Self { tables, placement, request_queue: RequestQueue::default(), memo: TermsCache::default() }
+        Self { tables, placement, memo: TermsCache::default() }
     }
 
     /// Updates it to a newer (or any other) snapshot, at the cost of what has changed since its own. The result equals one
@@ -75,7 +73,6 @@ impl PreparedSnapshot {
             let fresh = Self::on(Arc::clone(snapshot), &self.tables.rules);
             return std::mem::replace(self, fresh).tables.snapshot;
         }
-        self.request_queue = RequestQueue::default();
         follow::follow(&mut self.tables, &mut self.placement, snapshot)
     }
 
@@ -91,29 +88,27 @@ impl PreparedSnapshot {
         &self.tables.rules
     }
 
-    /// Runs one pass, pod by pod.
-    pub(crate) fn place(&mut self, request: &Request<'_>, strategy: Strategy) -> Plan {
-        self.run(request, strategy, None).0
+    /// The classes and the order of some pods: for all passes over one request.
+    pub(crate) fn queue(&mut self, pods: &[Arc<Pod>]) -> RequestQueue {
+        RequestQueue::new(&mut self.tables, &mut self.placement, pods)
     }
 
-    /// Runs one pass, and packs its new NodeClaims again by price for the request's effort.
-    pub(crate) fn place_and_improve(
-        &mut self,
-        request: &Request<'_>,
-        strategy: Strategy,
-    ) -> (Plan, Improved) {
-        self.run(request, strategy, Some(request.effort))
+    /// Runs one pass in Karpenter's order.
+    pub(crate) fn in_karpenters_order(&mut self, request: &Request<'_>) -> Plan {
+        let queue = self.queue(request.pods);
+        self.place(request, &queue, Strategy::KARPENTER, None).0
     }
 
-    fn run(
+    /// Runs one pass. With an effort, its new NodeClaims are packed again by price for so long.
+    pub(crate) fn place(
         &mut self,
         request: &Request<'_>,
+        queue: &RequestQueue,
         strategy: Strategy,
         effort: Option<Effort<'_>>,
     ) -> (Plan, Improved) {
-        let Self { tables, placement, request_queue, memo } = self;
-        let queue = request_queue.next(tables, placement, request.pods);
-        let (mut pass, distinct) = Pass::begin(tables, placement, request, &queue, strategy);
+        let Self { tables, placement, memo } = self;
+        let mut pass = Pass::begin(tables, placement, request, &queue.distinct, strategy);
         let classes = &queue.classes;
         let unplaced = Greedy { tables, placement, pass: &mut pass, pods: request.pods, classes }
             .place_all(queue.queue.clone());
@@ -136,8 +131,7 @@ impl PreparedSnapshot {
             }
             _ => Improved::default(),
         };
-        pass.restore(&self.tables, &mut self.placement, &distinct);
-        self.request_queue.keep(queue);
+        pass.restore(&mut self.tables, &mut self.placement, &queue.distinct);
         (plan, improved)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     scheduling::{
         explain::unplaced::Explained,
         greedy::pass::{Outcome, Pass},
-        ids::{Id, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, ReservationId},
+        ids::{Host, Id, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, ReservationId},
         new_claim::is_preferred_against,
         placement::{Placement, claim::Claim},
         plan::{self, Chosen, NewClaim, Plan},
@@ -59,7 +59,7 @@ pub(crate) fn plan(
         plan.existing.push(plan::Placement {
             node: Arc::clone(&tables.snapshot.nodes[position]),
             pods: pods.iter().map(pod).collect(),
-            claims: devices.map_or_else(Vec::new, |devices| devices.planned_on_node(tables, node)),
+            claims: devices.map_or_else(Vec::new, |devices| devices.planned(tables, Host::Node(node), None)),
         });
     }
     for (claim_id, claim) in pass.claims.entries() {
@@ -68,7 +68,8 @@ pub(crate) fn plan(
             Ok(terms) => {
                 let mut new_claim = new_claim(tables, claim, terms, request.pods);
                 if let Some(devices) = devices {
-                    new_claim.claim_devices(devices.planned_on_claim(tables, claim_id, claim));
+                    let host = Host::NewClaim(claim_id);
+                    new_claim.claim_devices(devices.planned(tables, host, Some(claim)));
                 }
                 plan.new_claims.push(new_claim);
             }

@@ -7,7 +7,7 @@ use crate::{
         greedy::on_node::reaches,
         ids::NodeId,
         obstacle::{NodeObstacles, Obstacle},
-        placement::{allowed_domains, claim::clash},
+        placement::{claim::clash, domains::Domains},
         request::Purpose,
         tables::{
             amounts::get,
@@ -82,7 +82,7 @@ impl Explained<'_> {
             return Some(Obstacle::Volumes);
         }
         let allowed =
-            room.open.is_some() || allowed_domains::obeys_on(tables, placement, &self.demand(), node_id);
+            room.open.is_some() || Domains::new(tables, placement).obeys_on(&self.demand(), node_id);
         (!allowed).then_some(Obstacle::Topology)
     }
 

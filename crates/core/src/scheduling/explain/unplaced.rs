@@ -12,8 +12,9 @@ use crate::{
         ids::{DomainId, Id, InstanceTypeId, LevelId, NewClaimId, NodePoolId, PodClassId, TopologyGroupId},
         placement::{
             Placement,
-            allowed_domains::{self, TopologyDemand},
+            allowed_domains::TopologyDemand,
             claim::{Refusal, Target, clash},
+            domains::Domains,
         },
         reason::{Eliminated, Nearest, PoolVerdict, Unplaced},
         tables::{
@@ -62,7 +63,7 @@ impl<'a> Explained<'a> {
 
     /// The topology that it obeys.
     pub(super) fn demand(&self) -> TopologyDemand {
-        allowed_domains::demand(self.tables, self.placement, self.demanded.0, self.demanded.1)
+        Domains::new(self.tables, self.placement).demand(self.demanded.0, self.demanded.1)
     }
 
     /// Why it is unschedulable.
@@ -357,7 +358,7 @@ fn launched(tables: &Tables, pass: &Pass, pool: NodePoolId, resource: &str) -> (
 
 /// The topology group that leaves no domain, with its counters.
 fn crowded(tables: &Tables, placement: &Placement, group: TopologyGroupId) -> Eliminated {
-    let group = allowed_domains::counted(tables, placement, group);
+    let group = placement.counted(&tables.topology, group);
     let count = |value: &u32| {
         (tables.universe.text(group.spec.key, *value).clone(), group.count(DomainId::of_value(*value)))
     };

@@ -5,12 +5,12 @@ use crate::scheduling::{
         pass::{Outcome, Pass},
         place::Greedy,
     },
-    ids::{DomainId, NewClaimId, PodId, TopologyGroupId},
+    ids::{DomainId, Host, NewClaimId, PodId, TopologyGroupId},
     placement::{
         Placement,
-        allowed_domains::{self, NoDomain, TopologyDemand},
+        allowed_domains::{NoDomain, TopologyDemand},
         claim::{Claim, Fit, FitRequest, Refusal, Target, clash, fit},
-        devices::devices_on_claim,
+        domains::Domains,
     },
     tables::{
         Tables,
@@ -50,7 +50,7 @@ impl Pass {
             let Some(reachable) = tables.universe.meet(req, *alternative, Side::Claim) else {
                 continue;
             };
-            let options = match allowed_domains::narrow(tables, placement, demand, target.host, reachable) {
+            let options = match Domains::new(tables, placement).narrow(demand, target.host, reachable) {
                 Ok(options) => options,
                 Err(NoDomain(group)) => {
                     blocked.lasting = false;
@@ -66,8 +66,12 @@ impl Pass {
                     remaining: &self.reservations,
                     purpose: self.purpose,
                 };
-                let fit = fit(tables, &request)
-                    .and_then(|fit| devices_on_claim(self.devices.as_deref(), tables, demand, &request, fit));
+                let fit = fit(tables, &request).and_then(|fit| match self.devices.as_deref() {
+                    Some(devices) if class.claims_devices() => {
+                        devices.fit_claim(tables, demand, &request, fit)
+                    }
+                    _ => Ok(fit),
+                });
                 match fit {
                     Ok(fit) => return Ok(fit),
                     Err(refusal) => {
@@ -157,12 +161,13 @@ impl Greedy<'_> {
         claim.min_values = fit.min_values;
         claim.relaxed |= fit.relaxed;
         claim.reserved = fit.reserved;
+        claim.holds_devices |= fit.grant.is_some();
         if before != fit.req || claim.label_sets.is_empty() {
             pass.regroup(claim_id, before);
             self.count_fixed(claim_id, before);
         }
         if let Some(devices) = &mut self.pass.devices {
-            devices.note_claim(tables, claim_id, &self.pass.claims[claim_id], fit.grant);
+            devices.take(Host::NewClaim(claim_id), fit.grant, Some(&self.pass.claims[claim_id]));
         }
         self.count_pod(this, claim_id);
     }

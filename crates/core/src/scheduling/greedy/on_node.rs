@@ -1,26 +1,19 @@
 //! Places pods on existing and in-flight nodes.
 
-use std::slice;
-
-use smallvec::SmallVec;
+use std::{slice, vec};
 
 use crate::{
     model::{Pod, Str},
     scheduling::{
         greedy::{pass::Outcome, place::Greedy},
-        ids::{CompatibilityId, Id, NodeId, PodClassId, PodId},
-        placement::{
-            Placement,
-            allowed_domains::{self, TopologyDemand},
-            claim::{Refusal, clash},
-            devices::devices_on_node,
-            domains,
-        },
+        ids::{CompatibilityId, Host, Id, NodeId, PodClassId, PodId},
+        placement::{Placement, allowed_domains::TopologyDemand, claim::clash, domains},
         request::Purpose,
         tables::{
             Tables,
             amounts::fits_free,
             bits::Bits,
+            devices::DeviceGrant,
             intern::{Req, Side},
             pod_classes::{Class, volume_name},
         },
@@ -30,12 +23,20 @@ use crate::{
 /// Up to this many nodes are sorted rather than looked up in the order of all. Tests have few nodes.
 const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
+/// A node with another pod.
+struct NodeFit {
+    /// The requirements that it has then, where they are open.
+    open: Option<Req>,
+    /// Devices for the resource claims of the pod.
+    grant: Option<Box<DeviceGrant>>,
+}
+
 /// The nodes that are tried for a pod, in order.
 enum NodeOrder<'a> {
     /// By slot, from this one on.
     Slots(usize),
     /// A few, sorted.
-    Few(smallvec::IntoIter<[NodeId; FEW]>),
+    Few(vec::IntoIter<NodeId>),
     /// All that fit the compatibility before anything is placed.
     All(slice::Iter<'a, NodeId>),
 }
@@ -66,7 +67,7 @@ impl<'a> Greedy<'a> {
             return NodeOrder::Slots(0);
         }
         let mut slots = NodeOrder::Slots(0);
-        let mut few: SmallVec<[NodeId; FEW]> = SmallVec::new();
+        let mut few = Vec::new();
         while let Some(node_id) = self.next_node(demand, fitting, &mut slots) {
             if few.len() == FEW {
                 let ordered = tables.fitting_in_order(demand.class, demand.level);
@@ -108,8 +109,8 @@ impl<'a> Greedy<'a> {
     pub(super) fn try_node(&mut self, pod_id: PodId, demand: &TopologyDemand, node_id: NodeId) -> Outcome {
         self.pass.probes += 1;
         match self.fit_node(pod_id, demand, node_id) {
-            Ok(open) => {
-                self.take_node(demand.class, node_id, open);
+            Ok(fit) => {
+                self.take_node(demand.class, node_id, fit);
                 self.pass.placed.entry(node_id).or_default().push(pod_id);
                 Outcome::Placed
             }
@@ -117,13 +118,13 @@ impl<'a> Greedy<'a> {
         }
     }
 
-    /// The requirements of a node with the pod, where they are open, if the node has room for it and topology allows it.
+    /// A node with the pod, if it has room for it and topology allows it.
     fn fit_node(
         &mut self,
         pod_id: PodId,
         demand: &TopologyDemand,
         node_id: NodeId,
-    ) -> Result<Option<Req>, Outcome> {
+    ) -> Result<NodeFit, Outcome> {
         let (tables, class) = (self.tables, demand.class);
         let (this, node) = (&tables.classes[class], &tables.nodes[node_id]);
         if !fits_free(&this.requests, &self.placement.room(node_id).free) {
@@ -142,21 +143,21 @@ impl<'a> Greedy<'a> {
             return Err(Outcome::Failed);
         }
         let open = self.placement.room(node_id).open;
-        let placement = &*self.placement;
-        let narrower = open.and_then(|open| narrow_open(tables, placement, demand, node_id, open));
+        let narrower = open.and_then(|open| self.narrow_open(demand, node_id, open));
         let allowed = match open {
             Some(_) => narrower.is_some(),
             None => {
-                allowed_domains::obeys_on(tables, placement, demand, node_id)
-                    && reaches(tables, placement, this, node_id)
+                self.domains().obeys_on(demand, node_id) && reaches(tables, self.placement, this, node_id)
             }
         };
         if !allowed {
             return Err(Outcome::Failed);
         }
-        let devices = self.pass.devices.as_deref_mut();
-        devices_on_node(devices, tables, class, node_id, narrower)
-            .map_err(|refusal| Outcome::refused(matches!(refusal, Refusal::Devices(_))))
+        let Some(devices) = self.pass.devices.as_deref().filter(|_| this.claims_devices()) else {
+            return Ok(NodeFit { open: narrower, grant: None });
+        };
+        let grant = devices.fit_node(tables, class, node_id, narrower).map_err(|_| Outcome::LacksDevices)?;
+        Ok(NodeFit { open: narrower.map(|_| grant.at), grant: Some(Box::new(grant)) })
     }
 
     /// Whether a pod has no node to stay on: it is pending, or its node is removed.
@@ -183,10 +184,24 @@ impl<'a> Greedy<'a> {
         })
     }
 
-    /// Takes room for a pod on a node, which then has the requirements `open`.
-    fn take_node(&mut self, class: PodClassId, node_id: NodeId, open: Option<Req>) {
+    /// The requirements with which a node that is not launched takes a pod.
+    fn narrow_open(&self, demand: &TopologyDemand, node_id: NodeId, open: Req) -> Option<Req> {
+        let (class, universe) = (&self.tables.classes[demand.class], &self.tables.universe);
+        let met = universe.meet(open, class.levels[demand.level].req, Side::Claim)?;
+        let mut reachable = class.alternatives.iter().filter_map(|req| universe.meet(met, *req, Side::Claim));
+        reachable.find_map(|req| {
+            let options = self.domains().narrow(demand, node_id.into(), req).ok()?;
+            options.first().copied()
+        })
+    }
+
+    /// Takes room for a pod on a node.
+    fn take_node(&mut self, class: PodClassId, node_id: NodeId, fit: NodeFit) {
         let this = &self.tables.classes[class];
-        self.placement.take_room(node_id, &this.requests, open);
+        self.placement.take_room(node_id, &this.requests, fit.open);
+        if let Some(devices) = &mut self.pass.devices {
+            devices.take(Host::Node(node_id), fit.grant, None);
+        }
         if !this.pod.spec.host_ports.is_empty() {
             self.pass.ports.entry(node_id).or_default().extend(this.pod.spec.host_ports.iter().cloned());
         }
@@ -198,24 +213,6 @@ impl<'a> Greedy<'a> {
         domains::count_pods(self.tables, self.placement, node_id, this.label_set, 1);
         domains::count_anti_affinity(self.tables, self.placement, node_id, &this.keeps_away, 1);
     }
-}
-
-/// The requirements with which a node that is not launched takes a pod.
-fn narrow_open(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    node_id: NodeId,
-    open: Req,
-) -> Option<Req> {
-    let class = &tables.classes[demand.class];
-    let met = tables.universe.meet(open, class.levels[demand.level].req, Side::Claim)?;
-    let mut reachable =
-        class.alternatives.iter().filter_map(|req| tables.universe.meet(met, *req, Side::Claim));
-    reachable.find_map(|req| {
-        let options = allowed_domains::narrow(tables, placement, demand, node_id.into(), req).ok()?;
-        options.first().copied()
-    })
 }
 
 /// Volumes that are attached to a node for its pods.

@@ -7,7 +7,8 @@ use hashbrown::HashMap;
 use crate::{
     model::{Str, pod::HostPort},
     scheduling::{
-        greedy::{candidate_order::CandidateOrder, request_queue::RequestQueue},
+        dra::problem::ClaimProblem,
+        greedy::candidate_order::CandidateOrder,
         ids::{
             CompatibilityId, IdVec, InstanceTypeId, LevelId, NewClaimId, NodeId, NodePoolId, PodClassId,
             PodId, ReservationId,
@@ -17,7 +18,7 @@ use crate::{
             claim::{Claim, clash},
             devices::DeviceGrants,
             discount,
-            domains::{count_new_groups, groups_of},
+            domains::Domains,
             limits::Limits,
         },
         reason::Unplaced,
@@ -27,7 +28,6 @@ use crate::{
             amounts::{Amounts, fits, get},
             bits::Bits,
             intern::Req,
-            pod_classes,
         },
     },
 };
@@ -106,6 +106,8 @@ pub(crate) struct Pass {
     pub(crate) exhausted: bool,
     /// Devices for resource claims, where pods have some.
     pub(crate) devices: Option<Box<DeviceGrants>>,
+    /// Classes whose resource claims are satisfied on no node.
+    claim_problems: HashMap<PodClassId, ClaimProblem>,
 }
 
 /// The outcome of placing a pod.
@@ -144,25 +146,22 @@ impl Pass {
         self.probes.saturating_add(self.devices.as_ref().map_or(0, |devices| devices.steps()))
     }
 
-    /// Begins a pass; also returns the distinct classes of its pods.
+    /// Begins a pass for pods of some distinct classes, all levels of which are compiled.
     pub(crate) fn begin(
         tables: &mut Tables,
         placement: &mut Placement,
         request: &Request<'_>,
-        queue: &RequestQueue,
+        classes: &[PodClassId],
         strategy: Strategy,
-    ) -> (Self, Vec<PodClassId>) {
-        // All groups are known before anything is counted for this pass alone.
-        let distinct = pod_classes::all_levels(tables, &queue.classes);
-        count_new_groups(tables, placement);
+    ) -> Self {
         let mut pass = Self::new(tables, request, strategy);
-        pass.devices = DeviceGrants::new(tables, request, &distinct);
+        (pass.devices, pass.claim_problems) = DeviceGrants::new(tables, request, classes);
         if strategy.pins {
-            placement.pinning = groups_of(tables, placement, &distinct);
+            placement.pinning = Domains::new(tables, placement).groups_of(classes);
         }
         placement.make_room(tables.compatibilities.len());
         discount::forget(tables, placement, &pass.excluded, request);
-        (pass, distinct)
+        pass
     }
 
     fn new(tables: &Tables, request: &Request<'_>, strategy: Strategy) -> Self {
@@ -199,6 +198,7 @@ impl Pass {
             probes: 0,
             exhausted: false,
             devices: None,
+            claim_problems: HashMap::new(),
             removed: Bits::default(),
             excluded: Bits::default(),
         }
@@ -223,7 +223,10 @@ impl Pass {
     }
 
     /// Rewinds the pass; `classes` are those of its pods.
-    pub(crate) fn restore(self, tables: &Tables, placement: &mut Placement, classes: &[PodClassId]) {
+    pub(crate) fn restore(self, tables: &mut Tables, placement: &mut Placement, classes: &[PodClassId]) {
+        if let Some(devices) = self.devices {
+            tables.devices = Some(devices.into_tables());
+        }
         placement.pinning = Bits::default();
         placement.rewind(Mark::START);
         for level in classes.iter().flat_map(|class| &tables.classes[*class].levels) {
@@ -233,7 +236,8 @@ impl Pass {
 
     /// The problem of the resource claims of a class on every node.
     pub(crate) fn claim_problem(&self, class: PodClassId) -> Option<Unplaced> {
-        self.devices.as_ref()?.problem(class)
+        let problem = self.claim_problems.get(&class)?;
+        Some(Unplaced::Claims(Box::new(problem.clone())))
     }
 
     /// The position of the first node of a compatibility that is neither excluded nor full.
@@ -292,8 +296,7 @@ impl Pass {
         }
         for claim_id in self.claims.ids() {
             let claim = &mut self.claims[claim_id];
-            let held = self.devices.as_ref().is_some_and(|devices| devices.holds(claim_id));
-            if held || !tables.pools[claim.pool].limits.is_empty() {
+            if claim.holds_devices || !tables.pools[claim.pool].limits.is_empty() {
                 continue;
             }
             let mask = tables.pools[claim.pool].mask(&tables.universe, claim.req);

@@ -14,6 +14,7 @@ use crate::{
         placement::{
             Placement,
             allowed_domains::{self, TopologyDemand},
+            domains::Domains,
         },
         tables::{
             Tables, bits::Bits, intern::Side, pod_classes::Level, relaxation::tolerated, topology::GroupKind,
@@ -62,6 +63,10 @@ impl<'a> Greedy<'a> {
         &self.pods[pod_id.position()]
     }
 
+    pub(super) fn domains(&self) -> Domains<'_> {
+        Domains::new(self.tables, self.placement)
+    }
+
     fn attempt(&mut self, pod_id: PodId) -> Outcome {
         let (tables, pod, class) = (self.tables, self.pod(pod_id), self.classes[pod_id]);
         if tables.classes[class].refused.is_some() || self.pass.claim_problem(class).is_some() {
@@ -71,7 +76,7 @@ impl<'a> Greedy<'a> {
         let answer = answer.and_then(|name| tables.by_claim.get(&**name)).copied();
         if let Some(node) = answer.filter(|node| tables.nodes[*node].usable && self.pass.is_there(*node)) {
             for level in tables.classes[class].levels.ids() {
-                let demand = allowed_domains::demand(tables, self.placement, class, level);
+                let demand = self.domains().demand(class, level);
                 if tables.fitting(class, level).has(node)
                     && self.try_node(pod_id, &demand, node) == Outcome::Placed
                 {
@@ -105,9 +110,9 @@ impl<'a> Greedy<'a> {
 
     fn attempt_level(&mut self, pod_id: PodId, level: LevelId) -> Outcome {
         let (tables, class) = (self.tables, self.classes[pod_id]);
-        let demand = allowed_domains::demand(tables, self.placement, class, level);
+        let demand = self.domains().demand(class, level);
         let fitting = tables.fitting(class, level);
-        let allowed = allowed_domains::nodes_left(tables, self.placement, &demand, fitting);
+        let allowed = self.domains().nodes_left(&demand, fitting);
         let on_nodes = self.attempt_nodes(pod_id, &demand, allowed.as_ref().unwrap_or(fitting));
         on_nodes.or_else(|| {
             if level > LevelId::FIRST {
@@ -134,7 +139,7 @@ impl<'a> Greedy<'a> {
         if !plain || self.pass.failed.contains_key(&(class, LevelId::FIRST)) {
             return 0;
         }
-        let demand = allowed_domains::demand(tables, self.placement, class, LevelId::FIRST);
+        let demand = self.domains().demand(class, LevelId::FIRST);
         if !demand.is_free() {
             return 0;
         }
@@ -190,7 +195,7 @@ impl<'a> Greedy<'a> {
         let mut candidates = std::mem::take(&mut self.pass.candidates);
         candidates.fill(self.pass.claims.len());
         candidates.subtract(self.placement.rejected(compatibility));
-        allowed_domains::keep_by_hostname(tables, self.placement, demand, &mut candidates);
+        self.domains().keep_by_hostname(demand, &mut candidates);
         for equal in &self.pass.equal_claims {
             if !candidates.meets(&equal.members) {
                 continue;

@@ -21,7 +21,7 @@ use crate::scheduling::{
         build::{self, Eligibility, ItemKey},
         problem::{HostnameRules, Problem},
     },
-    placement::{Placement, claim::Claim, domains::groups_of, limits::Limits},
+    placement::{Placement, claim::Claim, domains::Domains, limits::Limits},
     tables::{
         Tables,
         amounts::get,
@@ -108,7 +108,7 @@ pub(super) fn members(
     let mut distinct = classes.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    let relevant = groups_of(tables, placement, &distinct);
+    let relevant = Domains::new(tables, placement).groups_of(&distinct);
     let mut survey =
         Survey { relevant, domains: HashMap::new(), known: HashMap::new(), pinned: IndexSet::new() };
     let mut limits = pass.limits.clone();

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::scheduling::{
-    ids::{DomainId, LevelId, NewClaimId, NodeId, PodClassId, TopologyGroupId},
-    placement::{CountedGroup, Placement},
+    ids::{DomainId, LevelId, NodeId, PodClassId, TopologyGroupId},
+    placement::{CountedGroup, HostId, Placement, domains::Domains},
     tables::{
         Tables,
         bits::Bits,
@@ -121,225 +121,181 @@ pub(crate) fn counted<'a>(
     placement.counted(&tables.topology, group)
 }
 
-/// The nodes of `fitting` that topology may allow for a pod. `None` is all.
-pub(crate) fn nodes_left(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    fitting: &Bits<NodeId>,
-) -> Option<Bits<NodeId>> {
-    if demand.is_free() || fitting.is_empty() {
-        return None;
+impl<'a> Domains<'a> {
+    /// A group with its counters.
+    pub(crate) fn counted(&self, group: TopologyGroupId) -> CountedGroup<'a> {
+        self.placement.counted(&self.tables.topology, group)
     }
-    let mut allowed = fitting.clone();
-    for (owned, _) in &demand.groups {
-        let group = counted(tables, placement, owned.group);
-        group.keep_nodes(&mut allowed, owned.selects_itself, demand.bootstraps);
-    }
-    for group in &demand.inverse {
-        counted(tables, placement, *group).keep_unclaimed_nodes(&mut allowed);
-    }
-    for choice in demand.choices.iter().filter(|choice| !choice.optional) {
-        let mut within = tables.open.clone();
-        let nodes = &tables.by_value[&choice.key];
-        choice.domains.iter().filter_map(|value| nodes.get(value)).for_each(|members| within.unite(members));
-        allowed.intersect(&within);
-    }
-    Some(allowed)
-}
 
-/// The topology that a class obeys at a level.
-pub(crate) fn demand(
-    tables: &Tables,
-    placement: &Placement,
-    class: PodClassId,
-    level: LevelId,
-) -> TopologyDemand {
-    let constraints = &tables.classes[class].levels[level];
-    let groups =
-        constraints.groups.iter().map(|owned| (*owned, counted(tables, placement, owned.group).minimum()));
-    let near = |owned: &&Owned| tables.topology.groups[owned.group].spec.kind == GroupKind::Affinity;
-    let bootstraps = constraints
-        .groups
-        .iter()
-        .filter(near)
-        .all(|owned| owned.selects_itself && counted(tables, placement, owned.group).is_unused());
-    let label_set = &tables.topology.label_sets[tables.classes[class].label_set];
-    let inverse =
-        label_set.groups.iter().copied().filter(|group| counted(tables, placement, *group).has_owners());
-    let mut demand = TopologyDemand {
-        class,
-        level,
-        groups: groups.collect(),
-        inverse: inverse.collect(),
-        bootstraps,
-        choices: SmallVec::new(),
-    };
-    choose(tables, placement, &mut demand, &label_set.groups);
-    demand
-}
+    /// The topology that a class obeys at a level.
+    pub(crate) fn demand(&self, class: PodClassId, level: LevelId) -> TopologyDemand {
+        let Self { tables, .. } = *self;
+        let owned = &tables.classes[class].levels[level].groups;
+        let bootstraps = |owned: &Owned| owned.selects_itself && self.counted(owned.group).is_unused();
+        let near = |owned: &&Owned| tables.topology.groups[owned.group].spec.kind == GroupKind::Affinity;
+        let selecting = &tables.topology.label_sets[tables.classes[class].label_set].groups;
+        let inverse = selecting.iter().copied().filter(|group| self.counted(*group).has_owners());
+        let mut demand = TopologyDemand {
+            class,
+            level,
+            groups: owned.iter().map(|owned| (*owned, self.counted(owned.group).minimum())).collect(),
+            inverse: inverse.collect(),
+            bootstraps: owned.iter().filter(near).all(bootstraps),
+            choices: SmallVec::new(),
+        };
+        demand.choices = self.choices(&demand, selecting);
+        demand
+    }
 
-/// Computes the allowed domains of each key.
-fn choose(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &mut TopologyDemand,
-    selecting: &[TopologyGroupId],
-) {
-    let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
-    for (owned, minimum) in &demand.groups {
-        let group = counted(tables, placement, owned.group);
-        let bootstraps = demand.bootstraps;
-        restrict(tables, placement, &mut choices, owned.group, bootstraps, |domain| {
-            group.allows(domain, owned.selects_itself, *minimum, bootstraps)
-        });
-    }
-    // A pod that others avoid picks one domain, so that it closes no more domains to them than necessary.
-    let avoided = |group_id: &&TopologyGroupId| {
-        placement.pinning.has(**group_id) && tables.topology.groups[**group_id].spec.kind == GroupKind::Anti
-    };
-    let avoiding = selecting.iter().filter(avoided).chain(&demand.inverse);
-    for group_id in avoiding {
-        restrict(tables, placement, &mut choices, *group_id, false, |domain| {
-            counted(tables, placement, *group_id).unclaimed(domain)
-        });
-    }
-    demand.choices = choices;
-}
-
-fn restrict(
-    tables: &Tables,
-    placement: &Placement,
-    choices: &mut SmallVec<[Choice; 2]>,
-    group_id: TopologyGroupId,
-    bootstraps: bool,
-    allows: impl Fn(DomainId) -> bool,
-) {
-    let group = counted(tables, placement, group_id);
-    if group.by_hostname {
-        return;
-    }
-    let mut domains: SmallVec<[Value; 8]> =
-        group.domains.iter().copied().filter(|value| allows(DomainId::of_value(*value))).collect();
-    let (pick_one, optional) = match group.spec.kind {
-        GroupKind::Spread { .. } => (true, false),
-        GroupKind::Affinity => (bootstraps, false),
-        GroupKind::Anti => (placement.pinning.has(group_id), true),
-    };
-    let excludes = domains.len() < group.domains.len();
-    if matches!(group.spec.kind, GroupKind::Spread { .. }) {
-        domains.sort_by_key(|value| group.count(DomainId::of_value(*value)));
-    }
-    let key = group.spec.key;
-    match choices.iter_mut().find(|choice| choice.key == key) {
-        Some(choice) => {
-            choice.domains.retain(|value| domains.contains(value));
-            choice.pick_one |= pick_one;
-            choice.optional &= optional;
-            choice.excludes |= excludes;
-            choice.group = group_id;
+    /// The allowed domains of each key.
+    fn choices(&self, demand: &TopologyDemand, selecting: &[TopologyGroupId]) -> SmallVec<[Choice; 2]> {
+        let mut choices: SmallVec<[Choice; 2]> = SmallVec::new();
+        for (owned, minimum) in &demand.groups {
+            let group = self.counted(owned.group);
+            let bootstraps = demand.bootstraps;
+            self.restrict(&mut choices, owned.group, bootstraps, |domain| {
+                group.allows(domain, owned.selects_itself, *minimum, bootstraps)
+            });
         }
-        None => choices.push(Choice { key, domains, pick_one, optional, excludes, group: group_id }),
+        // A pod that others avoid picks one domain, so that it closes no more domains to them than necessary.
+        let avoided = |group_id: &&TopologyGroupId| {
+            self.placement.pinning.has(**group_id)
+                && self.tables.topology.groups[**group_id].spec.kind == GroupKind::Anti
+        };
+        for group_id in selecting.iter().filter(avoided).chain(&demand.inverse) {
+            let group = self.counted(*group_id);
+            self.restrict(&mut choices, *group_id, false, |domain| group.unclaimed(domain));
+        }
+        choices
     }
-}
 
-/// Whether the topology allows a pod on a node whose labels are fixed.
-pub(crate) fn obeys_on(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    node_id: NodeId,
-) -> bool {
-    let domain = |group: TopologyGroupId| {
-        let group = counted(tables, placement, group);
+    fn restrict(
+        &self,
+        choices: &mut SmallVec<[Choice; 2]>,
+        group_id: TopologyGroupId,
+        bootstraps: bool,
+        allows: impl Fn(DomainId) -> bool,
+    ) {
+        let group = self.counted(group_id);
         if group.by_hostname {
-            Some(node_id.into())
-        } else {
-            tables.nodes[node_id].label(group.spec.key).map(DomainId::of_value)
+            return;
         }
-    };
-    let own = demand.groups.iter().all(|(owned, minimum)| {
-        let group = counted(tables, placement, owned.group);
-        match domain(owned.group) {
-            Some(domain) => group.allows(domain, owned.selects_itself, *minimum, demand.bootstraps),
-            None => group.spec.kind == GroupKind::Anti,
+        let mut domains: SmallVec<[Value; 8]> =
+            group.domains.iter().copied().filter(|value| allows(DomainId::of_value(*value))).collect();
+        let (pick_one, optional) = match group.spec.kind {
+            GroupKind::Spread { .. } => (true, false),
+            GroupKind::Affinity => (bootstraps, false),
+            GroupKind::Anti => (self.placement.pinning.has(group_id), true),
+        };
+        let excludes = domains.len() < group.domains.len();
+        if matches!(group.spec.kind, GroupKind::Spread { .. }) {
+            domains.sort_by_key(|value| group.count(DomainId::of_value(*value)));
         }
-    });
-    own && demand
-        .inverse
-        .iter()
-        .all(|group| domain(*group).is_none_or(|domain| counted(tables, placement, *group).unclaimed(domain)))
-}
+        let key = group.spec.key;
+        match choices.iter_mut().find(|choice| choice.key == key) {
+            Some(choice) => {
+                choice.domains.retain(|value| domains.contains(value));
+                choice.pick_one |= pick_one;
+                choice.optional &= optional;
+                choice.excludes |= excludes;
+                choice.group = group_id;
+            }
+            None => choices.push(Choice { key, domains, pick_one, optional, excludes, group: group_id }),
+        }
+    }
 
-/// Whether a node or claim may have another pod as far as groups by hostname say.
-pub(crate) fn obeys_by_hostname(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    host: DomainId,
-) -> Result<(), NoDomain> {
-    for (owned, minimum) in &demand.groups {
-        let group = counted(tables, placement, owned.group);
-        if group.by_hostname && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
-            return Err(NoDomain(owned.group));
+    /// The nodes of `fitting` that topology may allow for a pod. `None` is all.
+    pub(crate) fn nodes_left(&self, demand: &TopologyDemand, fitting: &Bits<NodeId>) -> Option<Bits<NodeId>> {
+        if demand.is_free() || fitting.is_empty() {
+            return None;
         }
+        let mut allowed = fitting.clone();
+        self.keep_by_hostname(demand, &mut allowed);
+        for choice in demand.choices.iter().filter(|choice| !choice.optional) {
+            let mut within = self.tables.open.clone();
+            let nodes = &self.tables.by_value[&choice.key];
+            let members = choice.domains.iter().filter_map(|value| nodes.get(value));
+            members.for_each(|members| within.unite(members));
+            allowed.intersect(&within);
+        }
+        Some(allowed)
     }
-    let taken = |group: &&TopologyGroupId| {
-        let group = counted(tables, placement, **group);
-        group.by_hostname && !group.unclaimed(host)
-    };
-    match demand.inverse.iter().find(taken) {
-        Some(group) => Err(NoDomain(*group)),
-        None => Ok(()),
-    }
-}
 
-/// Removes the new NodeClaims from `claims` that groups by hostname exclude.
-pub(crate) fn keep_by_hostname(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    claims: &mut Bits<NewClaimId>,
-) {
-    for (owned, _) in &demand.groups {
-        let group = counted(tables, placement, owned.group);
-        group.keep_allowed(claims, owned.selects_itself, demand.bootstraps);
+    /// Removes the nodes or new NodeClaims that groups by hostname exclude.
+    pub(crate) fn keep_by_hostname<I: HostId>(&self, demand: &TopologyDemand, hosts: &mut Bits<I>) {
+        for (owned, _) in &demand.groups {
+            self.counted(owned.group).keep_allowed(hosts, owned.selects_itself, demand.bootstraps);
+        }
+        for group in &demand.inverse {
+            self.counted(*group).keep_unclaimed(hosts);
+        }
     }
-    for group in &demand.inverse {
-        counted(tables, placement, *group).keep_unclaimed(claims);
-    }
-}
 
-/// Narrows `req` by topology for a pod on the claim that is domain `host`: alternatives, best first.
-/// The error is the group that excludes the last domain.
-pub(crate) fn narrow(
-    tables: &Tables,
-    placement: &Placement,
-    demand: &TopologyDemand,
-    host: DomainId,
-    req: Req,
-) -> Result<SmallVec<[Req; 4]>, NoDomain> {
-    obeys_by_hostname(tables, placement, demand, host)?;
-    let mut options: SmallVec<[Req; 4]> = smallvec::smallvec![req];
-    for choice in &demand.choices {
-        let set = tables.universe.get(req, choice.key);
-        if choice.optional
-            && ((!choice.excludes && !choice.pick_one)
-                || (set.is_none() && !tables.universe.is_well_known(choice.key)))
-        {
-            // No domain is excluded, or there is none without the label.
-            continue;
-        }
-        let within = |value: &Value| set.is_none_or(|set| tables.universe.has(choice.key, set, *value));
-        let left: SmallVec<[Value; 8]> = choice.domains.iter().copied().filter(within).collect();
-        let nowhere = NoDomain(choice.group);
-        if left.is_empty() {
-            return Err(nowhere);
-        }
-        if set.and_then(Set::single).is_some() {
-            continue;
-        }
-        options = combine(tables, &options, choice, &left).ok_or(nowhere)?;
+    /// Whether the topology allows a pod on a node whose labels are fixed.
+    pub(crate) fn obeys_on(&self, demand: &TopologyDemand, node_id: NodeId) -> bool {
+        let domain = |group: &CountedGroup<'_>| match group.by_hostname {
+            true => Some(node_id.into()),
+            false => self.tables.nodes[node_id].label(group.spec.key).map(DomainId::of_value),
+        };
+        let own = demand.groups.iter().all(|(owned, minimum)| {
+            let group = self.counted(owned.group);
+            match domain(&group) {
+                Some(domain) => group.allows(domain, owned.selects_itself, *minimum, demand.bootstraps),
+                None => group.spec.kind == GroupKind::Anti,
+            }
+        });
+        own && demand.inverse.iter().all(|group| {
+            let group = self.counted(*group);
+            domain(&group).is_none_or(|domain| group.unclaimed(domain))
+        })
     }
-    Ok(options)
+
+    /// Whether a node or claim may have another pod as far as groups by hostname say.
+    fn obeys_by_hostname(&self, demand: &TopologyDemand, host: DomainId) -> Result<(), NoDomain> {
+        for (owned, minimum) in &demand.groups {
+            let group = self.counted(owned.group);
+            if group.by_hostname && !group.allows(host, owned.selects_itself, *minimum, demand.bootstraps) {
+                return Err(NoDomain(owned.group));
+            }
+        }
+        let taken = |group: &&TopologyGroupId| {
+            let group = self.counted(**group);
+            group.by_hostname && !group.unclaimed(host)
+        };
+        demand.inverse.iter().find(taken).map_or(Ok(()), |group| Err(NoDomain(*group)))
+    }
+
+    /// Narrows `req` by topology for a pod on the claim that is domain `host`: alternatives, best first.
+    /// The error is the group that excludes the last domain.
+    pub(crate) fn narrow(
+        &self,
+        demand: &TopologyDemand,
+        host: DomainId,
+        req: Req,
+    ) -> Result<SmallVec<[Req; 4]>, NoDomain> {
+        self.obeys_by_hostname(demand, host)?;
+        let universe = &self.tables.universe;
+        let mut options: SmallVec<[Req; 4]> = smallvec::smallvec![req];
+        for choice in &demand.choices {
+            let set = universe.get(req, choice.key);
+            if choice.optional
+                && ((!choice.excludes && !choice.pick_one)
+                    || (set.is_none() && !universe.is_well_known(choice.key)))
+            {
+                // No domain is excluded, or there is none without the label.
+                continue;
+            }
+            let within = |value: &Value| set.is_none_or(|set| universe.has(choice.key, set, *value));
+            let left: SmallVec<[Value; 8]> = choice.domains.iter().copied().filter(within).collect();
+            let nowhere = NoDomain(choice.group);
+            if left.is_empty() {
+                return Err(nowhere);
+            }
+            if set.and_then(Set::single).is_some() {
+                continue;
+            }
+            options = combine(self.tables, &options, choice, &left).ok_or(nowhere)?;
+        }
+        Ok(options)
+    }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Claim {
     pub(crate) reserved: SmallVec<[ReservationId; 1]>,
     /// What the limits of its NodePool were charged with, by limit.
     pub(crate) charged: SmallVec<[i64; 2]>,
+    /// Whether it holds devices: it can only become what it was tried as.
+    pub(crate) holds_devices: bool,
 }
 
 impl Claim {
@@ -63,6 +65,7 @@ impl Claim {
             relaxed: false,
             reserved: SmallVec::new(),
             charged: SmallVec::new(),
+            holds_devices: false,
         }
     }
 }

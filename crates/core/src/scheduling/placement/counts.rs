@@ -62,7 +62,7 @@ impl DomainCounts {
 
 /// The nodes or new NodeClaims that a group by hostname excludes, by its counts.
 #[derive(Debug)]
-struct Marks<I> {
+pub(crate) struct Marks<I> {
     /// With selected pods: the only ones that affinity leaves, and closed by anti-affinity. Spreads have none.
     chosen: Bits<I>,
     /// With as many selected pods as a spread allows: closed to those that are selected themselves.
@@ -83,34 +83,32 @@ impl<I> Default for Marks<I> {
 impl<I: Id> Marks<I> {
     /// Notes that `id` has `count` selected pods, or `count` that demand to be away from them.
     fn note(&mut self, kind: GroupKind, id: I, owners: bool, count: u32) {
-        if owners {
-            self.owned.set(id, count > 0);
-        } else {
-            self.select(kind, id, count);
-        }
-    }
-
-    /// Notes that `id` has `count` selected pods.
-    fn select(&mut self, kind: GroupKind, id: I, count: u32) {
-        if let GroupKind::Spread { max_skew, .. } = kind {
-            self.full.set(id, i64::from(count) >= max_skew);
-            self.over.set(id, i64::from(count) > max_skew);
-        } else {
-            self.chosen.set(id, count > 0);
-        }
-    }
-
-    /// Removes the hosts that the group excludes: see [`CountedGroup::allows`].
-    fn keep_allowed(&self, kind: GroupKind, hosts: &mut Bits<I>, selects_itself: bool, bootstraps: bool) {
         match kind {
-            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
-                *hosts = Bits::default();
+            _ if owners => self.owned.set(id, count > 0),
+            GroupKind::Spread { max_skew, .. } => {
+                self.full.set(id, i64::from(count) >= max_skew);
+                self.over.set(id, i64::from(count) > max_skew);
             }
-            GroupKind::Spread { .. } => hosts.subtract(if selects_itself { &self.full } else { &self.over }),
-            GroupKind::Affinity if bootstraps => {}
-            GroupKind::Affinity => hosts.intersect(&self.chosen),
-            GroupKind::Anti => hosts.subtract(&self.chosen),
+            GroupKind::Affinity | GroupKind::Anti => self.chosen.set(id, count > 0),
         }
+    }
+}
+
+/// A domain of groups by hostname: a node or a new NodeClaim.
+pub(crate) trait HostId: Id {
+    /// What a group keeps of such.
+    fn marks(counts: &GroupCounts) -> &Marks<Self>;
+}
+
+impl HostId for NodeId {
+    fn marks(counts: &GroupCounts) -> &Marks<Self> {
+        &counts.nodes
+    }
+}
+
+impl HostId for NewClaimId {
+    fn marks(counts: &GroupCounts) -> &Marks<Self> {
+        &counts.new_claims
     }
 }
 
@@ -189,31 +187,32 @@ impl CountedGroup<'_> {
         self.counts.selected.total == 0
     }
 
-    /// Removes the new NodeClaims from `claims` that the group, by hostname, excludes.
-    pub(crate) fn keep_allowed(&self, claims: &mut Bits<NewClaimId>, selects_itself: bool, bootstraps: bool) {
-        if self.group.by_hostname {
-            self.counts.new_claims.keep_allowed(self.group.spec.kind, claims, selects_itself, bootstraps);
+    /// Removes the hosts that the group, by hostname, excludes: see [`Self::allows`].
+    pub(super) fn keep_allowed<I: HostId>(
+        &self,
+        hosts: &mut Bits<I>,
+        selects_itself: bool,
+        bootstraps: bool,
+    ) {
+        let marks = I::marks(self.counts);
+        match self.group.spec.kind {
+            _ if !self.group.by_hostname => {}
+            GroupKind::Spread { max_skew, .. } if max_skew < i64::from(selects_itself) => {
+                *hosts = Bits::default();
+            }
+            GroupKind::Spread { .. } => {
+                hosts.subtract(if selects_itself { &marks.full } else { &marks.over });
+            }
+            GroupKind::Affinity if bootstraps => {}
+            GroupKind::Affinity => hosts.intersect(&marks.chosen),
+            GroupKind::Anti => hosts.subtract(&marks.chosen),
         }
     }
 
-    /// Removes the nodes that the group, by hostname, excludes.
-    pub(crate) fn keep_nodes(&self, nodes: &mut Bits<NodeId>, selects_itself: bool, bootstraps: bool) {
+    /// Removes the hosts whose pods have this anti-affinity.
+    pub(super) fn keep_unclaimed<I: HostId>(&self, hosts: &mut Bits<I>) {
         if self.group.by_hostname {
-            self.counts.nodes.keep_allowed(self.group.spec.kind, nodes, selects_itself, bootstraps);
-        }
-    }
-
-    /// Removes the nodes whose pods have this anti-affinity.
-    pub(crate) fn keep_unclaimed_nodes(&self, nodes: &mut Bits<NodeId>) {
-        if self.group.by_hostname {
-            nodes.subtract(&self.counts.nodes.owned);
-        }
-    }
-
-    /// Removes the new NodeClaims from `claims` whose pods have this anti-affinity.
-    pub(crate) fn keep_unclaimed(&self, claims: &mut Bits<NewClaimId>) {
-        if self.group.by_hostname {
-            claims.subtract(&self.counts.new_claims.owned);
+            hosts.subtract(&I::marks(self.counts).owned);
         }
     }
 

@@ -1,9 +1,14 @@
 //! Devices of pods with resource claims: a slow path of its own.
 //!
-//! A pass keeps its own ledger of devices. What the solver calls here returns at once for pods without claims, and for
-//! new NodeClaims that hold no devices.
+//! A pass keeps its own ledger of devices. The stages see three calls: [`DeviceGrants::fit_node`] and
+//! [`DeviceGrants::fit_claim`] look for devices, [`DeviceGrants::take`] records what was found, and
+//! [`DeviceGrants::planned`] is the result. A pass without resource claims has no ledger.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
@@ -23,20 +28,18 @@ use crate::{
             search::{Failure, NodeReach, SearchSpace, search},
         },
         ids::{
-            CompiledClaimId, Id as _, IdVec, InstanceTypeId, NewClaimId, NodeId, NodePoolId, PodClassId,
-            ResourceClaimId,
+            CompiledClaimId, Id as _, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, ResourceClaimId,
         },
         placement::{
             allowed_domains::{TopologyDemand, obeys_by_key},
             claim::{self, Claim, Fit, FitRequest, Refusal, Target},
         },
         plan::{PlannedClaim, PlannedDevice},
-        reason::Unplaced,
         request::Request,
         tables::{
             Tables,
             bits::Bits,
-            devices::{DeviceTables, NodeSelection, NodeTerrain},
+            devices::{DeviceGrant, DeviceTables, NodeSelection, NodeTerrain},
             intern::{ANY, Req},
         },
     },
@@ -50,11 +53,12 @@ const MAX_CLAIMS: usize = 64;
 /// Devices in a pass.
 #[derive(Debug)]
 pub(crate) struct DeviceGrants {
+    tables: RefCell<Box<DeviceTables>>,
     ledger: Ledger,
     /// Claims that get devices.
     ids: IndexSet<NamespacedName>,
     /// By class.
-    asked: HashMap<PodClassId, Result<PodClaims, ClaimProblem>>,
+    asked: HashMap<PodClassId, PodClaims>,
     /// Steps of all searches.
     steps: Cell<u64>,
 }
@@ -82,19 +86,20 @@ fn claim_of(pod: &Pod, name: &Str, source: &ClaimSource) -> Option<NamespacedNam
 }
 
 impl DeviceGrants {
-    /// The ledger of a pass; `None` where no pod has claims.
+    /// The ledger of a pass, `None` where no pod has claims, and the classes whose claims are satisfied on no node.
     pub(crate) fn new(
         tables: &mut Tables,
         request: &Request<'_>,
         classes: &[PodClassId],
-    ) -> Option<Box<Self>> {
+    ) -> (Option<Box<Self>>, HashMap<PodClassId, ClaimProblem>) {
+        let mut problems = HashMap::new();
         let claiming: Vec<PodClassId> =
             classes.iter().copied().filter(|class| tables.classes[*class].claims_devices()).collect();
         if claiming.is_empty() || tables.rules.ignore_dra {
-            return None;
+            return (None, problems);
         }
         let device_tables = tables.devices.take().filter(|device_tables| device_tables.is_current(tables));
-        let mut device_tables = device_tables.unwrap_or_else(|| Box::new(DeviceTables::new(tables)));
+        let device_tables = device_tables.unwrap_or_else(|| Box::new(DeviceTables::new(tables)));
         let bound = request.pods.iter().filter(|pod| pod.node.is_some());
         let moving: HashSet<&PodUid> = bound.map(|pod| &pod.uid).collect();
         // Devices that only moving pods hold are allocated again.
@@ -107,20 +112,26 @@ impl DeviceGrants {
             let devices = claim.allocation.iter().flat_map(|allocation| &allocation.devices);
             devices.for_each(|device| ledger.hold(device, &device_tables.cluster));
         }
-        let mut this = Self { ledger, ids: IndexSet::new(), asked: HashMap::new(), steps: Cell::new(0) };
+        let (ids, asked, steps) = (IndexSet::new(), HashMap::new(), Cell::new(0));
+        let mut this = Self { tables: RefCell::new(device_tables), ledger, ids, asked, steps };
         for class in claiming {
             let pod = Arc::clone(&tables.classes[class].pod);
-            let asked = this.ask(tables, &mut device_tables, &pod, &is_redone);
-            this.asked.insert(class, asked);
+            match this.ask(tables, &pod, &is_redone) {
+                Ok(asked) => drop(this.asked.insert(class, asked)),
+                Err(problem) => drop(problems.insert(class, problem)),
+            }
         }
-        *tables.devices.get_mut() = Some(device_tables);
-        Some(Box::new(this))
+        (Some(Box::new(this)), problems)
+    }
+
+    /// The tables, for the next pass.
+    pub(crate) fn into_tables(self) -> Box<DeviceTables> {
+        self.tables.into_inner()
     }
 
     fn ask(
         &mut self,
         tables: &mut Tables,
-        device_tables: &mut DeviceTables,
         pod: &Pod,
         is_redone: &impl Fn(&ResourceClaim) -> bool,
     ) -> Result<PodClaims, ClaimProblem> {
@@ -152,24 +163,13 @@ impl DeviceGrants {
                     }
                 }
             };
-            let want = device_tables.want(&id, spec)?;
+            let want = self.tables.get_mut().want(&id, spec)?;
             let number = ResourceClaimId::new(self.ids.insert_full(id).0);
             if !asked.wanted.iter().any(|(known, _)| *known == number) {
                 asked.wanted.push((number, want));
             }
         }
         Ok(asked)
-    }
-
-    /// Whether a new NodeClaim holds devices: it can only become what it was tried as.
-    pub(crate) fn holds(&self, new_claim: NewClaimId) -> bool {
-        self.ledger.holds(Host::NewClaim(new_claim))
-    }
-
-    /// Why the claims of a class are satisfied on no node.
-    pub(crate) fn problem(&self, class: PodClassId) -> Option<Unplaced> {
-        let problem = self.asked.get(&class)?.as_ref().err()?;
-        Some(Unplaced::Claims(Box::new(problem.clone())))
     }
 
     /// Looks for devices for a pod on a node as any of `template_ids` or, where `every`, as all of them.
@@ -181,9 +181,9 @@ impl DeviceGrants {
         host: Host,
         (template_ids, every): (&[TemplateId], bool),
         req: Req,
-    ) -> Result<Grant<Req>, DeviceShortage> {
+    ) -> Result<DeviceGrant, DeviceShortage> {
         let none = PodClaims::default();
-        let asked = self.asked.get(&class).and_then(|asked| asked.as_ref().ok()).unwrap_or(&none);
+        let asked = self.asked.get(&class).unwrap_or(&none);
         let mut req = req;
         for (claim, nodes) in &asked.held {
             let elsewhere = || DeviceShortage::Elsewhere { claim: claim.clone() };
@@ -248,19 +248,13 @@ impl DeviceGrants {
         req: Req,
     ) -> Result<(Req, Vec<AllocatedDevice>), Failure> {
         let seen = device_tables.seen_by(terrain.node);
-        let mut template = std::mem::take(&mut device_tables.kinds[template_id]);
-        let mut cluster = std::mem::take(&mut device_tables.cluster);
-        let lens = self.ledger.lens(host, template_id, &cluster, &template);
-        let mut field = SearchSpace {
-            cluster: &mut cluster,
-            visible: &seen.items,
-            pools: &seen.pools,
-            template: &mut template,
-            lens: &lens,
-        };
+        let DeviceTables { cluster, kinds, .. } = device_tables;
+        let template = &mut kinds[template_id];
+        let lens = self.ledger.lens(host, template_id, cluster, template);
+        let mut field =
+            SearchSpace { cluster, visible: &seen.items, pools: &seen.pools, template, lens: &lens };
         let (result, steps) = search(&mut field, terrain, wants, req);
         self.steps.set(self.steps.get().saturating_add(steps));
-        (device_tables.cluster, device_tables.kinds[template_id]) = (cluster, template);
         result
     }
 
@@ -320,40 +314,31 @@ impl DeviceGrants {
         host: Host,
         template_ids: (&[TemplateId], bool),
         req: Req,
-    ) -> Result<Grant<Req>, Refusal> {
-        let mut device_tables = tables.devices.take().ok_or(Refusal::Rows)?;
-        let places = device_tables.take_places();
+    ) -> Result<DeviceGrant, DeviceShortage> {
+        let device_tables = &mut *self.tables.borrow_mut();
+        let places = Arc::clone(&device_tables.places);
         let node = match host {
             Host::Node(node) => Some(&tables.nodes[node]),
             Host::NewClaim(_) => None,
         };
-        let mut terrain = NodeTerrain::new(&device_tables, &places, &tables.universe, node);
-        let granted = self.allocate(&mut device_tables, &mut terrain, class, host, template_ids, req);
-        device_tables.put_places(places);
-        tables.devices.replace(Some(device_tables));
-        granted.map_err(|shortage| Refusal::Devices(Box::new(shortage)))
+        let mut terrain = NodeTerrain::new(device_tables, &places, &tables.universe, node);
+        self.allocate(device_tables, &mut terrain, class, host, template_ids, req)
     }
 
-    /// Allocates devices to a pod on a node and returns the node's remaining requirements.
-    fn on_node(
-        &mut self,
+    /// Devices for a pod on a node, whose requirements are `open` before launch.
+    pub(crate) fn fit_node(
+        &self,
         tables: &Tables,
         class: PodClassId,
         node_id: NodeId,
         open: Option<Req>,
-    ) -> Result<Option<Req>, Refusal> {
-        let mut device_tables = tables.devices.take().ok_or(Refusal::Rows)?;
-        let template_ids = device_tables.of_node(tables, node_id, open);
-        tables.devices.replace(Some(device_tables));
-        let host = Host::Node(node_id);
-        let grant = self.grant(tables, class, host, (&template_ids, true), open.unwrap_or(ANY))?;
-        let choice = open.map(|_| grant.at);
-        self.give(tables, host, grant);
-        Ok(choice)
+    ) -> Result<DeviceGrant, DeviceShortage> {
+        let template_ids = self.tables.borrow_mut().of_node(tables, node_id, open);
+        self.grant(tables, class, Host::Node(node_id), (&template_ids, true), open.unwrap_or(ANY))
     }
 
     /// Narrows a new NodeClaim to the rows that have devices for a pod.
-    fn on_claim(
+    pub(crate) fn fit_claim(
         &self,
         tables: &Tables,
         demand: &TopologyDemand,
@@ -362,14 +347,13 @@ impl DeviceGrants {
     ) -> Result<Fit, Refusal> {
         let Target { pool, host, rows, .. } = ask.target;
         let rows = fit.rows.unwrap_or_else(|| rows.clone());
-        let template_ids = template_ids(tables, pool, &rows);
-        let host = host.host();
-        let mut grant = self.grant(tables, demand.class, host, (&template_ids, false), ask.req)?;
+        let template_ids = template_ids(&self.tables.borrow(), pool, &rows);
+        let grant = self.grant(tables, demand.class, host.host(), (&template_ids, false), ask.req);
+        let mut grant = grant.map_err(|shortage| Refusal::Devices(Box::new(shortage)))?;
         if grant.at != ask.req && obeys_by_key(tables, demand, grant.at).is_err() {
             return Err(Refusal::DeviceDomains);
         }
-        let devices = tables.devices.borrow();
-        let device_tables = devices.as_deref().ok_or(Refusal::Rows)?;
+        let device_tables = self.tables.borrow();
         let has = |row: &InstanceTypeId| {
             let template_id = device_tables.of_row(pool, *row);
             grant.by_kind.iter().any(|(known, _)| *known == template_id)
@@ -385,62 +369,30 @@ impl DeviceGrants {
         Ok(fit)
     }
 
-    fn give(&mut self, tables: &Tables, host: Host, grant: Grant<Req>) {
-        if let Some(device_tables) = tables.devices.borrow().as_deref() {
-            self.ledger.give(host, grant, &device_tables.cluster);
-        }
-    }
-
-    /// Notes the devices that a new NodeClaim gets, and lets go of those that it would only have had as what it cannot become
-    /// any more.
-    pub(crate) fn note_claim(
-        &mut self,
-        tables: &Tables,
-        claim_id: NewClaimId,
-        claim: &Claim,
-        grant: Option<Box<Grant<Req>>>,
-    ) {
-        let host = Host::NewClaim(claim_id);
+    /// Records the devices that a node or new NodeClaim gets, and lets go of those that a new NodeClaim would only have had as
+    /// what it cannot become any more.
+    pub(crate) fn take(&mut self, host: Host, grant: Option<Box<DeviceGrant>>, claim: Option<&Claim>) {
+        let device_tables = self.tables.get_mut();
         if let Some(grant) = grant {
-            self.give(tables, host, *grant);
+            self.ledger.give(host, *grant, &device_tables.cluster);
         }
-        if self.ledger.holds(host) {
-            let template_ids = template_ids(tables, claim.pool, &claim.rows);
+        if let Some(claim) = claim.filter(|_| self.ledger.holds(host)) {
+            let template_ids = template_ids(device_tables, claim.pool, &claim.rows);
             self.ledger.keep(host, |template_id| template_ids.contains(&template_id));
         }
     }
 
-    /// The devices of claims on a node.
-    pub(crate) fn planned_on_node(&self, tables: &Tables, node_id: NodeId) -> Vec<PlannedClaim> {
-        self.planned(tables, Host::Node(node_id), |_| Vec::new())
-    }
-
-    /// The devices of claims on a new NodeClaim, by what it may become.
-    pub(crate) fn planned_on_claim(
-        &self,
-        tables: &Tables,
-        claim_id: NewClaimId,
-        claim: &Claim,
-    ) -> Vec<PlannedClaim> {
-        let devices = tables.devices.borrow();
-        let Some(device_tables) = devices.as_deref() else { return Vec::new() };
-        self.planned(tables, Host::NewClaim(claim_id), |template_id| {
-            let rows = claim.rows.iter().filter(|row| device_tables.of_row(claim.pool, *row) == template_id);
+    /// The devices of claims on a node, or on a new NodeClaim by what that may become.
+    pub(crate) fn planned(&self, tables: &Tables, host: Host, claim: Option<&Claim>) -> Vec<PlannedClaim> {
+        let device_tables = self.tables.borrow();
+        let types = |template_id: TemplateId| {
+            let of_claim = claim.into_iter().flat_map(|claim| claim.rows.iter().map(|row| (claim.pool, row)));
+            let rows = of_claim.filter(|(pool, row)| device_tables.of_row(*pool, *row) == template_id);
             let mut names: Vec<Str> =
-                rows.map(|row| tables.row(claim.pool, row).instance_type.name.clone()).collect();
+                rows.map(|(pool, row)| tables.row(pool, row).instance_type.name.clone()).collect();
             names.dedup();
             names
-        })
-    }
-
-    fn planned(
-        &self,
-        tables: &Tables,
-        host: Host,
-        types: impl Fn(TemplateId) -> Vec<Str>,
-    ) -> Vec<PlannedClaim> {
-        let devices = tables.devices.borrow();
-        let Some(device_tables) = devices.as_deref() else { return Vec::new() };
+        };
         let mut planned: BTreeMap<(&NamespacedName, TemplateId), Vec<PlannedDevice>> = BTreeMap::new();
         for (template_id, held) in self.ledger.on(host) {
             for held in held {
@@ -467,43 +419,16 @@ impl DeviceGrants {
 }
 
 /// The distinct template sets of some rows.
-fn template_ids(tables: &Tables, pool: NodePoolId, rows: &Bits<InstanceTypeId>) -> Vec<TemplateId> {
-    let devices = tables.devices.borrow();
+fn template_ids(
+    device_tables: &DeviceTables,
+    pool: NodePoolId,
+    rows: &Bits<InstanceTypeId>,
+) -> Vec<TemplateId> {
     let mut template_ids: Vec<TemplateId> = Vec::new();
-    for template_id in devices.iter().flat_map(|devices| rows.iter().map(|row| devices.of_row(pool, row))) {
+    for template_id in rows.iter().map(|row| device_tables.of_row(pool, row)) {
         if !template_ids.contains(&template_id) {
             template_ids.push(template_id);
         }
     }
     template_ids
-}
-
-/// Allocates devices to a pod on a node and returns the node's remaining requirements.
-pub(crate) fn devices_on_node(
-    grants: Option<&mut DeviceGrants>,
-    tables: &Tables,
-    class: PodClassId,
-    node_id: NodeId,
-    open: Option<Req>,
-) -> Result<Option<Req>, Refusal> {
-    match grants {
-        Some(grants) if tables.classes[class].claims_devices() => {
-            grants.on_node(tables, class, node_id, open)
-        }
-        _ => Ok(open),
-    }
-}
-
-/// Narrows a new NodeClaim to the rows that have devices for a pod.
-pub(crate) fn devices_on_claim(
-    grants: Option<&DeviceGrants>,
-    tables: &Tables,
-    demand: &TopologyDemand,
-    ask: &FitRequest<'_>,
-    fit: Fit,
-) -> Result<Fit, Refusal> {
-    match grants {
-        Some(grants) if ask.class.claims_devices() => grants.on_claim(tables, demand, ask, fit),
-        _ => Ok(fit),
-    }
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::scheduling::{
     ids::{DomainId, LabelSetId, NodeId, PodClassId, TopologyGroupId},
     placement::{GroupCounts, Placement},
-    tables::{Tables, bits::Bits, domains::tolerates, topology::GroupKind},
+    tables::{Tables, bits::Bits, topology::GroupKind},
 };
 
 /// Counts the pods that run for the groups that came since the last time.
@@ -25,10 +25,8 @@ pub(crate) fn count_everywhere(tables: &Tables, placement: &mut Placement, group
         }
         for node_id in pods.nodes.iter().copied() {
             let counted = tables.nodes[node_id].label_sets.iter().find(|(known, _)| *known == label_set);
-            let Some((_, count)) = counted.filter(|_| counts_on(tables, placement, group, node_id)) else {
-                continue;
-            };
-            for domain in node_domains(tables, placement, group, node_id) {
+            let Some((_, count)) = counted else { continue };
+            for domain in Domains::new(tables, placement).counted_on(group, node_id) {
                 placement.count_base(group, domain, false, i64::from(*count));
             }
         }
@@ -53,10 +51,8 @@ pub(crate) fn count_pods(
     by: i64,
 ) {
     for group in tables.topology.label_sets[label_set].groups.iter().copied() {
-        if counts_on(tables, placement, group, node_id) {
-            for domain in node_domains(tables, placement, group, node_id) {
-                placement.count(group, domain, false, by);
-            }
+        for domain in Domains::new(tables, placement).counted_on(group, node_id) {
+            placement.count(group, domain, false, by);
         }
     }
 }
@@ -70,61 +66,58 @@ pub(crate) fn count_anti_affinity(
     by: i64,
 ) {
     for group in groups.iter().copied() {
-        for domain in node_domains(tables, placement, group, node_id) {
+        for domain in Domains::new(tables, placement).of_node(group, node_id) {
             placement.count(group, domain, true, by);
         }
     }
 }
 
-/// The domains of a group that a node may be in: one, unless its choice is open.
-pub(crate) fn node_domains(
-    tables: &Tables,
-    placement: &Placement,
-    group: TopologyGroupId,
-    node_id: NodeId,
-) -> SmallVec<[DomainId; 2]> {
-    let group = &tables.topology.groups[group];
-    if group.by_hostname {
-        return smallvec::smallvec![node_id.into()];
-    }
-    let (node, open) = (&tables.nodes[node_id], placement.room(node_id).open);
-    match (node.domain(&tables.universe, group.spec.key, open), open, group.spec.kind) {
-        (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
-        (None, Some(open), GroupKind::Anti) => tables.possible(open, group.spec.key, &group.domains),
-        _ => SmallVec::new(),
-    }
+/// The domains of topology groups, with what is counted in them.
+#[derive(Clone, Copy)]
+pub(crate) struct Domains<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) placement: &'a Placement,
 }
 
-/// Whether pods on a node count for a group.
-pub(crate) fn counts_on(
-    tables: &Tables,
-    placement: &Placement,
-    group: TopologyGroupId,
-    node_id: NodeId,
-) -> bool {
-    let Some(filter) = &tables.topology.groups[group].spec.filter else { return true };
-    if filter.counts_all() {
-        return true;
+impl<'a> Domains<'a> {
+    pub(crate) fn new(tables: &'a Tables, placement: &'a Placement) -> Self {
+        Self { tables, placement }
     }
-    let (node, open) = (&tables.nodes[node_id], placement.room(node_id).open);
-    filter.alternatives.iter().any(|req| node.satisfies(open, &tables.universe, *req))
-        && tolerates(filter, &node.taints)
-}
 
-/// Topology groups that a request is about.
-pub(crate) fn groups_of(
-    tables: &Tables,
-    placement: &Placement,
-    classes: &[PodClassId],
-) -> Bits<TopologyGroupId> {
-    let mut groups = Bits::default();
-    for class in classes {
-        let class = &tables.classes[*class];
-        let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
-        owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
+    /// The domains of a group that a node may be in: one, unless its choice is open.
+    pub(super) fn of_node(&self, group: TopologyGroupId, node_id: NodeId) -> SmallVec<[DomainId; 2]> {
+        let Self { tables, .. } = *self;
+        let group = &tables.topology.groups[group];
+        if group.by_hostname {
+            return smallvec::smallvec![node_id.into()];
+        }
+        let (node, open) = (&tables.nodes[node_id], self.placement.room(node_id).open);
+        match (node.domain(&tables.universe, group.spec.key, open), open, group.spec.kind) {
+            (Some(value), _, _) => smallvec::smallvec![DomainId::of_value(value)],
+            (None, Some(open), GroupKind::Anti) => tables.possible(open, group.spec.key, &group.domains),
+            _ => SmallVec::new(),
+        }
     }
-    let claimed = tables.topology.groups.ids();
-    let claimed = claimed.filter(|group| placement.counted(&tables.topology, *group).has_owners());
-    claimed.for_each(|group| groups.insert(group));
-    groups
+
+    /// The same, where pods on the node count for the group.
+    fn counted_on(&self, group: TopologyGroupId, node_id: NodeId) -> SmallVec<[DomainId; 2]> {
+        let filter = self.tables.topology.groups[group].spec.filter.as_ref();
+        let open = self.placement.room(node_id).open;
+        let counts = filter.is_none_or(|filter| self.tables.lets_through(filter, node_id, open));
+        if counts { self.of_node(group, node_id) } else { SmallVec::new() }
+    }
+
+    /// Topology groups that a request is about.
+    pub(crate) fn groups_of(&self, classes: &[PodClassId]) -> Bits<TopologyGroupId> {
+        let mut groups = Bits::default();
+        for class in classes {
+            let class = &self.tables.classes[*class];
+            let owned = class.levels.iter().flat_map(|level| level.groups.iter().map(|owned| owned.group));
+            owned.chain(class.keeps_away.iter().copied()).for_each(|group| groups.insert(group));
+        }
+        let claimed = self.tables.topology.groups.ids();
+        let claimed = claimed.filter(|group| self.counted(*group).has_owners());
+        claimed.for_each(|group| groups.insert(group));
+        groups
+    }
 }

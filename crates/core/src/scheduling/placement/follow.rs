@@ -3,7 +3,7 @@
 //! Nodes are compared by address, as snapshots share what did not change. Where something else than nodes changed
 //! that the tables rest on (pools, instance types, daemons, labels of namespaces), all is built again.
 
-use std::{cell::OnceCell, cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{cell::OnceCell, cmp::Ordering, collections::BTreeMap, hash::Hash, sync::Arc};
 
 use hashbrown::HashMap;
 
@@ -11,7 +11,10 @@ use crate::{
     model::{Catalog, PoolName, Snapshot, StateNode},
     scheduling::{
         ids::{DomainId, IdVec, NodeId, TopologyGroupId},
-        placement::{Placement, domains},
+        placement::{
+            Placement,
+            domains::{self, Domains},
+        },
         tables::{Tables, bits::Bits, domains::registered_domains, nodes::NodeRow},
     },
 };
@@ -33,26 +36,6 @@ pub(crate) fn can_follow(tables: &Tables, next: &Snapshot) -> bool {
         && same(&this.namespaces, &next.namespaces)
         && same(&this.workloads, &next.workloads)
         && !tables.has_outgrown()
-}
-
-/// Indexes a node by name, label sets and NodePool.
-fn enter(tables: &mut Tables, node_id: NodeId) {
-    let node = &tables.nodes[node_id];
-    if let Some(name) = node.state.claim_name() {
-        tables.by_claim.insert(name.clone(), node_id);
-    }
-    if let Some(name) = node.state.node_name() {
-        tables.by_node.insert(name.clone(), node_id);
-    }
-    if let Some(pool) = node.pool.filter(|_| node.counts_toward_limits) {
-        tables.usage[pool].count(&tables.pools[pool], node, 1);
-    }
-    tables.preference_taints += usize::from(node.has_preference_taint());
-    tables.deleting.set(node_id, node.deleting);
-    tables.open.set(node_id, node.choice.is_some());
-    for (label_set, _) in &node.label_sets {
-        tables.topology.label_sets[*label_set].nodes.push(node_id);
-    }
 }
 
 /// Marks the groups whose domains may depend on a node.
@@ -117,7 +100,7 @@ pub(crate) fn follow(tables: &mut Tables, placement: &mut Placement, next: &Arc<
     let same_volumes =
         Arc::ptr_eq(&before.volumes, &next.volumes) && same(&before.storage_classes, &next.storage_classes);
     if !same_volumes {
-        tables.class_by_pod.clear();
+        tables.class_ids.retain(|key, _| !key.is_individual());
     }
     move_nodes(tables, placement, &before.nodes, &next.nodes);
     before
@@ -186,7 +169,7 @@ fn move_nodes(
     let (mut dirty, mut previous) = (Bits::default(), HashMap::new());
     for slot in removed_slots {
         previous.insert(slot, (tables.nodes[slot].usable, tables.nodes[slot].initialized));
-        leave(tables, placement, slot, &mut dirty);
+        index(tables, placement, slot, false, &mut dirty);
         touched.insert(slot);
     }
     tables.slots.clear();
@@ -209,7 +192,7 @@ fn move_nodes(
     }
     domains::count_new_groups(tables, placement);
     for slot in added {
-        join(tables, placement, slot, &mut dirty);
+        index(tables, placement, slot, true, &mut dirty);
     }
     update_domains(tables, placement, &dirty);
     if preferred != (tables.preference_taints > 0) {
@@ -244,41 +227,59 @@ fn put(
     }
 }
 
-/// Counts the pods of an added node.
-fn join(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-    enter(tables, node_id);
-    domains::count_node(tables, placement, node_id, 1);
-    placement.commit();
-    tables.note_values(node_id, true);
+/// Adds a node to all indexes and counts, or removes it.
+fn index(
+    tables: &mut Tables,
+    placement: &mut Placement,
+    node_id: NodeId,
+    is_in: bool,
+    dirty: &mut Bits<TopologyGroupId>,
+) {
+    let sign = if is_in { 1 } else { -1 };
     note_domains(tables, node_id, dirty);
-}
-
-/// Removes a node from all indexes and counts.
-fn leave(tables: &mut Tables, placement: &mut Placement, node_id: NodeId, dirty: &mut Bits<TopologyGroupId>) {
-    note_domains(tables, node_id, dirty);
-    tables.note_values(node_id, false);
-    domains::count_node(tables, placement, node_id, -1);
+    tables.note_values(node_id, is_in);
+    domains::count_node(tables, placement, node_id, sign);
     placement.commit();
     let node = &mut tables.nodes[node_id];
-    tables.preference_taints -= usize::from(node.has_preference_taint());
+    let preference_taints = usize::from(node.has_preference_taint());
+    if is_in {
+        tables.preference_taints += preference_taints;
+    } else {
+        tables.preference_taints -= preference_taints;
+    }
+    tables.deleting.set(node_id, is_in && node.deleting);
+    tables.open.set(node_id, is_in && node.choice.is_some());
     if let Some(pool) = node.pool.filter(|_| node.counts_toward_limits) {
-        tables.usage[pool].count(&tables.pools[pool], node, -1);
+        tables.usage[pool].count(&tables.pools[pool], node, sign);
     }
-    // Where two nodes had one name, it is the other's now.
-    if let Some(name) = node.state.claim_name().filter(|name| tables.by_claim.get(*name) == Some(&node_id)) {
-        tables.by_claim.remove(name);
-    }
-    if let Some(name) = node.state.node_name().filter(|name| tables.by_node.get(*name) == Some(&node_id)) {
-        tables.by_node.remove(name);
-    }
+    set_name(&mut tables.by_claim, node.state.claim_name(), node_id, is_in);
+    set_name(&mut tables.by_node, node.state.node_name(), node_id, is_in);
     for (label_set, _) in &node.label_sets {
         let nodes = &mut tables.topology.label_sets[*label_set].nodes;
-        if let Some(place) = nodes.iter().position(|node| *node == node_id) {
+        if is_in {
+            nodes.push(node_id);
+        } else if let Some(place) = nodes.iter().position(|known| *known == node_id) {
             nodes.swap_remove(place);
         }
     }
-    node.vacate();
-    tables.deleting.remove(node_id);
+    if !is_in {
+        node.vacate();
+    }
+}
+
+/// Makes a name that of a node, or not any more; where two nodes had one name, it is the other's then.
+fn set_name<N: Clone + Eq + Hash>(
+    names: &mut HashMap<N, NodeId>,
+    name: Option<&N>,
+    node_id: NodeId,
+    is_in: bool,
+) {
+    let Some(name) = name else { return };
+    if is_in {
+        names.insert(name.clone(), node_id);
+    } else if names.get(name) == Some(&node_id) {
+        names.remove(name);
+    }
 }
 
 /// Updates the domains of groups, and counts the groups whose domains changed.
@@ -301,7 +302,7 @@ pub(crate) fn count_again(tables: &Tables, placement: &mut Placement, group: Top
     domains::count_everywhere(tables, placement, group);
     for (node_id, node) in tables.nodes.entries() {
         for _ in node.keeps_away.iter().filter(|owned| **owned == group) {
-            for domain in domains::node_domains(tables, placement, group, node_id) {
+            for domain in Domains::new(tables, placement).of_node(group, node_id) {
                 placement.count_base(group, domain, true, 1);
             }
         }
@@ -311,9 +312,7 @@ pub(crate) fn count_again(tables: &Tables, placement: &mut Placement, group: Top
 /// Drops all pod classes and compatibilities.
 fn forget_classes(tables: &mut Tables, placement: &mut Placement) {
     tables.classes = IdVec::default();
-    tables.class_by_spec.clear();
-    tables.class_by_pod.clear();
-    tables.class_by_content.clear();
+    tables.class_ids.clear();
     tables.compatibilities = IdVec::default();
     tables.compatibility_ids.clear();
     placement.forget_compatibilities();

@@ -15,7 +15,7 @@ pub(crate) mod limits;
 
 use self::journal::{Change, Journal};
 pub(crate) use self::{
-    counts::{CountedGroup, GroupCounts},
+    counts::{CountedGroup, GroupCounts, HostId},
     journal::Mark,
 };
 use crate::scheduling::{

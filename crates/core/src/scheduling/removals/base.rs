@@ -9,7 +9,7 @@ use crate::{
         greedy::{
             pass::{Outcome, Pass, Strategy},
             place::Greedy,
-            request_queue::queue,
+            request_queue::{self, RequestQueue},
         },
         ids::{Id, IdVec, NodeId, PodClassId, PodId},
         placement::{Mark, discount},
@@ -91,20 +91,19 @@ impl Removal {
 impl BasePlacement {
     /// Places [`pods_to_place`].
     pub(super) fn new(prepared: &mut PreparedSnapshot, pods: Vec<Arc<Pod>>) -> Self {
-        let PreparedSnapshot { tables, placement, request_queue: queue, .. } = prepared;
-        let queue = queue.next(tables, placement, &pods);
+        let RequestQueue { classes, distinct, queue } = prepared.queue(&pods);
+        let PreparedSnapshot { tables, placement, .. } = prepared;
         let request = simulation(&pods, &[], Purpose::Simulation);
-        let (mut pass, _) = Pass::begin(tables, placement, &request, &queue, Strategy::KARPENTER);
-        let classes = queue.classes;
+        let mut pass = Pass::begin(tables, placement, &request, &distinct, Strategy::KARPENTER);
         let mut greedy = Greedy { tables, placement, pass: &mut pass, pods: &pods, classes: &classes };
-        let unplaced = greedy.place_all(queue.queue);
+        let unplaced = greedy.place_all(queue);
         let (mark, len, pending) = (placement.mark(), pods.len(), tables.snapshot.pending.len());
         Self { pass, pods, classes, len, pending, unplaced, mark, last: None, kept: Vec::new() }
     }
 
     /// Rewinds the base placement.
     pub(super) fn rewind(self, prepared: &mut PreparedSnapshot) {
-        self.pass.restore(&prepared.tables, &mut prepared.placement, &distinct(self.classes.to_vec()));
+        self.pass.restore(&mut prepared.tables, &mut prepared.placement, &distinct(self.classes.to_vec()));
     }
 
     /// Whether it has no pods.
@@ -182,7 +181,7 @@ impl BasePlacement {
             }
         }
         unschedulable.extend((self.len..self.pods.len()).map(PodId::new));
-        let waiting = self.queue(tables, unschedulable);
+        let waiting = request_queue::order(tables, &self.pods, &self.classes, unschedulable);
         let own = distinct(waiting.iter().map(|pod_id| self.classes[*pod_id]).collect());
         let (pods, classes) = (&self.pods, &self.classes);
         let unplaced = Greedy { tables, placement, pass: &mut pass, pods, classes }.place_all(waiting);
@@ -192,14 +191,6 @@ impl BasePlacement {
         let plan = finish::plan(tables, placement, memo, &pass, (&request, &self.classes), reported);
         self.last = Some(Removal { pass, excluded, classes: own, unplaced });
         plan
-    }
-
-    /// The order in which some of the pods are placed.
-    fn queue(&self, tables: &Tables, pod_ids: Vec<PodId>) -> Vec<PodId> {
-        let pods: Vec<Arc<Pod>> =
-            pod_ids.iter().map(|pod_id| Arc::clone(&self.pods[pod_id.position()])).collect();
-        let classes: Vec<PodClassId> = pod_ids.iter().map(|pod_id| self.classes[*pod_id]).collect();
-        queue(&pods, &classes, tables).into_iter().map(|pod_id| pod_ids[pod_id.position()]).collect()
     }
 
     /// Rewinds the last simulation.

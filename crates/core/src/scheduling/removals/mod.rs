@@ -21,16 +21,8 @@ use self::{
 use crate::{
     model::{Pod, Snapshot},
     scheduling::{
-        greedy::pass::Strategy,
-        ids::{PodClassId, TopologyGroupId},
-        placement::{domains::count_new_groups, follow},
-        plan::Plan,
-        prepared::PreparedSnapshot,
-        request::Purpose,
-        tables::{
-            Tables,
-            pod_classes::{all_levels, class_of},
-        },
+        greedy::request_queue, ids::TopologyGroupId, placement::follow, plan::Plan,
+        prepared::PreparedSnapshot, request::Purpose, tables::Tables,
     },
 };
 
@@ -80,7 +72,8 @@ impl Removals {
             return self.alone(moved, (without, purpose));
         }
         let groups = self.prepared.tables.topology.groups.next_id();
-        let classes = compiled(&mut self.prepared, moved);
+        let PreparedSnapshot { tables, placement, .. } = &mut self.prepared;
+        let (classes, _) = request_queue::compile(tables, placement, moved);
         let grew = self.prepared.tables.topology.groups.next_id() > groups;
         if grew && self.base.as_ref().is_some_and(|base| !base.is_empty()) {
             self.place_base_again(groups);
@@ -137,7 +130,7 @@ impl Removals {
         self.rewind_base();
         let mut pods = pods_to_place(&self.prepared.tables);
         pods.extend(moved.iter().cloned());
-        self.prepared.place(&simulation(&pods, without, purpose), Strategy::KARPENTER)
+        self.prepared.in_karpenters_order(&simulation(&pods, without, purpose))
     }
 
     /// Topology groups from `known` on were added on top of the base placement and counted its pods. Counts them as they
@@ -151,11 +144,8 @@ impl Removals {
         }
         let snapshot = Arc::clone(&tables.snapshot);
         let pods = snapshot.nodes.iter().flat_map(|node| &node.pods);
-        for pod in pods.filter(|pod| pod.is_reschedulable()) {
-            let class = class_of(tables, pod);
-            all_levels(tables, &[class]);
-        }
-        count_new_groups(tables, placement);
+        let running: Vec<Arc<Pod>> = pods.filter(|pod| pod.is_reschedulable()).cloned().collect();
+        request_queue::compile(tables, placement, &running);
         self.place_base();
         // One after the other, in their order: together, pods could be placed on other nodes than those that were
         // decided on, or on none. A pod without a node stays unschedulable, so that no further node is removed.
@@ -183,15 +173,6 @@ impl Removals {
 
 fn claims_devices(tables: &Tables, pods: &[Arc<Pod>]) -> bool {
     !tables.rules.ignore_dra && pods.iter().any(|pod| !pod.spec.resource_claims.is_empty())
-}
-
-/// The classes of some pods, all levels of which are known.
-fn compiled(prepared: &mut PreparedSnapshot, pods: &[Arc<Pod>]) -> Vec<PodClassId> {
-    let PreparedSnapshot { tables, placement, .. } = prepared;
-    let classes: Vec<PodClassId> = pods.iter().map(|pod| class_of(tables, pod)).collect();
-    all_levels(tables, &classes);
-    count_new_groups(tables, placement);
-    classes
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) struct DeviceTables {
     source: Arc<Devices>,
     pub(crate) cluster: Inventory,
     /// By place of the cluster's inventory.
-    places: Vec<NodeSelection>,
+    pub(crate) places: Arc<[NodeSelection]>,
     /// By template set.
     pub(crate) kinds: Vec<Inventory>,
     templates: Vec<Arc<DeviceTemplates>>,
@@ -293,17 +293,5 @@ impl NodeReach for NodeTerrain<'_> {
             return SmallVec::new();
         }
         self.narrow(req, place)
-    }
-}
-
-impl DeviceTables {
-    /// The places, out of the tables while those are searched.
-    pub(crate) fn take_places(&mut self) -> Vec<NodeSelection> {
-        std::mem::take(&mut self.places)
-    }
-
-    /// Puts them back.
-    pub(crate) fn put_places(&mut self, places: Vec<NodeSelection>) {
-        self.places = places;
     }
 }

@@ -72,6 +72,13 @@ impl Tables {
             && tolerates(filter, &self.pools[pool].taints)
     }
 
+    /// Whether pods on a node count where a filter applies, the node's requirements being `open`.
+    pub(crate) fn lets_through(&self, filter: &NodeFilter, node_id: NodeId, open: Option<Req>) -> bool {
+        let node = &self.nodes[node_id];
+        let satisfies = |req: &Req| node.satisfies(open, &self.universe, *req);
+        filter.counts_all() || (filter.alternatives.iter().any(satisfies) && tolerates(filter, &node.taints))
+    }
+
     /// The values of a key that pools can create whose nodes the filter lets through: what no such pool has is no domain
     /// to kube-scheduler either, and would hold the minimum at zero.
     fn offered(&mut self, key: Key, filter: Option<&NodeFilter>) -> Vec<Value> {
@@ -209,14 +216,10 @@ pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&
     // A node that is leaving is a node still to kube-scheduler; those that take pods are known by value.
     let nodes = tables.nodes.entries();
     let nodes = nodes.filter(|(_, node)| node.is_there() && (filtered.is_some() || node.deleting));
-    for (_, node) in nodes {
+    for (node_id, node) in nodes {
         let choice = node.choice;
         let Some(value) = node.domain(&tables.universe, key, choice) else { continue };
-        let counted = filtered.is_none_or(|filter| {
-            filter.alternatives.iter().any(|req| node.satisfies(choice, &tables.universe, *req))
-                && tolerates(filter, &node.taints)
-        });
-        if counted {
+        if filtered.is_none_or(|filter| tables.lets_through(filter, node_id, choice)) {
             domains.push(value);
         }
     }
@@ -227,7 +230,7 @@ pub(crate) fn registered_domains(tables: &mut Tables, key: Key, filter: Option<&
 }
 
 /// Whether the tolerations of a filter, where it has any, cover all taints.
-pub(crate) fn tolerates(filter: &NodeFilter, taints: &[Taint]) -> bool {
+fn tolerates(filter: &NodeFilter, taints: &[Taint]) -> bool {
     filter.tolerations.as_ref().is_none_or(|tolerations| first_untolerated(taints, tolerations).is_none())
 }
 

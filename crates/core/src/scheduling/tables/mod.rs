@@ -22,7 +22,7 @@ pub(crate) mod shared;
 pub(crate) mod topology;
 pub(crate) mod usage;
 
-use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
 use indexmap::IndexSet;
@@ -33,16 +33,15 @@ use self::{
     domains::ByValue,
     intern::{Key, Req, Universe, Value},
     nodes::NodeRow,
-    pod_classes::{Class, Compatibility, CompatibilityKey},
+    pod_classes::{Class, ClassKey, Compatibility, CompatibilityKey},
     pools::{Daemon, Pool, PoolContext, Reservations, Row},
-    shared::Shared,
     topology::Topology,
     usage::Usage,
 };
 use crate::{
-    model::{ClaimName, NodeName, Pod, PodUid, Resources, Snapshot, TaintEffect, Toleration, pod::PodSpec},
+    model::{ClaimName, NodeName, Pod, Snapshot, TaintEffect, Toleration, pod::PodSpec},
     scheduling::{
-        ids::{CompatibilityId, IdVec, InstanceTypeId, LabelSetId, NodeId, NodePoolId, PodClassId},
+        ids::{CompatibilityId, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId},
         request::Rules,
     },
 };
@@ -88,10 +87,7 @@ pub(crate) struct Tables {
     /// How many nodes and pools have a taint that merely prefers to keep pods away.
     pub(crate) preference_taints: usize,
     pub(crate) classes: IdVec<PodClassId, Class>,
-    pub(crate) class_by_spec: HashMap<(Shared<PodSpec>, LabelSetId), PodClassId>,
-    /// Classes of pods with volumes: each pod is one of its own.
-    pub(crate) class_by_pod: HashMap<PodUid, PodClassId>,
-    pub(crate) class_by_content: HashMap<(LabelSetId, Resources), Vec<PodClassId>>,
+    pub(crate) class_ids: HashMap<ClassKey, PodClassId>,
     /// Specs with default spread constraints, where those apply.
     pub(crate) default_specs: HashMap<defaults::SpecKey, Option<Arc<PodSpec>>>,
     pub(crate) by_claim: HashMap<ClaimName, NodeId>,
@@ -104,7 +100,7 @@ pub(crate) struct Tables {
     /// Usable nodes by values of keys.
     pub(crate) by_value: HashMap<Key, ByValue>,
     /// Devices for resource claims, once a request has some.
-    pub(crate) devices: RefCell<Option<Box<devices::DeviceTables>>>,
+    pub(crate) devices: Option<Box<devices::DeviceTables>>,
     /// How large the tables were when they were built.
     built: usize,
 }
@@ -153,9 +149,7 @@ impl Tables {
             topology: Topology::default(),
             preference_taints,
             classes: IdVec::default(),
-            class_by_spec: HashMap::new(),
-            class_by_pod: HashMap::new(),
-            class_by_content: HashMap::new(),
+            class_ids: HashMap::new(),
             default_specs: HashMap::new(),
             by_claim: HashMap::new(),
             by_node: HashMap::new(),
@@ -164,7 +158,7 @@ impl Tables {
             toleration_sets: IndexSet::new(),
             domains: HashMap::new(),
             by_value: HashMap::new(),
-            devices: RefCell::default(),
+            devices: None,
             built: 0,
         }
     }

@@ -1,12 +1,17 @@
 //! Pod classes: pods with equal constraints, compiled for each level of relaxation.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{
+    cell::OnceCell,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
 
 use crate::{
     model::{
         NamespacedName, Operator, Pod, Requirement, StorageClass, Str, VolumeState, labels,
+        pod::PodSpec,
         volume::{VolumeRef, default_class},
     },
     scheduling::{
@@ -23,7 +28,6 @@ use crate::{
             nodes::without,
             pools::Pool,
             relaxation::{Relaxation, tolerated},
-            shared::Shared,
             topology::{Alternatives, GroupKind},
         },
     },
@@ -54,6 +58,41 @@ pub(crate) struct Class {
     pub(crate) keeps_away: Vec<TopologyGroupId>,
     /// Why it is not scheduled at all.
     pub(crate) refused: Option<Unplaced>,
+}
+
+/// The identity of a class: a pod of it, of which spec and label set count. A pod with volumes or resource claims is a class of
+/// its own.
+#[derive(Debug)]
+pub(crate) struct ClassKey {
+    pod: Arc<Pod>,
+    label_set: LabelSetId,
+}
+
+impl ClassKey {
+    /// Whether the class is of one pod.
+    pub(crate) fn is_individual(&self) -> bool {
+        !self.pod.spec.volumes.is_empty() || !self.pod.spec.resource_claims.is_empty()
+    }
+}
+
+impl PartialEq for ClassKey {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&self.pod, &other.pod);
+        self.label_set == other.label_set
+            // Most pods share the spec of their template.
+            && (Arc::ptr_eq(&a.spec, &b.spec) || a.spec == b.spec)
+            && (!self.is_individual() || (a.uid == b.uid && a.generated_claims == b.generated_claims))
+    }
+}
+
+impl Eq for ClassKey {}
+
+impl Hash for ClassKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let PodSpec { requests, node_selector, required_node_terms, .. } = &*self.pod.spec;
+        (self.label_set, requests, node_selector, required_node_terms).hash(state);
+        self.is_individual().then_some(&self.pod.uid).hash(state);
+    }
 }
 
 impl Class {
@@ -315,34 +354,13 @@ pub(crate) fn class_of(tables: &mut Tables, pod: &Arc<Pod>) -> PodClassId {
 }
 
 fn class_in_label_set(tables: &mut Tables, pod: &Arc<Pod>, label_set: LabelSetId) -> PodClassId {
-    let individual = !pod.spec.volumes.is_empty() || !pod.spec.resource_claims.is_empty();
-    if let (true, Some(class)) = (individual, tables.class_by_pod.get(&pod.uid)) {
-        // Labels may have changed since, on another object of the same name.
-        let known = &tables.classes[*class];
-        let same_claims = known.pod.generated_claims == pod.generated_claims;
-        if known.label_set == label_set && same_claims && known.pod.spec == pod.spec {
-            return *class;
-        }
-    }
-    let key = (Shared::new(&pod.spec), label_set);
-    if let (false, Some(class)) = (individual, tables.class_by_spec.get(&key)) {
+    let key = ClassKey { pod: Arc::clone(pod), label_set };
+    if let Some(class) = tables.class_ids.get(&key) {
         return *class;
-    }
-    let content = (label_set, pod.spec.requests.clone());
-    if !individual {
-        let known = tables.class_by_content.get(&content).into_iter().flatten();
-        if let Some(class) = known.copied().find(|class| tables.classes[*class].pod.spec == pod.spec) {
-            return class;
-        }
     }
     let class = tables.classes.next_id();
     compile(tables, pod, label_set);
-    if individual {
-        tables.class_by_pod.insert(pod.uid.clone(), class);
-    } else {
-        tables.class_by_spec.insert(key, class);
-        tables.class_by_content.entry(content).or_default().push(class);
-    }
+    tables.class_ids.insert(key, class);
     class
 }
 

@@ -152,7 +152,9 @@ fn passes(snapshot: &Snapshot, strategy: Strategy) -> (Vec<String>, Cost) {
         purpose: Purpose::Provisioning,
         effort: Effort::First,
     };
-    let plan = PreparedSnapshot::new(snapshot, &Rules::default()).place(&request, strategy);
+    let mut prepared = PreparedSnapshot::new(snapshot, &Rules::default());
+    let queue = prepared.queue(request.pods);
+    let (plan, _) = prepared.place(&request, &queue, strategy, None);
     (text(snapshot, &plan), plan.cost)
 }
 
