@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::plan::{Chosen, NewClaim, PlannedClaim};
-use crate::model::{
-    InstanceType, Price, Requirement, Str,
-    labels::{INSTANCE_TYPE, REQUESTED_DRA_DRIVERS},
+use crate::{
+    model::{
+        InstanceType, Price, Requirement, Str,
+        labels::{INSTANCE_TYPE, REQUESTED_DRA_DRIVERS},
+    },
+    scheduling::plan::{Chosen, NewClaim, PlannedClaim},
 };
 
 /// Whether a launch, which goes by list prices, would prefer an offering to the one that the plan chose although it counts as more: a

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{obstacle::NodeObstacles, reason::Unplaced};
-use crate::model::{
-    DeviceId, InstanceType, Labels, NamespacedName, NodePool, Objective, Pod, PodUid, Price, Requirements,
-    Resources, StateNode, Str, Taint,
+use crate::{
+    model::{
+        DeviceId, InstanceType, Labels, NamespacedName, NodePool, Objective, Pod, PodUid, Price,
+        Requirements, Resources, StateNode, Str, Taint,
+    },
+    scheduling::{obstacle::NodeObstacles, reason::Unplaced},
 };
 
 /// A decision, complete: carrying it out leaves no choices but the name of each claim.

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use super::dra::problem::{ClaimProblem, DeviceShortage};
-use crate::model::{
-    Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME,
+use crate::{
+    model::{Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME},
+    scheduling::dra::problem::{ClaimProblem, DeviceShortage},
 };
 
 /// Why a pod is unschedulable.

@@ -1,7 +1,9 @@
 //! A device that a search gives and a ledger holds.
 
-use super::{Ref, capacity::Consumed};
-use crate::scheduling::ids::CompiledClaimId;
+use crate::scheduling::{
+    dra::{Ref, capacity::Consumed},
+    ids::CompiledClaimId,
+};
 
 /// A device for a claim.
 #[derive(Clone, Debug, PartialEq)]

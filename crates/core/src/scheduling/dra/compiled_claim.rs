@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use super::{MAX_DEVICES, problem::ClaimProblem};
-use crate::model::{
-    NamespacedName, Quantity, Selector, Str,
-    device::DeviceToleration,
-    resource_claim::{ClaimSpec, DeviceClass, DeviceConstraint, DeviceCount, RequestOption},
+use crate::{
+    model::{
+        NamespacedName, Quantity, Selector, Str,
+        device::DeviceToleration,
+        resource_claim::{ClaimSpec, DeviceClass, DeviceConstraint, DeviceCount, RequestOption},
+    },
+    scheduling::dra::{MAX_DEVICES, problem::ClaimProblem},
 };
 
 /// A claim, ready for the search.

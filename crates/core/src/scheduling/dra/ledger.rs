@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{Ref, allocated::AllocatedDevice, inventory::Inventory};
 use crate::{
     model::{Str, resource_claim::GivenDevice},
-    scheduling::ids::{CompiledClaimId, ResourceClaimId},
+    scheduling::{
+        dra::{Ref, allocated::AllocatedDevice, inventory::Inventory},
+        ids::{CompiledClaimId, Host, ResourceClaimId},
+    },
 };
-
-pub(crate) use crate::scheduling::ids::Host;
 
 /// A set of device templates, by index.
 pub(crate) type TemplateId = usize;

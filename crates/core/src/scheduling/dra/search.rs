@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{
-    MAX_DEVICES, Ref,
-    allocated::AllocatedDevice,
-    capacity::{self, Consumed},
-    compiled_claim::{CompiledClaim, CompiledOption},
-    inventory::{Inventory, Item, Pool},
-    ledger::HeldDevices,
-    problem::Tally,
-};
 use crate::{
     model::{Str, device::Attribute, resource_claim::DeviceCount},
-    scheduling::ids::{CompiledClaimId, IdVec},
+    scheduling::{
+        dra::{
+            MAX_DEVICES, Ref,
+            allocated::AllocatedDevice,
+            capacity::{self, Consumed},
+            compiled_claim::{CompiledClaim, CompiledOption},
+            inventory::{Inventory, Item, Pool},
+            ledger::HeldDevices,
+            problem::Tally,
+        },
+        ids::{CompiledClaimId, IdVec},
+    },
 };
 
 /// Maximum number of devices that are tried for one node as one kind. A search that is not contrived needs as many as there are

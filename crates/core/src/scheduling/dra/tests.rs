@@ -12,7 +12,7 @@ use super::{
     capacity,
     compiled_claim::{CompiledClaim, Expressions},
     inventory::Inventory,
-    ledger::{Host, Ledger},
+    ledger::Ledger,
     search::{Failure, NodeReach, SearchSpace, search},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         },
         resource_claim::{ClaimSpec, DeviceClass, DeviceCount},
     },
-    scheduling::ids::{CompiledClaimId, Id as _, IdVec},
+    scheduling::ids::{CompiledClaimId, Host, Id as _, IdVec},
     testing::{
         DRIVER, claim_spec, counters, device, devices::DeviceBuilder, exactly, having, matching, option,
         slice, templates,

@@ -6,8 +6,6 @@ use crate::scheduling::{ids::NewClaimId, tables::bits::Bits};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CandidateOrder {
     tiers: Vec<Bits<NewClaimId>>,
-    /// How many new NodeClaims each tier has.
-    counts: Vec<usize>,
     /// Tiers that are not empty.
     used: Bits<usize>,
 }
@@ -24,10 +22,8 @@ impl CandidateOrder {
     pub(crate) fn put(&mut self, claim: NewClaimId, tier: usize) {
         if self.tiers.len() <= tier {
             self.tiers.resize(tier + 1, Bits::default());
-            self.counts.resize(tier + 1, 0);
         }
         self.tiers[tier].insert(claim);
-        self.counts[tier] += 1;
         self.used.insert(tier);
     }
 
@@ -37,8 +33,7 @@ impl CandidateOrder {
             return;
         }
         self.tiers[from].remove(claim);
-        self.counts[from] -= 1;
-        if self.counts[from] == 0 {
+        if self.tiers[from].is_empty() {
             self.used.remove(from);
         }
         self.put(claim, to);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use indexmap::IndexMap;
 
 use crate::{
     model::{Str, pod::HostPort},
@@ -63,14 +65,6 @@ impl Strategy {
     }
 }
 
-/// New NodeClaims of one pool with the same requirements.
-#[derive(Clone, Debug)]
-pub(super) struct EqualClaims {
-    pub(super) pool: NodePoolId,
-    pub(super) req: Req,
-    pub(super) members: Bits<NewClaimId>,
-}
-
 /// The state of a pass.
 #[derive(Debug)]
 pub(crate) struct Pass {
@@ -81,8 +75,8 @@ pub(crate) struct Pass {
     pub(crate) candidate_order: CandidateOrder,
     /// Allocation of the set of new NodeClaims that are left for a pod.
     pub(super) candidates: Bits<NewClaimId>,
-    pub(super) equal_claims: Vec<EqualClaims>,
-    equal_claim_ids: HashMap<(NodePoolId, Req), usize>,
+    /// New NodeClaims by pool and requirements.
+    pub(super) equal_claims: IndexMap<(NodePoolId, Req), Bits<NewClaimId>, FixedState>,
     /// Excluded nodes.
     pub(crate) excluded: Bits<NodeId>,
     /// Those of them that kept simulations removed: their pods have no node to stay on.
@@ -185,8 +179,7 @@ impl Pass {
             claims: IdVec::default(),
             candidate_order: CandidateOrder::default(),
             candidates: Bits::default(),
-            equal_claims: Vec::new(),
-            equal_claim_ids: HashMap::new(),
+            equal_claims: IndexMap::default(),
             starts: HashMap::new(),
             placed: BTreeMap::new(),
             ports: HashMap::new(),
@@ -212,7 +205,6 @@ impl Pass {
             candidate_order: self.candidate_order.clone(),
             candidates: std::mem::take(&mut self.candidates),
             equal_claims: self.equal_claims.clone(),
-            equal_claim_ids: self.equal_claim_ids.clone(),
             excluded: self.excluded.clone(),
             removed: self.removed.clone(),
             starts: self.starts.clone(),
@@ -262,14 +254,10 @@ impl Pass {
     /// Updates the groups of equal new NodeClaims after a change of requirements.
     pub(crate) fn regroup(&mut self, claim_id: NewClaimId, before: Req) {
         let Claim { pool, req, .. } = self.claims[claim_id];
-        if let Some(equal) = self.equal_claim_ids.get(&(pool, before)).filter(|_| before != req) {
-            self.equal_claims[*equal].members.remove(claim_id);
+        if let Some(equal) = self.equal_claims.get_mut(&(pool, before)).filter(|_| before != req) {
+            equal.remove(claim_id);
         }
-        let equal = *self.equal_claim_ids.entry((pool, req)).or_insert_with(|| {
-            self.equal_claims.push(EqualClaims { pool, req, members: Bits::default() });
-            self.equal_claims.len() - 1
-        });
-        self.equal_claims[equal].members.insert(claim_id);
+        self.equal_claims.entry((pool, req)).or_default().insert(claim_id);
     }
 
     /// The tier of a new NodeClaim: how many pods it has, or the same for all where the oldest comes first.

@@ -196,20 +196,20 @@ impl<'a> Greedy<'a> {
         candidates.fill(self.pass.claims.len());
         candidates.subtract(self.placement.rejected(compatibility));
         self.domains().keep_by_hostname(demand, &mut candidates);
-        for equal in &self.pass.equal_claims {
-            if !candidates.meets(&equal.members) {
+        for ((pool, offered), members) in &self.pass.equal_claims {
+            if !candidates.meets(members) {
                 continue;
             }
             self.pass.probes += 1;
             let pod = &tables.classes[class].pod;
-            let agrees = tolerated(&tables.pools[equal.pool].taints, pod, look_past_preferences)
-                && tables.universe.meet(equal.req, req, Side::Claim).is_some();
+            let agrees = tolerated(&tables.pools[*pool].taints, pod, look_past_preferences)
+                && tables.universe.meet(*offered, req, Side::Claim).is_some();
             if !agrees {
                 // Requirements only become narrower.
-                self.placement.reject_all(compatibility, &equal.members);
+                self.placement.reject_all(compatibility, members);
             }
-            if !agrees || allowed_domains::obeys_by_key(tables, demand, equal.req).is_err() {
-                candidates.subtract(&equal.members);
+            if !agrees || allowed_domains::obeys_by_key(tables, demand, *offered).is_err() {
+                candidates.subtract(members);
             }
         }
         candidates

@@ -1,11 +1,12 @@
 //! The instance types that one pool offers under one set of requirements, ready for quick questions: which of them hold
 //! an amount, what the cheapest costs, and which sizes are worth filling.
 
-use std::cmp::Reverse;
-
 use smallvec::{SmallVec, smallvec};
 
-use crate::{model::Price, scheduling::ids::InstanceTypeId};
+use crate::{
+    model::Price,
+    scheduling::{ids::InstanceTypeId, tables::bits::Bits},
+};
 
 /// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
 pub(crate) type Room = SmallVec<[i64; 4]>;
@@ -42,7 +43,6 @@ pub(crate) struct Table {
     /// Cheapest first.
     columns: Vec<Column>,
     choice: Choice,
-    words: usize,
     dims: Vec<Thresholds>,
     /// Whether some type has more than one row.
     twins: bool,
@@ -52,9 +52,11 @@ pub(crate) struct Table {
 #[derive(Debug)]
 struct Thresholds {
     amounts: Vec<i64>,
-    /// Set after set.
-    sets: Vec<u64>,
+    sets: Vec<Set>,
 }
+
+/// Columns, by position: the cheapest first.
+type Set = Bits<usize>;
 
 /// A size to fill: what at least as many types have as a claim must be able to become.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,13 +70,12 @@ impl Table {
     /// A table of `columns`, in any order, over so many dimensions.
     pub(super) fn new(mut columns: Vec<Column>, dims: usize, choice: Choice) -> Self {
         columns.sort_by_key(|column| (column.price, column.row));
-        let words = columns.len().div_ceil(64);
-        let dims = (0..dims).map(|dim| Thresholds::new(&columns, dim, words)).collect();
+        let dims = (0..dims).map(|dim| Thresholds::new(&columns, dim)).collect();
         let mut types: Vec<InstanceTypeId> = columns.iter().map(|column| column.of).collect();
         types.sort_unstable();
         types.dedup();
         let twins = types.len() < columns.len();
-        Self { columns, choice, words, dims, twins }
+        Self { columns, choice, dims, twins }
     }
 
     /// Whether there is nothing to buy.
@@ -94,12 +95,17 @@ impl Table {
 
     /// Rows of the pool that hold `used`, cheapest first.
     pub(crate) fn rows(&self, used: &[i64]) -> impl Iterator<Item = InstanceTypeId> {
-        members(self.holding(used)).map(|column_index| self.columns[column_index].row)
+        let held = self.holding(used);
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let column = held.first_from(next)?;
+            next = column + 1;
+            Some(self.columns[column].row)
+        })
     }
 
     fn holding(&self, used: &[i64]) -> Set {
-        let mut set: Set = SmallVec::from_elem(u64::MAX, self.words);
-        trim(&mut set, self.columns.len());
+        let mut set = Set::full(self.columns.len());
         for (dim, used) in self.dims.iter().zip(used) {
             dim.intersect(*used, &mut set);
         }
@@ -107,11 +113,11 @@ impl Table {
     }
 
     /// How many instance types a set has.
-    fn types(&self, set: &[u64]) -> usize {
+    fn types(&self, set: &Set) -> usize {
         if !self.twins {
-            return set.iter().map(|word| word.count_ones() as usize).sum();
+            return set.len();
         }
-        let types = members(set.iter().copied()).map(|column_index| self.columns[column_index].of);
+        let types = set.iter().map(|column_index| self.columns[column_index].of);
         let mut types: Vec<InstanceTypeId> = types.collect();
         types.sort_unstable();
         types.dedup();
@@ -127,18 +133,18 @@ impl Table {
     /// What a claim with `used` costs where `types` instance types must hold it; `None` where too few do.
     pub(crate) fn price(&self, used: &[i64], types: usize) -> Option<i64> {
         let set = self.holding(used);
-        let cheapest = members(set.iter().copied()).next()?;
+        let cheapest = set.first_from(0)?;
         (self.types(&set) >= types && self.keeps_values(&set)).then(|| self.columns[cheapest].price)
     }
 
     /// Whether what a claim would name of a set has the distinct values that are asked for.
-    fn keeps_values(&self, set: &[u64]) -> bool {
+    fn keeps_values(&self, set: &Set) -> bool {
         if self.choice.min_values.is_empty() {
             return true;
         }
         let mut types: Vec<InstanceTypeId> = Vec::new();
         let mut distinct: Vec<Vec<u32>> = vec![Vec::new(); self.choice.min_values.len()];
-        for column_index in members(set.iter().copied()) {
+        for column_index in set.iter() {
             let column = &self.columns[column_index];
             if !types.contains(&column.of) {
                 if types.len() >= self.choice.named.max(1) {
@@ -162,7 +168,7 @@ impl Table {
         let set = self.holding(used);
         let mut seen: SmallVec<[InstanceTypeId; 16]> = SmallVec::new();
         let mut room: Option<Room> = None;
-        for column_index in members(set.iter().copied()) {
+        for column_index in set.iter() {
             let column = &self.columns[column_index];
             if seen.contains(&column.of) {
                 continue;
@@ -221,9 +227,8 @@ impl Table {
 
     /// The distinct amounts of a dimension in a set, ascending.
     fn levels(&self, set: &Set, dim: usize) -> Vec<i64> {
-        let mut levels: Vec<i64> = members(set.iter().copied())
-            .filter_map(|column_index| self.columns[column_index].free.get(dim).copied())
-            .collect();
+        let amounts = set.iter().filter_map(|column_index| self.columns[column_index].free.get(dim).copied());
+        let mut levels: Vec<i64> = amounts.collect();
         levels.sort_unstable();
         levels.dedup();
         if levels.is_empty() { vec![0] } else { levels }
@@ -238,36 +243,31 @@ impl Table {
         let mut room: Room = smallvec![first, second];
         room.truncate(self.dims.len());
         for dim in room.len()..self.dims.len() {
-            let amounts =
-                members(set.iter().copied()).map(|column_index| self.columns[column_index].free[dim]);
+            let amounts = set.iter().map(|column_index| self.columns[column_index].free[dim]);
             let all = self.twins || !self.choice.min_values.is_empty();
             let amount = if all { amounts.min() } else { amounts.take(types.max(1)).min() }?;
             self.narrow(&mut set, dim, amount);
             room.push(amount);
         }
-        let cheapest = members(set.iter().copied()).next()?;
+        let cheapest = set.first_from(0)?;
         Some(Size { room, price: self.columns[cheapest].price })
     }
 }
 
-type Set = SmallVec<[u64; 12]>;
-
 impl Thresholds {
-    fn new(columns: &[Column], dim: usize, words: usize) -> Self {
+    fn new(columns: &[Column], dim: usize) -> Self {
+        let amount = |column_index: &usize| columns[*column_index].free[dim];
         let mut order: Vec<usize> = (0..columns.len()).collect();
-        order.sort_by_key(|column_index| Reverse(columns[*column_index].free[dim]));
-        let mut amounts: Vec<i64> = columns.iter().map(|column| column.free[dim]).collect();
-        amounts.sort_unstable();
-        amounts.dedup();
-        let mut sets = vec![0; amounts.len() * words];
-        let mut present = vec![0_u64; words];
-        let mut next = order.into_iter().peekable();
-        for (column_index, amount) in amounts.iter().enumerate().rev() {
-            while let Some(column) = next.next_if(|column| columns[*column].free[dim] >= *amount) {
-                present[column / 64] |= 1 << (column % 64);
-            }
-            sets[column_index * words..(column_index + 1) * words].copy_from_slice(&present);
+        order.sort_by_key(amount);
+        let (mut amounts, mut sets) = (Vec::new(), Vec::new());
+        let mut present = Set::default();
+        for equal in order.chunk_by(|a, b| amount(a) == amount(b)).rev() {
+            equal.iter().for_each(|column_index| present.insert(*column_index));
+            amounts.extend(equal.first().map(amount));
+            sets.push(present.clone());
         }
+        amounts.reverse();
+        sets.reverse();
         Self { amounts, sets }
     }
 
@@ -276,32 +276,9 @@ impl Thresholds {
         if used <= 0 {
             return;
         }
-        let index = self.amounts.partition_point(|amount| *amount < used);
-        let words = set.len();
-        match self.sets.get(index * words..(index + 1) * words) {
-            Some(own) => set.iter_mut().zip(own).for_each(|(word, own)| *word &= own),
-            None => set.fill(0),
+        match self.sets.get(self.amounts.partition_point(|amount| *amount < used)) {
+            Some(own) => set.intersect(own),
+            None => *set = Set::default(),
         }
     }
-}
-
-/// Clears what is beyond so many members.
-fn trim(set: &mut Set, len: usize) {
-    if let (Some(last), true) = (set.last_mut(), !len.is_multiple_of(64)) {
-        *last = (1 << (len % 64)) - 1;
-    }
-}
-
-/// The members of a set of bits, ascending.
-fn members(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
-    words.into_iter().enumerate().flat_map(|(word_index, word)| {
-        let mut rest = word;
-        std::iter::from_fn(move || {
-            (rest != 0).then(|| {
-                let bit = rest.trailing_zeros() as usize;
-                rest &= rest - 1;
-                word_index * 64 + bit
-            })
-        })
-    })
 }

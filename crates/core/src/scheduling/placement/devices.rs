@@ -23,12 +23,13 @@ use crate::{
         dra::{
             allocated::AllocatedDevice,
             compiled_claim::CompiledClaim,
-            ledger::{Grant, HeldDevice, Host, Ledger, TemplateId},
+            ledger::{Grant, HeldDevice, Ledger, TemplateId},
             problem::{ClaimProblem, DeviceShortage},
             search::{Failure, NodeReach, SearchSpace, search},
         },
         ids::{
-            CompiledClaimId, Id as _, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, ResourceClaimId,
+            CompiledClaimId, Host, Id as _, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId,
+            ResourceClaimId,
         },
         placement::{
             allowed_domains::{TopologyDemand, obeys_by_key},

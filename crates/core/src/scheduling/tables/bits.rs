@@ -73,9 +73,15 @@ impl<I: Id> Bits<I> {
 
     /// Keeps the members that are in `other` too.
     pub(crate) fn intersect(&mut self, other: &Self) {
-        for (word_index, word) in self.words.iter_mut().enumerate() {
-            *word &= other.words.get(word_index).copied().unwrap_or(0);
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word &= other;
         }
+        self.words.iter_mut().skip(other.words.len()).for_each(|word| *word = 0);
+    }
+
+    /// How many members it has.
+    pub(crate) fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether nothing is in the set.

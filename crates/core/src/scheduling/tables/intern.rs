@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use indexmap::IndexSet;
 use smallvec::SmallVec;
 
-use crate::model::{LabelSchema, Requirement, Requirements, Str, labels::HOSTNAME};
+use crate::model::{LabelSchema, Operator, Requirement, Requirements, Str, labels::HOSTNAME};
 
 /// A label key.
 pub(crate) type Key = u32;
@@ -384,13 +384,12 @@ impl Universe {
     }
 
     fn requirement(&self, key: Key, set: &Set) -> SmallVec<[Requirement; 4]> {
-        use crate::model::Operator::{Gte, Lte};
         let name = || Arc::clone(self.name(key));
         let texts = set.values.iter().map(|value| Arc::clone(self.text(key, *value)));
         if !set.complement {
             return smallvec::smallvec![Requirement::is_in(name(), texts)];
         }
-        let bounds = [(Gte, set.gte), (Lte, set.lte)]
+        let bounds = [(Operator::Gte, set.gte), (Operator::Lte, set.lte)]
             .into_iter()
             .filter_map(|(operator, bound)| Requirement::new(name(), operator, [bound?.to_string()]).ok());
         let present = set.present.then(|| Requirement::exists(name()));

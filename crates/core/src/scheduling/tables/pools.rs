@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 
 use crate::{
     model::{
-        Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Snapshot, Str, Taint,
-        labels, pod::HostPort,
+        Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Resources, Snapshot,
+        Str, Taint, labels, pod::HostPort,
     },
     scheduling::{
         ids::{Id, IdVec, InstanceTypeId, ReservationId},
@@ -356,7 +356,7 @@ fn rows_of(
     }
     let capacity = context.resources.amounts(&instance_type.capacity);
     let mut rows: Vec<Row> = Vec::new();
-    let mut known_allocatables: Vec<crate::model::Resources> = Vec::new();
+    let mut known_allocatables: Vec<Resources> = Vec::new();
     for offering in instance_type.offerings.iter().filter(|offering| offering.available) {
         let reserved = offering.is_reserved();
         let capacity_left = offering.reservation_capacity.unwrap_or(0);
