@@ -11,7 +11,7 @@ use crate::{
         bound::{self, Columns, PodKind},
         greedy::pass::Pass,
         ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId},
-        placement::{Placement, allowed_domains},
+        placement::Placement,
         request::{Effort, Request},
         tables::{
             Tables,
@@ -236,7 +236,7 @@ fn apart(
     let mut members: Vec<(TopologyGroupId, i64)> = members.into_iter().collect();
     members.sort_unstable();
     for (group_id, members) in members {
-        let group = allowed_domains::counted(tables, placement, group_id);
+        let group = placement.counted(&tables.topology, group_id);
         let per_node = match group.spec.kind {
             GroupKind::Spread { max_skew, .. } => max_skew.max(1),
             GroupKind::Anti | GroupKind::Affinity => 1,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::scheduling::{
     ids::{DomainId, LevelId, NodeId, PodClassId, TopologyGroupId},
-    placement::{CountedGroup, HostId, Placement, domains::Domains},
+    placement::{CountedGroup, HostId, domains::Domains},
     tables::{
         Tables,
         bits::Bits,
@@ -110,15 +110,6 @@ fn combine(
         combined.extend(tables.universe.meet(option, with, Side::Claim));
     }
     (!combined.is_empty()).then_some(combined)
-}
-
-/// A group with its counters.
-pub(crate) fn counted<'a>(
-    tables: &'a Tables,
-    placement: &'a Placement,
-    group: TopologyGroupId,
-) -> CountedGroup<'a> {
-    placement.counted(&tables.topology, group)
 }
 
 impl<'a> Domains<'a> {
