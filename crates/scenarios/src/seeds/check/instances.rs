@@ -65,9 +65,12 @@ impl InstanceChecks {
             let batch = instance.tags.batch.as_deref().filter(|batch| !self.stripped.contains(*batch));
             batch.into_iter().for_each(|batch| *living.entry(batch).or_default() += 1);
         }
+        let mut held: BTreeMap<&str, usize> = BTreeMap::new();
+        for claim in observation.claims.iter().filter(|claim| is_held(claim)) {
+            *held.entry(annotation(claim, BATCH)).or_default() += 1;
+        }
         for (batch, count) in living {
-            let of = |claim: &&Arc<Value>| is_held(claim) && annotation(claim, BATCH) == batch;
-            let held = observation.claims.iter().filter(of).count();
+            let held = held.get(batch).copied().unwrap_or_default();
             if count > held {
                 found.add(
                     "S3",

@@ -120,29 +120,36 @@ impl Launches {
 
     fn judge(&mut self, observation: &Observation<'_>) {
         let claims = observation.claims_by_name();
+        for launches in self.by_demand.values_mut() {
+            launches.retain(|launch| launch.launched || claims.contains_key(launch.claim.as_str()));
+        }
+        if self.by_demand.values().flatten().all(|launch| launch.answered.is_some()) {
+            return;
+        }
         let by_uid: BTreeMap<&str, &Arc<Value>> =
             observation.pods.iter().map(|pod| (text(pod, "/metadata/uid"), pod)).collect();
+        let mut by_node: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
+        for pod in &observation.pods {
+            by_node.entry(text(pod, "/spec/nodeName")).or_default().push(pod);
+        }
         let ran = |pod: &Value| {
             let over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !is_deleting(pod);
             let bound = self.pods.get(text(pod, "/metadata/uid")).and_then(|(_, bound)| *bound);
             over || bound.is_some_and(|bound| observation.at.saturating_sub(bound) >= RAN)
         };
         for (demand_of, launches) in &mut self.by_demand {
-            launches.retain(|launch| launch.launched || claims.contains_key(launch.claim.as_str()));
             for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
                 let claim = claims.get(launch.claim.as_str());
                 launch.launched |= claim.is_some_and(|claim| !text(claim, "/status/providerID").is_empty());
                 let node = claim.map(|claim| text(claim, "/status/nodeName")).filter(|node| !node.is_empty());
-                let on_node = |pod: &&Arc<Value>| {
-                    node.is_some_and(|node| text(pod, "/spec/nodeName") == node) && demand(pod) == *demand_of
-                };
+                let on_node = node.and_then(|node| by_node.get(node)).into_iter().flatten().copied();
                 let mut there: Vec<&Arc<Value>> =
                     launch.pods.iter().filter_map(|uid| by_uid.get(uid.as_str()).copied()).collect();
                 let is_active = |pod: &Value| {
                     !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
                 };
                 let intended_left = there.iter().any(|pod| is_active(pod));
-                there.extend(observation.pods.iter().filter(on_node));
+                there.extend(on_node.filter(|pod| demand(pod) == *demand_of));
                 if there.iter().any(|pod| ran(pod)) {
                     launch.answered = Some(observation.at);
                 }

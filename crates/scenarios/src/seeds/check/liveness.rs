@@ -1,6 +1,7 @@
 //! L1: after the faults, a pod soon gets a node or an event with the reason. L3: each instance is soon a node or terminated.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -59,14 +60,17 @@ impl Check for Liveness {
 impl Liveness {
     fn pods(&mut self, observation: &Observation<'_>, found: &mut Findings) {
         let mut waiting = BTreeMap::new();
+        let reasons = OnceCell::new();
         for pod in observation.pods.iter().filter(|pod| waits(pod)) {
             let uid = text(pod, "/metadata/uid");
             let fresh =
                 WaitingPod { since: observation.at, explained_until: observation.at, explained: false };
             let mut wait = self.pods.get(uid).copied().unwrap_or(fresh);
             let answered = wait.since.saturating_add(BOOT);
-            let explained = observation.at > answered
-                && (is_explained(observation, uid) || is_blocked_by_spread(observation, pod));
+            let explained = observation.at > answered && {
+                let reasons = reasons.get_or_init(|| Reasons::of(observation));
+                reasons.explain(uid) || reasons.spread_blocks(observation, pod)
+            };
             // Without changes there are no checks: the last explanation was valid until now.
             if explained || wait.explained {
                 wait.explained_until = observation.at;
@@ -108,57 +112,82 @@ fn waits(pod: &Value) -> bool {
     text(pod, "/spec/nodeName").is_empty() && !is_deleting(pod) && !daemon
 }
 
-/// Whether the missing node of a pod is explained: by a warning about it, or by a NodeClaim in flight that is for it or nominated for it.
-fn is_explained(observation: &Observation<'_>, uid: &str) -> bool {
-    let answers = |claim: &&Arc<Value>| {
-        let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
-        pods.filter_map(|pod| pod.rsplit_once(':')).any(|(_, pod)| pod == uid)
-    };
-    if observation.claims.iter().filter(answers).any(|claim| has_reason(claim)) {
-        return true;
+/// What may explain that pods wait, found once for all of them: there are as many events as pods.
+struct Reasons<'a> {
+    claims: BTreeMap<&'a str, &'a Arc<Value>>,
+    /// By the UID of a pod: the NodeClaims that were created for it.
+    created_for: BTreeMap<&'a str, Vec<&'a Arc<Value>>>,
+    /// By the UID of a pod: its recent events of operators.
+    events: BTreeMap<String, Vec<Arc<Value>>>,
+}
+
+impl<'a> Reasons<'a> {
+    fn of(observation: &'a Observation<'_>) -> Self {
+        let mut created_for: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
+        for claim in &observation.claims {
+            let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
+            for (_, uid) in pods.filter_map(|pod| pod.rsplit_once(':')) {
+                created_for.entry(uid).or_default().push(claim);
+            }
+        }
+        let mut events: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
+        for event in observation.events() {
+            if is_current(&event, observation.now, observation.interventions.skewed) {
+                let uid = text(&event, "/involvedObject/uid").to_owned();
+                events.entry(uid).or_default().push(event);
+            }
+        }
+        Self { claims: observation.claims_by_name(), created_for, events }
     }
-    let events = observation.events();
-    let mut fresh = events.iter().filter(|event| {
-        text(event, "/involvedObject/uid") == uid
-            && is_current(event, observation.now, observation.interventions.skewed)
-    });
-    fresh.any(|event| {
-        let claim = nominated_claim(&observation.claims, text(event, "/message"));
-        text(event, "/type") == "Warning" || claim.is_some_and(has_reason)
-    })
+
+    fn events(&self, uid: &str) -> impl Iterator<Item = &Arc<Value>> {
+        self.events.get(uid).into_iter().flatten()
+    }
+
+    /// Whether the missing node of a pod is explained: by a warning about it, or by a NodeClaim in flight that is for it or nominated for
+    /// it.
+    fn explain(&self, uid: &str) -> bool {
+        let mut created = self.created_for.get(uid).into_iter().flatten();
+        created.any(|claim| has_reason(claim))
+            || self.events(uid).any(|event| {
+                let claim = nominated_claim(&self.claims, text(event, "/message"));
+                text(event, "/type") == "Warning" || claim.is_some_and(has_reason)
+            })
+    }
+
+    /// Whether topology spread prevents a pod from running on its nominated node. Schedulers count pods on terminating nodes until they
+    /// are gone, operators do not: another node would be one too many, and the pod's condition has the reason.
+    fn spread_blocks(&self, observation: &Observation<'_>, pod: &Value) -> bool {
+        let all = field(pod, "/status/conditions").and_then(Value::as_array);
+        let spread = all.into_iter().flatten().any(|one| {
+            one["type"] == "PodScheduled"
+                && text(one, "/message").contains("didn't match pod topology spread")
+        });
+        let leaves = |node: &Arc<Value>| {
+            let taints = field(node, "/spec/taints").and_then(Value::as_array);
+            taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted")
+        };
+        let promised = |event: &Arc<Value>| {
+            let node = nominated(&self.claims, text(event, "/message"));
+            observation.nodes.iter().any(|known| Some(name(known)) == node && !leaves(known))
+        };
+        spread
+            && observation.nodes.iter().any(leaves)
+            && self.events(text(pod, "/metadata/uid")).any(promised)
+    }
 }
 
 /// The NodeClaim that a nomination names.
-fn nominated_claim<'a>(claims: &'a [Arc<Value>], message: &str) -> Option<&'a Value> {
+fn nominated_claim<'a>(claims: &BTreeMap<&str, &'a Arc<Value>>, message: &str) -> Option<&'a Value> {
     let (_, rest) = message.split_once("nodeclaim/")?;
-    let wanted = rest.split([',', ' ']).next();
-    claims.iter().map(|claim| &**claim).find(|claim| Some(name(claim)) == wanted)
+    let wanted = rest.split([',', ' ']).next()?;
+    claims.get(wanted).map(|claim| &***claim)
 }
 
 /// The node that a nomination names, or that has registered since for its NodeClaim.
-fn nominated<'a>(claims: &'a [Arc<Value>], message: &'a str) -> Option<&'a str> {
+fn nominated<'a>(claims: &BTreeMap<&str, &'a Arc<Value>>, message: &'a str) -> Option<&'a str> {
     let named = message.split_once("node/").map(|(_, node)| node);
     named.or_else(|| nominated_claim(claims, message).map(|claim| text(claim, "/status/nodeName")))
-}
-
-/// Whether topology spread prevents a pod from running on its nominated node. Schedulers count pods on terminating nodes until they are
-/// gone, operators do not: another node would be one too many, and the pod's condition has the reason.
-fn is_blocked_by_spread(observation: &Observation<'_>, pod: &Value) -> bool {
-    let all = field(pod, "/status/conditions").and_then(Value::as_array);
-    let spread = all.into_iter().flatten().any(|one| {
-        one["type"] == "PodScheduled" && text(one, "/message").contains("didn't match pod topology spread")
-    });
-    let leaves = |node: &Arc<Value>| {
-        let taints = field(node, "/spec/taints").and_then(Value::as_array);
-        taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted")
-    };
-    let promised = |event: &Arc<Value>| {
-        let node = nominated(&observation.claims, text(event, "/message"));
-        text(event, "/involvedObject/uid") == text(pod, "/metadata/uid")
-            && is_current(event, observation.now, observation.interventions.skewed)
-            && observation.nodes.iter().any(|known| Some(name(known)) == node && !leaves(known))
-    };
-    spread && observation.nodes.iter().any(leaves) && observation.events().iter().any(promised)
 }
 
 /// Whether an event is recent and of an operator. With wrong clocks its age is unknown.
@@ -220,7 +249,7 @@ mod tests {
     #[case::before_its_node("Pod should schedule on: nodeclaim/a", Some("n"))]
     #[case::of_another("Pod should schedule on: nodeclaim/b", None)]
     fn a_nomination_names_a_node(#[case] message: &str, #[case] expected: Option<&str>) {
-        let claims = [Arc::new(json!({"metadata": {"name": "a"}, "status": {"nodeName": "n"}}))];
-        assert_eq!(nominated(&claims, message), expected);
+        let claim = Arc::new(json!({"metadata": {"name": "a"}, "status": {"nodeName": "n"}}));
+        assert_eq!(nominated(&BTreeMap::from([("a", &claim)]), message), expected);
     }
 }
