@@ -80,6 +80,8 @@ pub const INITIALIZATION_TIMEOUT: &str = "fleetwright.dev/initialization-timeout
 /// Our annotation on NodePools: `generation/claim/time` of the NodeClaim that was replaced because its node was not
 /// initialized in time.
 pub const INITIALIZATION_FAILURES: &str = "fleetwright.dev/initialization-failures";
+/// Annotation of Fleetwright: the id of the decision to create a NodeClaim, among the records of decisions.
+pub const DECISION: &str = "fleetwright.dev/decision";
 /// Our annotation: the disruption command that takes a NodeClaim, as JSON; written before anything else of the command.
 pub const DISRUPTION_COMMAND: &str = "fleetwright.dev/disruption-command";
 /// Annotation of Fleetwright on NodePools: the IANA time zone of budget schedules; UTC by default.

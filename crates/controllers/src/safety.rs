@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::{
     events::Event,
     metrics::{Family, Metrics},
+    runtime::decisions::Decisions,
     runtime::{Clocks, Ctx, Recorder, Shared},
 };
 
@@ -29,6 +30,7 @@ pub(crate) struct Safety {
     clocks: Clocks,
     recorder: Recorder,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
 }
 
 impl Safety {
@@ -39,6 +41,7 @@ impl Safety {
             clocks: ctx.clocks.clone(),
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
         }
     }
 
@@ -55,13 +58,19 @@ impl Safety {
         let facts = &Facts { clock_pause: self.clocks.wall_clock_cool_down(), ..facts.clone() };
         let admitted = self.limits().take(act, facts, self.clocks.steady());
         if let Err(held) = &admitted {
-            self.count_held(act, held, 1);
+            self.count(act, held, 1);
+            self.decisions.held(act, facts.subject, held);
         }
         admitted
     }
 
-    /// Counts `count` held acts.
+    /// Counts `count` held acts, and records them as one.
     pub(crate) fn count_held(&self, act: Act, held: &Held, count: usize) {
+        self.count(act, held, count);
+        self.decisions.held(act, "", held);
+    }
+
+    fn count(&self, act: Act, held: &Held, count: usize) {
         let count = u32::try_from(count).map_or(f64::MAX, f64::from);
         self.metrics.add(&HELD, &[act.as_str(), held.limit().as_str()], count);
     }

@@ -10,7 +10,8 @@
 //! 6. [`safety`] — which limits an act that changes capacity or moves pods must pass.
 //! 7. [`shadow`] — what another controller did beside what this planner would have done.
 //! 8. [`rate`] — token buckets and delays.
-//! 9. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
+//! 9. [`decisions`] — what was decided, as records for people and programs.
+//! 10. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
 //!
 //! Authors of providers need [`cloud`], [`clock`] and parts of [`model`]: [`cloud`] says which, and what versions promise. The rest is
 //! public for the crates of this workspace only and changes in any version.
@@ -20,6 +21,8 @@
 
 pub mod clock;
 pub mod cloud;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
+pub mod decisions;
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod disruption;
 pub mod model;

@@ -9,6 +9,8 @@
 
 #[cfg(test)]
 mod calls;
+#[cfg(test)]
+mod decisions;
 mod expand;
 mod expectations;
 mod history;

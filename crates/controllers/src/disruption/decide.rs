@@ -33,6 +33,7 @@ use crate::{
     metrics::Metrics,
     patch::Patches,
     pool_status::PoolStatus,
+    runtime::decisions::{Decided, Decisions},
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Gate, ReconcileError, Recorder, Requeue, Solvers, later,
     },
@@ -56,6 +57,7 @@ pub(super) struct Disruption {
     solvers: Solvers,
     recorder: Recorder,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
     commands: Arc<Commands>,
     /// When the first pass ran and took over the commands of an earlier process, in steady time.
     first_pass_at: OnceLock<Timestamp>,
@@ -83,6 +85,7 @@ impl Disruption {
             solvers: ctx.solvers.clone(),
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
             commands,
             first_pass_at: OnceLock::new(),
             reported_at: Mutex::default(),
@@ -108,7 +111,7 @@ impl Controller for Disruption {
             return Ok(Requeue::After(Duration::from_secs(1)));
         }
         let first_pass_at = *self.first_pass_at.get_or_init(|| {
-            durable::restore(&self.cluster, &self.clocks, &self.commands);
+            durable::restore(&self.cluster, &self.clocks, &self.commands, &self.decisions);
             steady
         });
         let snapshot = self.cluster.index().disruption_snapshot(now);
@@ -123,7 +126,7 @@ impl Controller for Disruption {
         let start = PassStart::new(epoch, steady, first_pass_at, reports);
         let Agenda { methods, carry_over, consolidates } =
             self.memory().agenda(start, methods(&self.settings));
-        let solvers = self.solvers.clone();
+        let (solvers, read) = (self.solvers.clone(), snapshot.clone());
         let decide = move || {
             let prepared = solvers.on(&snapshot, &rules.scheduling);
             let mut solver = SimulationSolver::with_prepared(&snapshot, &rules.scheduling, prepared);
@@ -140,6 +143,7 @@ impl Controller for Disruption {
             self.memory().record(epoch, steady, &proposal);
         }
         self.reporter.proposal(&proposal);
+        let decided = self.decisions.pass(&proposal, &read);
         if let Err(error) = drift_caps::write(&self.cluster, &self.pools, &proposal.drift_caps).await {
             tracing::warn!(%error, "failed to update DriftWithinCap conditions of NodePools");
         }
@@ -149,7 +153,7 @@ impl Controller for Disruption {
             self.metrics.observe(&figures::EVALUATION, &labels, took.as_secs_f64());
         }
         let scope = status::Scope::of(&proposal);
-        let started = self.start_all(proposal.commands).await;
+        let started = self.start_all(proposal.commands, decided).await;
         // A failed write of a condition does not delay commands.
         if reports
             && let Err(error) =
@@ -182,7 +186,7 @@ impl Disruption {
     /// Starts the commands of a pass that are still valid, in order. Returns whether any started.
     ///
     /// Each command is validated right before it starts, on a snapshot that has the effects of the earlier ones.
-    async fn start_all(&self, commands: Vec<Command>) -> Result<bool, ReconcileError> {
+    async fn start_all(&self, commands: Vec<Command>, decided: Vec<Decided>) -> Result<bool, ReconcileError> {
         let Some(method) = commands.first().and_then(|first| method(first.method.name)) else {
             return Ok(false);
         };
@@ -200,12 +204,17 @@ impl Disruption {
             }
         }
         let mut started = false;
-        for command in commands {
-            let Some(command) = self.confirm(command, method.spec().validated).await? else { continue };
-            match self.execution.start(command.clone()).await {
+        for (command, decision) in commands.into_iter().zip(&decided) {
+            let Some(command) = self.confirm(command, method.spec().validated, decision).await? else {
+                continue;
+            };
+            match self.execution.start(command.clone(), decision).await {
                 Ok(()) => started = true,
-                Err(NotStarted::Limit(exceeded)) => self.reject(&command, &exceeded.to_string()),
-                Err(held @ NotStarted::Held(_)) => tracing::warn!(%command, "{held}"),
+                Err(NotStarted::Limit(exceeded)) => self.reject(&command, &exceeded.to_string(), decision),
+                Err(held @ NotStarted::Held(_)) => {
+                    tracing::warn!(%command, "{held}");
+                    self.decisions.command_rejected(&decision.id, &held.to_string());
+                }
                 Err(NotStarted::Failed(error)) => return Err(error),
             }
         }
@@ -213,7 +222,12 @@ impl Disruption {
     }
 
     /// Validates a command before it starts; `None` if it is not valid any more.
-    async fn confirm(&self, command: Command, simulate: bool) -> Result<Option<Command>, ReconcileError> {
+    async fn confirm(
+        &self,
+        command: Command,
+        simulate: bool,
+        decision: &Decided,
+    ) -> Result<Option<Command>, ReconcileError> {
         let now = self.clocks.now();
         if self.gate.may_act().is_err() || self.safety.admit(Act::Taint, &Facts::default()).is_err() {
             return Ok(None);
@@ -235,14 +249,15 @@ impl Disruption {
         match self.solvers.offload(judge).await? {
             Ok(confirmed) => Ok(Some(confirmed)),
             Err(rejected) => {
-                self.reject(&command, rejected.as_str());
+                self.reject(&command, rejected.as_str(), decision);
                 Ok(None)
             }
         }
     }
 
     /// Publishes why a command is no longer valid: `ConsolidationRejected`, or `DisruptionBlocked` for drift.
-    pub(super) fn reject(&self, command: &Command, why: &str) {
+    pub(super) fn reject(&self, command: &Command, why: &str, decision: &Decided) {
+        self.decisions.command_rejected(&decision.id, why);
         let drifted = command.method.reason == DisruptionReason::Drifted;
         if !drifted {
             self.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.method.consolidation_type]);

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::commands::{Commands, QUEUE};
 use crate::{
     patch::Patches,
+    runtime::decisions::Decisions,
     runtime::{ApiClient, Clocks, Cluster, ReconcileError},
 };
 
@@ -114,7 +115,7 @@ pub(super) async fn clear(cluster: &Cluster, patches: &Patches, name: &str) -> R
 }
 
 /// Resumes the complete commands of an earlier process.
-pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
+pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands, decisions: &Decisions) {
     let now = clocks.now();
     let snapshot = cluster.index().snapshot(now);
     for (id, (record, nodes)) in recorded(&snapshot) {
@@ -124,6 +125,7 @@ pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands) {
         };
         tracing::info!(command = %started.command, command_id = %id, "taking over a disruption command");
         cluster.index().begin_command(id.clone(), intent(&started));
+        decisions.command_resumed(&id, &started, &snapshot);
         commands.insert(id.clone(), started);
         cluster.enqueue(QUEUE, Key::cluster(id));
     }

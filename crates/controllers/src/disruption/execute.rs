@@ -32,7 +32,8 @@ use crate::{
     metrics::Metrics,
     nodeclaim::end_creation,
     patch::Patches,
-    provisioning::ClaimCreator,
+    provisioning::{ClaimCreator, CreationCause},
+    runtime::decisions::{Decided, Decisions},
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, ReconcileError},
     safety::Safety,
 };
@@ -63,6 +64,7 @@ pub(super) struct Execution {
     safety: Safety,
     names: Arc<Names>,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
     commands: Arc<Commands>,
 }
 
@@ -79,6 +81,7 @@ impl Execution {
             safety: Safety::new(ctx),
             names: ctx.names.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
             commands,
         }
     }
@@ -87,7 +90,7 @@ impl Execution {
     ///
     /// # Errors
     /// If it could not be started.
-    pub(super) async fn start(&self, command: Command) -> Result<(), NotStarted> {
+    pub(super) async fn start(&self, command: Command, decision: &Decided) -> Result<(), NotStarted> {
         let facts = Facts { count: command.replacements.len(), ..Facts::default() };
         self.safety.admit(Act::CreateClaim, &facts).map_err(NotStarted::Held)?;
         let id: Str = self.names.suffix(10).into();
@@ -110,7 +113,8 @@ impl Execution {
         let running = StartedCommand { replacements, command: Arc::new(command), since, started };
         self.record_intent(&id, running.clone());
         log::Disrupting::of(&running.command, &id).log();
-        match self.mark_and_create(&id, &running, claims).await {
+        self.decisions.command_started(decision, &id, &running.command);
+        match self.mark_and_create(&id, &running, claims, decision).await {
             Ok(replacements) => {
                 self.record_intent(&id, StartedCommand { replacements, ..running.clone() });
                 self.reporter.started(&running.command);
@@ -120,7 +124,7 @@ impl Execution {
             Err(error) => {
                 // Replacements that were not created use nothing of the limits.
                 running.replacements.iter().for_each(|name| end_creation(&self.cluster, name));
-                self.roll_back(&id).await;
+                self.roll_back(&id, &error.to_string()).await;
                 Err(error.into())
             }
         }
@@ -138,6 +142,7 @@ impl Execution {
         id: &str,
         running: &StartedCommand,
         claims: Vec<api::NodeClaim>,
+        decision: &Decided,
     ) -> Result<Vec<ClaimName>, ReconcileError> {
         // All candidates have the record before the first is marked: the next process sees whether the command is complete.
         for candidate in &running.command.candidates {
@@ -147,9 +152,10 @@ impl Execution {
             self.mark(&running.command, candidate).await?;
         }
         let reason = report::reason_label(running.command.method.reason);
+        let cause = CreationCause { reason, decided: Some(decision) };
         let mut names = Vec::with_capacity(claims.len());
         for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
-            let name = self.creator.write_replacement(claim, new_claim, reason).await?;
+            let name = self.creator.write_replacement(claim, new_claim, &cause).await?;
             names.push(ClaimName::from(name));
         }
         Ok(names)
@@ -180,8 +186,9 @@ impl Execution {
 
     /// Rolls a command back: removes its marks. Replacements that exist are not deleted: pods may be nominated to them, and empty
     /// ones are removed by emptiness.
-    pub(super) async fn roll_back(&self, id: &str) {
+    pub(super) async fn roll_back(&self, id: &str, why: &str) {
         let Some(running) = self.commands.remove(id) else { return };
+        self.decisions.command_ended(id, Some(why));
         let command = &running.command;
         self.metrics.inc(&figures::QUEUE_FAILURES, &report::command_labels(&running));
         for candidate in &command.candidates {

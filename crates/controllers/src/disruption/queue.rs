@@ -14,6 +14,7 @@ use super::{
     report::Reporter,
 };
 use crate::{
+    runtime::decisions::Decisions,
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Gate, RateLimit, ReconcileError, Requeue, Shared,
         ignore_not_found,
@@ -33,6 +34,7 @@ pub(super) struct Queue {
     gate: Gate,
     execution: Execution,
     reporter: Reporter,
+    decisions: Decisions,
     displaced: Shared<DisplacedPods>,
     commands: Arc<Commands>,
 }
@@ -48,6 +50,7 @@ impl Queue {
             gate: ctx.gate.clone(),
             execution: Execution::new(ctx, commands.clone()),
             reporter: Reporter::new(ctx),
+            decisions: ctx.decisions.clone(),
             displaced: ctx.displaced.clone(),
             commands,
         }
@@ -84,6 +87,7 @@ impl Controller for Queue {
             Next::Done => {
                 self.reporter.done(&started);
                 self.commands.remove(&key.name);
+                self.decisions.command_ended(&key.name, None);
                 self.cluster.index().end_command(&key.name);
                 Ok(Requeue::No)
             }
@@ -93,7 +97,7 @@ impl Controller for Queue {
             }
             Next::Abandon(why) => {
                 tracing::error!(command = %started.command, reason = %why, "failed to disrupt nodes, rolling back");
-                self.execution.roll_back(&key.name).await;
+                self.execution.roll_back(&key.name, &why.to_string()).await;
                 Ok(Requeue::No)
             }
             Next::Remove => {

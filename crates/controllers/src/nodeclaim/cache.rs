@@ -10,7 +10,7 @@ use fleetwright_api::{
     self as api, HasConditions, condition::find, labels::condition::NODE_REGISTRATION_HEALTHY,
 };
 use fleetwright_core::{
-    model::{ConditionStatus, NodeName, PodUid, Str},
+    model::{ConditionStatus, NodeClaim, NodeName, PodUid, Str, nodeclaim::ConditionType},
     nodeclaim::health::RegistrationHealth,
 };
 use fleetwright_state::Key;
@@ -144,8 +144,8 @@ impl LifecycleCache {
     }
 
     /// Records the reason of a failed registration of a NodePool.
-    pub(super) fn note_failure(&self, pool: &Str, reason: Str) {
-        self.entries().failures.insert(pool.clone(), reason);
+    pub(super) fn note_failure(&self, pool: &Str, claim: &NodeClaim) {
+        self.entries().failures.insert(pool.clone(), failed_by(claim));
     }
 
     /// The reason of the last failed registration of a NodePool that this process observed.
@@ -222,6 +222,13 @@ impl LifecycleCache {
         entries.evictions.remove(key);
         entries.eviction_times.remove(key);
     }
+}
+
+/// The reason of the failed condition: that of Launched, else `RegistrationFailed`.
+fn failed_by(claim: &NodeClaim) -> Str {
+    let launched = claim.conditions.get(&ConditionType::Launched);
+    let launch = launched.filter(|known| known.status != ConditionStatus::True && !known.reason.is_empty());
+    launch.map_or_else(|| "RegistrationFailed".into(), |known| known.reason.clone())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use fleetwright_api::{
 };
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider, Instance, Termination},
-    model::{ConditionStatus, NodeClaim, ProviderId, Resources, Str, labels, nodeclaim::ConditionType},
+    model::{ConditionStatus, ProviderId, Resources, labels, nodeclaim::ConditionType},
     nodeclaim::{ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange},
     safety::Cause,
 };
@@ -42,6 +42,7 @@ use super::{
 use crate::{
     log,
     metrics::Metrics,
+    runtime::decisions::Decisions,
     runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, Recorder, ignore_not_found},
     settings::Settings,
 };
@@ -67,6 +68,7 @@ pub(crate) struct Executors {
     settings: Arc<Settings>,
     recorder: Recorder,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
     cache: Arc<LifecycleCache>,
 }
 
@@ -81,6 +83,7 @@ impl Executors {
             settings: ctx.settings.clone(),
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
             cache: cache.clone(),
         }
     }
@@ -275,6 +278,7 @@ impl<'a> Executor<'a> {
             None => return Ok(()),
         }
         let reason = cause.as_str();
+        self.executors.decisions.claim_ended(self.name(), reason.unwrap_or("its Node was deleted"));
         tracing::info!(
             NodeClaim.name = self.name(),
             reason = reason.unwrap_or("node deleted"),
@@ -399,6 +403,7 @@ impl<'a> Executor<'a> {
         let result =
             self.executors.client.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
         self.released = true;
+        self.executors.decisions.claim_ended(self.name(), "it was deleted before its node was initialized");
         if let Some(claim) = ignore_not_found(result)? {
             // Without finalizers, this write deletes the object.
             if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
@@ -439,7 +444,7 @@ impl<'a> Executor<'a> {
         drop(index);
         self.executors.cache.note_registration(&pool.uid, stored, registered);
         if !registered {
-            self.executors.cache.note_failure(&pool.uid, failure_of(&self.node.claim));
+            self.executors.cache.note_failure(&pool.uid, &self.node.claim);
         }
         self.executors.cluster.enqueue(REGISTRATION_HEALTH, Key::cluster(pool.name.as_str()));
     }
@@ -514,6 +519,7 @@ impl<'a> Executor<'a> {
             log::registered_nodeclaim(self.name(), &status.provider_id, &status.node_name);
         }
         if became_true(names::condition::INITIALIZED) {
+            self.executors.decisions.claim_initialized(self.name());
             let nodes = &self.node.nodes;
             let allocatable = nodes.first().map(|node| node.allocatable.clone()).unwrap_or_default();
             log::initialized_nodeclaim(self.name(), &status.provider_id, &status.node_name, &allocatable);
@@ -584,13 +590,6 @@ pub(crate) async fn release_node(
 pub(crate) fn only(uid: &str) -> DeleteParams {
     let uid = (!uid.is_empty()).then(|| uid.to_owned());
     DeleteParams::default().preconditions(Preconditions { resource_version: None, uid })
-}
-
-/// The reason of the failed condition: that of Launched, else `RegistrationFailed`.
-fn failure_of(claim: &NodeClaim) -> Str {
-    let launched = claim.conditions.get(&ConditionType::Launched);
-    let launch = launched.filter(|known| known.status != ConditionStatus::True && !known.reason.is_empty());
-    launch.map_or_else(|| "RegistrationFailed".into(), |known| known.reason.clone())
 }
 
 /// Seconds from `since` to `now`; 0 if negative.

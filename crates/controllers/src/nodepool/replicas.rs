@@ -19,7 +19,7 @@ use kube::api::{DeleteParams, Preconditions};
 use crate::{
     events::{Event, regarding},
     nodeclaim::end_creation,
-    provisioning::ClaimCreator,
+    provisioning::{ClaimCreator, CreationCause},
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue,
         ignore_not_found,
@@ -181,7 +181,8 @@ impl Controller for StaticProvisioning {
                     tracing::warn!(NodePool.name = &*key.name, %held, "creation of a nodeclaim is held");
                     return Ok(Requeue::After(held.left().unwrap_or(LIMIT_RETRY).max(MIN_RETRY)));
                 }
-                self.creator.write_replacement(claim, &new_claim, "provisioned").await?;
+                let cause = CreationCause { reason: "provisioned", decided: None };
+                self.creator.write_replacement(claim, &new_claim, &cause).await?;
             }
             if missing_count > MAX_PER_PASS {
                 return Ok(Requeue::Now);

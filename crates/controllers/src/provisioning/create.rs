@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fleetwright_api as api;
+use fleetwright_api::{self as api, labels::DECISION};
 use fleetwright_core::{
     disruption::{DisplacedPods, lineage},
     model::{Pod, Str, labels::LINEAGE},
@@ -24,6 +24,7 @@ use crate::{
     log,
     metrics::{Metrics, scheduling as families},
     nodeclaim::end_creation,
+    runtime::decisions::{Decided, Decisions},
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, RateLimit, ReconcileError, Shared},
     safety::Safety,
 };
@@ -64,6 +65,14 @@ pub(super) enum Created {
     },
 }
 
+/// Why a NodeClaim is created.
+pub(crate) struct CreationCause<'a> {
+    /// The reason in metrics.
+    pub(crate) reason: &'a str,
+    /// The plan or the command, if one asks for it.
+    pub(crate) decided: Option<&'a Decided>,
+}
+
 /// The reason of creations, for metrics.
 pub(super) const REASON: &str = "provisioned";
 
@@ -78,6 +87,7 @@ pub(crate) struct ClaimCreator {
     names: Arc<Names>,
     cluster_uid: Arc<str>,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
 }
 
 impl ClaimCreator {
@@ -92,11 +102,12 @@ impl ClaimCreator {
             names: ctx.names.clone(),
             cluster_uid: ctx.cluster_uid.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
         }
     }
 
     /// Creates the new NodeClaims of a plan, in order.
-    pub(super) async fn claims(&self, new_claims: Vec<NewClaim>) -> Vec<Created> {
+    pub(super) async fn claims(&self, new_claims: Vec<NewClaim>, plan: &Decided) -> Vec<Created> {
         let positions = raise::launch_batches(&self.names.suffix(10), &new_claims);
         let mut admitted = Admitted::default();
         let mut prepared = Vec::with_capacity(new_claims.len());
@@ -111,11 +122,12 @@ impl ClaimCreator {
             }
             prepared.push(claim);
         }
+        let cause = &CreationCause { reason: REASON, decided: Some(plan) };
         let writes = prepared.into_iter().zip(new_claims).map(|(prepared, new_claim)| async move {
             match prepared {
                 Ok((claim, pods)) => {
                     let name = claim.metadata.name.clone().unwrap_or_default();
-                    let created = self.write(claim, pods, &new_claim, REASON).await;
+                    let created = self.write(claim, pods, &new_claim, cause).await;
                     // An unknown outcome is resolved before the next plan for its pods.
                     if !matches!(created, Created::Unknown { .. }) {
                         end_creation(&self.cluster, &name);
@@ -146,6 +158,7 @@ impl ClaimCreator {
         let mut claim = raise::claim(new_claim, &pool, &pods, identity);
         let now = self.clocks.now();
         let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.insert(DECISION.to_owned(), self.decisions.issue());
         launch_loops::note_demands(annotations, &pods);
         if self.displaced.lock().recreates(&pods, now) {
             annotations.insert(LINEAGE.to_owned(), lineage::of_recreated(now));
@@ -161,7 +174,7 @@ impl ClaimCreator {
         mut claim: api::NodeClaim,
         pods: Vec<Arc<Pod>>,
         new_claim: &NewClaim,
-        reason: &str,
+        cause: &CreationCause<'_>,
     ) -> Created {
         let api = self.client.cluster::<api::NodeClaim>();
         let mut unknown = None;
@@ -171,11 +184,11 @@ impl ClaimCreator {
             }
             let name = claim.metadata.name.clone().unwrap_or_default();
             match self.client.call("create nodeclaim", api.create(&PostParams::default(), &claim)).await {
-                Ok(claim) => return self.created(claim, pods, new_claim, reason),
+                Ok(claim) => return self.created(claim, pods, new_claim, cause),
                 Err(error) if error.is_conflict() => match self.existing_claim(&name).await {
                     // An earlier attempt had its effect.
                     Ok(Some(other)) if raise::is_same(&other, &claim) => {
-                        return self.created(other, pods, new_claim, reason);
+                        return self.created(other, pods, new_claim, cause);
                     }
                     Ok(_) => {
                         claim.metadata.name =
@@ -225,14 +238,17 @@ impl ClaimCreator {
         claim: api::NodeClaim,
         pods: Vec<Arc<Pod>>,
         new_claim: &NewClaim,
-        reason: &str,
+        cause: &CreationCause<'_>,
     ) -> Created {
         let name: Str = claim.metadata.name.as_deref().unwrap_or_default().into();
         let relaxed = new_claim.annotations.contains_key(api::labels::MIN_VALUES_RELAXED);
-        let labels = [reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
+        let labels = [cause.reason, &new_claim.pool.name, if relaxed { "true" } else { "false" }];
         self.metrics.inc(&families::NODECLAIMS_CREATED, &labels);
         let types = new_claim.instance_types.iter().map(|type_| type_.name.to_string());
         log::created_nodeclaim(&name, &new_claim.pool.name, &new_claim.requests, types);
+        if let Some(id) = claim.metadata.annotations.as_ref().and_then(|all| all.get(DECISION)) {
+            self.decisions.claim(id, new_claim, &name, (&pods, cause.decided));
+        }
         self.record_launch(&name, &pods);
         self.cluster.observe(claim);
         Created::Claim { name, pods }
@@ -255,7 +271,10 @@ impl ClaimCreator {
         let pool = index.pool(&new_claim.pool.name)?;
         let name = format!("{}-{}", new_claim.pool.name, self.names.suffix(5));
         let identity = Identity { name, batch, position, cluster_uid: &self.cluster_uid };
-        Some(raise::claim(new_claim, pool, &new_claim.pods, identity))
+        let mut claim = raise::claim(new_claim, pool, &new_claim.pods, identity);
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        annotations.insert(DECISION.to_owned(), self.decisions.issue());
+        Some(claim)
     }
 
     /// Creates a replacement whose resources are reserved ([`limits::reserve`]), and returns its final name. A pod that was pending when the
@@ -267,7 +286,7 @@ impl ClaimCreator {
         &self,
         mut claim: api::NodeClaim,
         new_claim: &NewClaim,
-        reason: &str,
+        cause: &CreationCause<'_>,
     ) -> Result<Str, ReconcileError> {
         let name = claim.metadata.name.clone().unwrap_or_default();
         let pods: Vec<Arc<Pod>> = {
@@ -279,7 +298,7 @@ impl ClaimCreator {
         let annotations = claim.metadata.annotations.get_or_insert_default();
         raise::note_pods(annotations, &pods);
         launch_loops::note_demands(annotations, &pods);
-        let outcome = self.write(claim, pods, new_claim, reason).await;
+        let outcome = self.write(claim, pods, new_claim, cause).await;
         end_creation(&self.cluster, &name);
         match outcome {
             Created::Claim { name, .. } => Ok(name),

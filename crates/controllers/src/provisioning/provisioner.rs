@@ -29,6 +29,7 @@ use crate::{
     log,
     metrics::{Metrics, pod_times::PodTimes, scheduling as families},
     nodeclaim::nominations::Nominations,
+    runtime::decisions::{Decided, Decisions},
     runtime::{
         Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue, Solvers, later,
     },
@@ -53,6 +54,7 @@ pub struct Provisioner {
     pod_times: Arc<PodTimes>,
     recorder: Recorder,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
     inbox: Inbox,
     /// NodeClaims whose creation has an unknown outcome: no plan is computed before it is known.
     unknown: Mutex<BTreeSet<String>>,
@@ -74,6 +76,7 @@ impl Provisioner {
             pod_times: ctx.pod_times.clone(),
             recorder: ctx.recorder.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
             inbox,
             unknown: Mutex::default(),
         }
@@ -188,18 +191,20 @@ impl Provisioner {
             log::found_pods(pods.iter().map(|pod| pod.id.to_string()), took);
         }
         log::computed(&plan);
+        let decision = self.decisions.plan(&plan, &snapshot, &pods);
         self.cluster.index().defer(not_reached(&plan));
         let (ignored, unschedulable) =
             pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, &plan.unplaced);
         self.metrics.set(&families::IGNORED_PODS, &[], to_f64(ignored + invalid));
         self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], to_f64(unschedulable));
-        self.execute_plan(&snapshot, plan).await
+        self.execute_plan(&snapshot, plan, &decision).await
     }
 
     async fn execute_plan(
         &self,
         snapshot: &Snapshot,
         mut plan: Plan,
+        decision: &Decided,
     ) -> Result<Option<Duration>, ReconcileError> {
         let until = later(self.clocks.now(), self.settings.nomination_window());
         for placement in &plan.existing {
@@ -216,8 +221,8 @@ impl Provisioner {
         let observed = self.nominations.resolve(snapshot, &mut plan).await?;
         let held = self.launch_loops.hold(&mut plan).await;
         let mut again = (plan.partial || observed).then_some(RETRY_AFTER).or(held);
-        let (mut rate_limited, mut failure) = (0, None);
-        for created in self.creator.claims(plan.new_claims).await {
+        let (mut rate_limited, mut failure, mut missing) = (0, None, Vec::new());
+        for created in self.creator.claims(plan.new_claims, decision).await {
             match created {
                 Created::Claim { name, pods } => {
                     buffers::add_chunks(&mut chunks, &name, &pods);
@@ -231,8 +236,10 @@ impl Provisioner {
                     for pod in &pods {
                         pod_events::failed(&self.recorder, pod, &why);
                     }
+                    missing.push(why);
                 }
                 Created::Unknown { name, error } => {
+                    missing.push(format!("whether {name} was created is not known: {error}"));
                     self.unknown().insert(name);
                     self.inbox.push("unknown", self.clocks.steady());
                     again = Some(RETRY_AFTER);
@@ -246,7 +253,11 @@ impl Provisioner {
                 self.safety.limits().until_created(rate_limited, self.clocks.steady()).max(RETRY_AFTER);
             tracing::warn!(nodeclaims = rate_limited, ?wait, "NodeClaim creation rate limit reached");
             again = Some(again.map_or(wait, |soon| soon.min(wait)));
+            missing.push(format!(
+                "NodeClaim creation rate limit reached: {rate_limited} wait for the next plan"
+            ));
         }
+        self.decisions.planned(&decision.id, &missing);
         failure.map_or(Ok(again), Err)
     }
 }

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     metrics::{Metrics, cloud::Metered, pod_times::PodTimes, requests},
+    runtime::decisions::Decisions,
     settings::Settings,
 };
 
@@ -77,6 +78,8 @@ pub struct Ctx {
     pub limits: Shared<Limits>,
     /// Pods that consolidation evicted a short time ago.
     pub displaced: Shared<DisplacedPods>,
+    /// The decisions of this process.
+    pub decisions: Decisions,
     /// Whether this process may act.
     pub gate: Gate,
     /// The features that are off.
@@ -103,6 +106,7 @@ impl Ctx {
             client: ApiClient::new(client, clocks.clone(), leadership.clone()),
             cloud: Arc::new(Fenced::new(cloud, leadership.clone())),
             features: Features::new(cluster.clone(), metrics.clone()),
+            decisions: Decisions::new(clock.clone(), seed, &cluster_uid),
             gate: Gate::new(leadership, cluster.clone(), clocks.clone()),
             cluster,
             clocks,

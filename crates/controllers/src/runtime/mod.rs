@@ -10,6 +10,7 @@ mod clocks;
 mod cluster;
 mod controller;
 mod ctx;
+pub mod decisions;
 mod features;
 mod fence;
 mod gate;

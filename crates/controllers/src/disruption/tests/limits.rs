@@ -84,7 +84,9 @@ async fn a_command_needs_room_in_the_limits_for_all_replacements(
     (0..others).for_each(|at| create_other_claim(&harness, &format!("late-{at}")));
     let commands = Arc::new(Commands::default());
     let before = harness.ctx.cluster.index().usage_at_most("default");
-    let started = Execution::new(&harness.ctx, commands.clone()).start(command).await;
+    let started = Execution::new(&harness.ctx, commands.clone())
+        .start(command, &crate::runtime::decisions::Decided::unrecorded())
+        .await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&harness).len(), if starts { 2 } else { 0 });
     assert_eq!((has_record(&claim(&harness, "old")), tainted(&harness, "old")), (starts, starts));
@@ -100,7 +102,7 @@ async fn one_for_one_replacement_may_exceed_the_limit_for_a_while() {
     create_other_claim(&harness, "late");
     // The NodePool is at its limit, and the node that is removed does not count.
     command.replacements.truncate(1);
-    execution(&harness).start(command).await.unwrap();
+    execution(&harness).start(command, &crate::runtime::decisions::Decided::unrecorded()).await.unwrap();
     assert_eq!(replacements(&harness).len(), 1);
 }
 
@@ -112,7 +114,7 @@ async fn a_static_pool_does_not_exceed_its_node_limit(#[case] others: usize, #[c
     let (harness, command) = decided(json!({"replicas": 1, "limits": {"nodes": "2"}})).await;
     assert_eq!((command.method.name, command.replacements.len()), ("static-drift", 1));
     (0..others).for_each(|at| create_other_claim(&harness, &format!("late-{at}")));
-    let started = execution(&harness).start(command).await;
+    let started = execution(&harness).start(command, &crate::runtime::decisions::Decided::unrecorded()).await;
     assert_eq!(started.is_ok(), starts, "{started:?}");
     assert_eq!(replacements(&harness).len(), usize::from(starts));
 }
@@ -134,7 +136,7 @@ impl Faults for RefuseFurtherCreations {
 async fn reservations_of_failed_creations_are_released() {
     let harness = Harness::with(Some(Arc::new(RefuseFurtherCreations(AtomicU64::new(0)))));
     let (harness, command) = decided_in(harness, json!({"limits": {"nodes": "3"}})).await;
-    let started = execution(&harness).start(command).await;
+    let started = execution(&harness).start(command, &crate::runtime::decisions::Decided::unrecorded()).await;
     assert!(matches!(started, Err(execute::NotStarted::Failed(_))), "{started:?}");
     assert_eq!(
         harness.ctx.cluster.index().usage_at_most("default").1,
@@ -150,11 +152,12 @@ async fn a_command_waits_for_the_creation_rate_limit() {
     *harness.ctx.limits.lock() = fleetwright_core::safety::Limits::with_rates((3, 1), (1, 1));
     let two = Facts { count: 2, ..Facts::default() };
     Safety::new(&harness.ctx).admit(Act::CreateClaim, &two).unwrap();
-    let started = execution(&harness).start(command.clone()).await;
+    let started =
+        execution(&harness).start(command.clone(), &crate::runtime::decisions::Decided::unrecorded()).await;
     assert!(matches!(started, Err(execute::NotStarted::Held(_))), "{started:?}");
     assert!(replacements(&harness).is_empty() && !has_record(&claim(&harness, "old")), "nothing is written");
     harness.pass(1).await;
-    execution(&harness).start(command).await.unwrap();
+    execution(&harness).start(command, &crate::runtime::decisions::Decided::unrecorded()).await.unwrap();
     assert_eq!(replacements(&harness).len(), 2);
 }
 
@@ -163,7 +166,7 @@ async fn drift_that_no_longer_holds_is_reported_as_blocked() {
     let (harness, command) = decided(json!({})).await;
     let kind = command.method.consolidation_type;
     let disruption = crate::disruption::decide::Disruption::new(&harness.ctx, Arc::default());
-    disruption.reject(&command, "pods came");
+    disruption.reject(&command, "pods came", &crate::runtime::decisions::Decided::unrecorded());
     let (_trigger, stop) = crate::runtime::shutdown();
     let (client, names, features) =
         (harness.ctx.client.clone(), harness.ctx.names.clone(), harness.ctx.features.clone());

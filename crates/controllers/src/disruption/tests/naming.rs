@@ -14,7 +14,7 @@ async fn a_former_leader_does_not_overwrite_a_record() {
     let mut old = claim(&harness, "old");
     old["metadata"]["annotations"] = json!({"fleetwright.dev/disruption-command": record.to_string()});
     harness.server.apply(old).unwrap();
-    let started = execution(&harness).start(command).await;
+    let started = execution(&harness).start(command, &crate::runtime::decisions::Decided::unrecorded()).await;
     assert!(started.is_err(), "{started:?}");
     let record_now = &claim(&harness, "old")["metadata"]["annotations"]["fleetwright.dev/disruption-command"];
     assert_eq!(

@@ -219,9 +219,14 @@ async fn claims_that_are_not_needed_any_more_are_not_created() {
             "spec": {"nodeName": "somewhere"}}))
         .unwrap();
     harness.pass(1).await;
+    let decided = &crate::runtime::decisions::Decided::unrecorded();
     let not_needed = |created: &[Created]| created.iter().filter(|c| matches!(c, Created::NotNeeded)).count();
-    assert_eq!(not_needed(&creator.claims(plan.new_claims.clone()).await), 1, "one is bound");
-    assert_eq!(not_needed(&creator.claims(plan.new_claims).await), 2, "the other pod has a NodeClaim");
+    assert_eq!(not_needed(&creator.claims(plan.new_claims.clone(), decided).await), 1, "one is bound");
+    assert_eq!(
+        not_needed(&creator.claims(plan.new_claims, decided).await),
+        2,
+        "the other pod has a NodeClaim"
+    );
     assert_eq!(claimed_pods(&harness), names(1));
 }
 
