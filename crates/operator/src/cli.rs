@@ -3,6 +3,7 @@
 mod catalogue;
 mod compat;
 mod decide;
+mod decisions;
 #[cfg(test)]
 mod documented;
 pub(crate) mod house;
@@ -20,6 +21,7 @@ pub(crate) use self::{
     catalogue::{CatalogExportOptions, CatalogTool},
     compat::{CleanOptions, CompatOptions, CompatTool},
     decide::{DisruptOptions, Explain, ExplainOptions, PlanOptions},
+    decisions::{DecisionsFormat, DecisionsOptions},
     lint::{FailOn, LintFormat, LintOptions},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
 };
@@ -90,6 +92,8 @@ pub(crate) enum Tool {
     /// Reports of shadow mode: what Karpenter did, and what Fleetwright would have done.
     #[command(subcommand)]
     Shadow(ShadowTool),
+    /// What the controller decided, on what, and what came of it.
+    Decisions(DecisionsOptions),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),

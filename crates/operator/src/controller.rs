@@ -18,7 +18,7 @@ use kube::Client;
 
 use crate::{
     clock::SystemClock,
-    http, kube_client, logging,
+    decisions, http, kube_client, logging,
     operator::{CloudConnector, Environment, Operator},
     process::ProcessCollector,
     settings::{self, Values},
@@ -61,7 +61,13 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let probe = Arc::new(Probe::default());
     http::serve_probes(values.port("HEALTH_PROBE_PORT"), probe.clone()).await?;
-    http::serve_metrics(values.port("METRICS_PORT"), probe.clone(), axum::Router::new()).await?;
+    let further = if values.bool("DECISIONS_ENDPOINT") {
+        let probe = probe.clone();
+        decisions::routes(move || probe.ctx.get().map(|ctx| ctx.decisions.clone()))
+    } else {
+        axum::Router::new()
+    };
+    http::serve_metrics(values.port("METRICS_PORT"), probe.clone(), further).await?;
     tokio::select! {
         biased;
         () = signals::terminated() => {

@@ -38,6 +38,7 @@ mod clock;
 mod compat;
 mod controller;
 mod crds;
+mod decisions;
 mod devices;
 mod disrupt;
 mod ec2;

@@ -315,6 +315,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How long to wait for replacement nodes to initialize before rolling back; longer when many commands are in progress",
     ),
     setting(
+        "DECISIONS_ENDPOINT",
+        SettingKind::Bool,
+        "false",
+        "Serve the last decisions as /decisions on the metrics port, to everybody who reaches it",
+    ),
+    setting(
         "SHADOW",
         SettingKind::Bool,
         "false",

@@ -1,0 +1,115 @@
+//! Decisions for terminals.
+
+use fleetwright_core::decisions::{
+    Choice, DecisionRecord,
+    record::{OfferingRow, ReasonRow},
+};
+use serde_json::Value;
+
+use crate::plan::{grid, names};
+
+/// The header of the table.
+const HEADER: [&str; 7] = ["TIME", "ID", "KIND", "DECISION", "SAVES $/H", "OUTCOME", "WHY"];
+
+/// The records as a table.
+pub(super) fn table(records: &[Value]) -> String {
+    let mut grid = grid(&HEADER);
+    for record in records {
+        grid.add_row(cells(record));
+    }
+    let lines: Vec<String> = grid.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+    lines.concat()
+}
+
+/// A record as one line, for a stream.
+pub(super) fn line(record: &Value) -> String {
+    let filled: Vec<String> = cells(record).into_iter().filter(|cell| !cell.is_empty()).collect();
+    filled.join("  ")
+}
+
+/// The cells of a record. One of a kind that this version does not know has what all kinds have.
+fn cells(value: &Value) -> [String; 7] {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let known = serde_json::from_value::<DecisionRecord>(value.clone()).ok();
+    let (decision, why) = known
+        .as_ref()
+        .map_or((String::new(), String::new()), |record| (decision(&record.draft.choice), why(record)));
+    let cells = [
+        text("/time").split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned(),
+        text("/id"),
+        text("/kind"),
+        decision,
+        text("/saving/list"),
+        text("/outcome/status"),
+        why,
+    ];
+    cells.map(|cell| plain(&cell))
+}
+
+/// Names and messages are data: no character of them controls the terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+fn decision(choice: &Choice) -> String {
+    match choice {
+        Choice::Plan(plan) => {
+            let mut parts = Vec::new();
+            if plan.node_claims > 0 {
+                let (claims, pods) = (plan.node_claims, plan.pods_on_new_nodes);
+                parts.push(format!("{claims} new NodeClaims (${}/h) for {pods} pods", plan.price));
+            }
+            if plan.pods_on_existing_nodes > 0 {
+                parts.push(format!("{} pods on existing nodes", plan.pods_on_existing_nodes));
+            }
+            if plan.unschedulable > 0 {
+                parts.push(format!("{} pods unschedulable", plan.unschedulable));
+            }
+            parts.join(", ")
+        }
+        Choice::NodeClaim(claim) => {
+            let offering = offering(&claim.offering);
+            format!(
+                "{}: {offering} (${}/h) for {} pods",
+                claim.node_claim, claim.offering.price, claim.pods_total
+            )
+        }
+        Choice::Disruption(command) => {
+            let nodes: Vec<String> = command.nodes.iter().map(|node| node.node.clone()).collect();
+            let nodes = listed(&nodes, command.nodes_total);
+            let new: Vec<String> = command
+                .replacements
+                .iter()
+                .map(|new| format!("{} (${}/h)", offering(&new.offering), new.offering.price))
+                .collect();
+            let new = match command.replacements_total {
+                0 => String::new(),
+                total if new.is_empty() => format!(" -> {total} replacements"),
+                total => format!(" -> {}", listed(&new, total)),
+            };
+            format!("{}/{}: {nodes}{new}", command.reason, command.action)
+        }
+        Choice::Refusal(refusal) => {
+            format!("{} {}: {}", refusal.total, refusal.of, listed(&refusal.names, refusal.total))
+        }
+        Choice::Held(held) => format!("{} {}", held.act, held.subject).trim_end().to_owned(),
+    }
+}
+
+fn offering(offering: &OfferingRow) -> String {
+    format!("{}/{}/{}", offering.instance_type, offering.zone, offering.capacity_type)
+}
+
+/// The first few names of `total`.
+fn listed(known: &[String], total: usize) -> String {
+    let mut all = known.to_vec();
+    all.resize(total.max(known.len()), String::new());
+    names(&all)
+}
+
+/// What came of it, or else the reason.
+fn why(record: &DecisionRecord) -> String {
+    let message = record.draft.outcome.as_ref().and_then(|outcome| outcome.message.clone());
+    let first = |reasons: &[ReasonRow]| reasons.first().map(|reason| reason.message.clone());
+    message.or_else(|| first(&record.draft.reasons)).unwrap_or_default()
+}
