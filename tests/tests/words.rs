@@ -46,14 +46,12 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("NeedsSeveral", "its text is in disrupt/split-too-little"),
     ("DriftCap", "never the first reason; its text is in life/drift-cap-reached"),
     ("NoNode", "its text is in disrupt/not-candidates"),
-    ("NotInitialized", "its text is in disrupt/not-candidates"),
     ("NoPool", "its text is in disrupt/not-candidates"),
     ("NotConsolidatable", "lasts for a moment: events and disrupt/ have its text"),
     ("Queued", "the same"),
     ("NotManaged", "its text is in disrupt/not-candidates"),
     ("Surplus", "its text is in disrupt/static-kept"),
     ("NodePoolNotReady", "the same"),
-    ("Deleting", "its text is in disrupt/not-candidates"),
 ];
 
 /// The files below `path` whose name ends with one of `ends`.

@@ -9,6 +9,7 @@ mod documented;
 pub(crate) mod house;
 mod lint;
 mod shadow;
+mod top;
 
 #[cfg(feature = "lab")]
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     decisions::{DecisionsFormat, DecisionsOptions},
     lint::{FailOn, LintFormat, LintOptions},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
+    top::TopOptions,
 };
 use crate::settings::table::{SETTINGS, Setting, SettingKind};
 
@@ -81,6 +83,8 @@ pub(crate) enum Tool {
     /// Simulates a cluster and a cloud in this process, with the controller: no cluster, no Docker, no cloud account.
     #[cfg(feature = "lab")]
     Demo(Demo),
+    /// Shows nodes, cost, pending pods with the reason, NodeClaims in flight and disruptions, live in the terminal. Reads only.
+    Top(TopOptions),
     /// Dry run: the NodeClaims that would be created for pending pods.
     Plan(PlanOptions),
     /// Dry run: the nodes that would be disrupted now, and why the others are not.
@@ -378,7 +382,8 @@ fn tools(interface: &Interface<'_>) -> Command {
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: [(&[&str], &[&str]); 12] = [
+const WITH_SETTINGS: [(&[&str], &[&str]); 13] = [
+    (&["top"], &DECISIVE),
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
     (&["lint"], &DECISIVE),
@@ -412,8 +417,9 @@ const DECISIVE: [&str; 11] = [
 ];
 
 /// Calls that the help shows.
-const EXAMPLES: [(&str, &str); 6] = [
+const EXAMPLES: [(&str, &str); 7] = [
     ("demo", "a cluster and a cloud on this computer"),
+    ("top", "the fleet of the cluster of the kubeconfig, live"),
     ("plan", "the nodes that the cluster of the kubeconfig needs now"),
     ("plan -f manifests/ --fail-if 'unschedulable>0'", "a check in CI"),
     ("plan --what-if nodepool.yaml", "what a change would do to the cluster"),

@@ -11,6 +11,7 @@ use crate::{
     settings::Values,
     shadow,
     sheet::{self, Page},
+    top,
 };
 
 impl Operator {
@@ -58,6 +59,7 @@ impl Operator {
     fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<Outcome> {
         let catalogues = self.catalogues();
         match tool {
+            Tool::Top(options) => return top::run(options, catalogues, &self.values(flags)?),
             Tool::Plan(options) => return plan::run(options, catalogues, &self.values(flags)?),
             Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values(flags)?),
             Tool::Compat(options) => {

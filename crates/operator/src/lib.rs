@@ -45,6 +45,7 @@ mod ec2;
 mod explain;
 mod export;
 mod figures;
+mod fleet;
 mod http;
 mod input;
 mod invoke;
@@ -65,6 +66,7 @@ mod shadow;
 mod sheet;
 mod signals;
 mod suggest;
+mod top;
 
 // The versions of foreign crates that occur in signatures.
 pub use anyhow;

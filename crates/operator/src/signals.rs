@@ -13,3 +13,14 @@ pub(crate) async fn terminated() {
         _ = terminate.recv() => {}
     }
 }
+
+/// The same, and the end of the terminal (SIGHUP).
+pub(crate) async fn ended() {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
+        return terminated().await;
+    };
+    tokio::select! {
+        () = terminated() => {}
+        _ = hangup.recv() => {}
+    }
+}

@@ -118,7 +118,7 @@ pub(super) async fn clear(cluster: &Cluster, patches: &Patches, name: &str) -> R
 pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands, decisions: &Decisions) {
     let now = clocks.now();
     let snapshot = cluster.index().snapshot(now);
-    for (id, (record, nodes)) in recorded(&snapshot) {
+    for (id, (record, nodes)) in recorded_commands(&snapshot) {
         let Some(started) = resume(&snapshot, &record, &nodes, now, clocks.steady()) else {
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
@@ -135,7 +135,7 @@ pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands, d
 /// an observer can know of the commands of the current process.
 #[must_use]
 pub fn resumable_commands(snapshot: &Snapshot, now: Timestamp) -> Vec<(Str, CommandIntent)> {
-    let recorded = recorded(snapshot).into_iter();
+    let recorded = recorded_commands(snapshot).into_iter();
     let continuing = recorded.filter_map(|(id, (record, nodes))| {
         let started = resume(snapshot, &record, &nodes, now, now)?;
         Some((id, intent(&started)))
@@ -149,8 +149,9 @@ pub(super) fn intent(started: &StartedCommand) -> CommandIntent {
     CommandIntent { candidates, replacements: started.replacements.clone() }
 }
 
-/// The records on nodes by id, with the indices of those nodes.
-fn recorded(snapshot: &Snapshot) -> BTreeMap<Str, (CommandRecord, Vec<usize>)> {
+/// The records of commands on nodes by id, with the indices of those nodes.
+#[must_use]
+pub fn recorded_commands(snapshot: &Snapshot) -> BTreeMap<Str, (CommandRecord, Vec<usize>)> {
     let mut found: BTreeMap<Str, (CommandRecord, Vec<usize>)> = BTreeMap::new();
     for (index, node) in snapshot.nodes.iter().enumerate() {
         let text = node.claim.as_ref().and_then(|claim| claim.annotations.get(DISRUPTION_COMMAND));

@@ -20,7 +20,7 @@ mod status;
 mod tests;
 mod timed;
 
-pub use durable::resumable_commands;
+pub use durable::{recorded_commands, resumable_commands};
 pub use settings::{methods, rules};
 
 use std::sync::Arc;

@@ -14,10 +14,10 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-pub(crate) use self::report::savings;
-use self::report::{Context, DisruptReport, Timing};
+pub(crate) use self::report::{BlockerRow, blockers, savings};
+use self::report::{Context, DisruptReport, NodeRow, Timing};
 use crate::{
-    catalogue::{CatalogueOptions, Catalogues},
+    catalogue::{CatalogueOptions, Catalogues, SourceRow},
     cli::{DisruptOptions, ExplainOptions},
     clock::SystemClock,
     input::{
@@ -28,7 +28,8 @@ use crate::{
     outcome::Outcome,
     plan::{self, show_notes},
     settings::{self, Values},
-    sheet, suggest,
+    sheet::{self, Page},
+    suggest,
 };
 
 /// Decides and prints the report.
@@ -59,7 +60,44 @@ pub(crate) fn explain(
 ) -> anyhow::Result<Outcome> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
     let items = read_from(&options.input)?;
-    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let explained = explained(items, &options.name, &options.catalogue, (catalogues, values), at)?;
+    show_notes(&explained.notes, &explained.gaps)?;
+    let node = &explained.node;
+    sheet::print(options.output, node, |_| table::one(node, &explained.sources))?;
+    Ok(Outcome::of(&explained.gaps))
+}
+
+/// The explanation of a node of an input, for people.
+///
+/// # Errors
+/// If the input is invalid, or the node does not exist.
+pub(crate) fn explanation(
+    items: Vec<Item>,
+    name: &str,
+    catalogue: &CatalogueOptions,
+    tools: (&Catalogues, &Values),
+    at: Timestamp,
+) -> anyhow::Result<Page> {
+    let explained = explained(items, name, catalogue, tools, at)?;
+    Ok(table::one(&explained.node, &explained.sources))
+}
+
+/// The explanation of a node.
+struct Explained {
+    node: NodeRow,
+    sources: Vec<SourceRow>,
+    notes: Vec<String>,
+    gaps: Vec<String>,
+}
+
+fn explained(
+    items: Vec<Item>,
+    name: &str,
+    catalogue: &CatalogueOptions,
+    (catalogues, values): (&Catalogues, &Values),
+    at: Timestamp,
+) -> anyhow::Result<Explained> {
+    let offer = catalogues.offer(&items, catalogue, values)?;
     let (sources, notes) = (offer.sources.clone(), offer.notes.clone());
     let mut loaded = load::load(items, offer, values)?;
     evaluate::conditions(&mut loaded.index, at);
@@ -67,12 +105,9 @@ pub(crate) fn explain(
     expected::note(&mut loaded.index, &settings, at);
     let snapshot = loaded.index.snapshot(at);
     let rules = controller::rules(&settings);
-    let status = disruption::status(&snapshot, &rules, at, &options.name)
-        .with_context(|| format!("there is no Node or NodeClaim called {:?}", options.name))?;
-    show_notes(&notes, &loaded.gaps)?;
-    let node = report::node(&status);
-    sheet::print(options.output, &node, |_| table::one(&node, &sources))?;
-    Ok(Outcome::of(&loaded.gaps))
+    let status = disruption::status(&snapshot, &rules, at, name)
+        .with_context(|| format!("there is no Node or NodeClaim called {name:?}"))?;
+    Ok(Explained { node: report::node(&status), sources, notes, gaps: loaded.gaps })
 }
 
 /// The result of disruption for an input.

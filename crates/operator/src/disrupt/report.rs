@@ -113,17 +113,17 @@ pub(super) struct NodeRow {
 }
 
 /// A disruption blocker.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct BlockerRow {
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct BlockerRow {
     /// One word.
     #[serde(rename = "type")]
-    pub(super) kind: String,
+    pub(crate) kind: String,
     /// With figures.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// Who owns it, as `kind/name`.
-    pub(super) owner: Option<String>,
+    pub(crate) owner: Option<String>,
     /// When it ends without intervention.
-    pub(super) until: Option<String>,
+    pub(crate) until: Option<String>,
 }
 
 /// A budget.
@@ -228,7 +228,7 @@ pub(super) fn node(status: &DisruptionStatus) -> NodeRow {
 }
 
 /// The blockers, each once: several pods may be kept by one PodDisruptionBudget.
-fn blockers(status: &DisruptionStatus) -> Vec<BlockerRow> {
+pub(crate) fn blockers(status: &DisruptionStatus) -> Vec<BlockerRow> {
     let mut rows: Vec<BlockerRow> = Vec::new();
     for row in status.blockers.iter().map(blocker) {
         let is_same = |known: &BlockerRow| {

@@ -28,7 +28,7 @@ use crate::{
     catalogue::{Catalogues, Footer},
     cli::{ExplainOptions, PlanOptions},
     clock::SystemClock,
-    input::{self, load::Loaded},
+    input::{self, Item, load::Loaded},
     outcome::Outcome,
     plan::{self, show_notes},
     settings::Values,
@@ -48,6 +48,21 @@ pub(crate) fn pod(
     let mut question = Question::new(options, catalogues, values)?;
     let report = pod::report(&mut question, options)?;
     question.print(options, &report, pod::page(&report))
+}
+
+/// The explanation of a pod of an input, for people; `options` name the pod.
+///
+/// # Errors
+/// If the input is invalid, or has no such pod.
+pub(crate) fn pod_page(
+    items: Vec<Item>,
+    options: &ExplainOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Page> {
+    let mut question = Question::of(items, options, catalogues, values)?;
+    let report = pod::report(&mut question, options)?;
+    Ok(pod::page(&report))
 }
 
 /// Explains an instance type.
@@ -90,7 +105,15 @@ struct Question {
 
 impl Question {
     fn new(options: &ExplainOptions, catalogues: &Catalogues, values: &Values) -> anyhow::Result<Self> {
-        let items = input::read_from(&options.input)?;
+        Self::of(input::read_from(&options.input)?, options, catalogues, values)
+    }
+
+    fn of(
+        items: Vec<Item>,
+        options: &ExplainOptions,
+        catalogues: &Catalogues,
+        values: &Values,
+    ) -> anyhow::Result<Self> {
         let of_plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());
         let (mut loaded, packing) = plan::prepare_workloads(items, &[], &of_plan, catalogues, values)?;
         let at = options.at.unwrap_or_else(|| SystemClock.now());

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Question, funnel::FunnelStep, meant};
 use crate::{
-    figures, plan,
+    figures, fleet,
     sheet::{Page, Sheet, figure, text},
 };
 
@@ -65,7 +65,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     let nodes =
         snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
     let nodes: Vec<_> = nodes.collect();
-    let hourly: Price = nodes.iter().filter_map(|node| plan::price(snapshot, node)).sum();
+    let hourly: Price = nodes.iter().filter_map(|node| fleet::price(snapshot, node)).sum();
     let state = match (&pool.halted, pool.ready, pool.replicas) {
         _ if pool.deleting => "is being deleted".to_owned(),
         (Some(why), ..) => format!("launches nothing: {why}"),

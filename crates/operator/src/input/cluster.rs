@@ -59,6 +59,28 @@ pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
+/// The same, and the kinds that may not be listed: a reader of the cluster need not see all of it. Without Nodes there is nothing to read.
+///
+/// # Errors
+/// If Nodes may not be listed, or a list fails for another reason than a missing permission.
+pub(crate) async fn read_permitted(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    let (mut items, mut denied) = (Vec::new(), Vec::new());
+    for (group, version, kind, plural) in KINDS {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        match list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await {
+            Ok(()) => {}
+            Err(error) if is_denied(&error) && kind != "Node" => denied.push(plural.to_owned()),
+            Err(error) => return Err(error),
+        }
+    }
+    match read_classes(client, &mut items).await {
+        Ok(_) => {}
+        Err(error) if is_denied(&error) => denied.push("NodeClasses".to_owned()),
+        Err(error) => return Err(error),
+    }
+    Ok((items, denied))
+}
+
 /// NodePools, Nodes and NodeClasses: what decides which instance types there are; and the kinds of NodeClass.
 ///
 /// # Errors
@@ -158,5 +180,45 @@ async fn list(client: &Client, resource: &ApiResource, items: &mut Vec<Item>) ->
             Some(more) => params = params.continue_token(&more),
             None => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A reader without all permissions.
+    use std::sync::Arc;
+
+    use fleetwright_fake_kube::{Answer, ApiError, Config, Fault, Faults, Request, Server};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Plurals that may not be listed.
+    struct Denied(&'static [&'static str]);
+
+    impl Faults for Denied {
+        fn decide(&self, request: &Request) -> Fault {
+            let refused = || Answer::Refuse(ApiError::new(403, "Forbidden", "not permitted"));
+            let answer = if self.0.contains(&&*request.resource) { refused() } else { Answer::Normal };
+            Fault { answer, ..Fault::default() }
+        }
+    }
+
+    /// A client of a cluster with a node.
+    fn barred(denied: &'static [&'static str]) -> Client {
+        let mut config = Config::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7);
+        config.faults = Some(Arc::new(Denied(denied)));
+        let server = Server::new(config);
+        server.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})).unwrap();
+        Client::new(server.service(), "default")
+    }
+
+    #[tokio::test]
+    async fn kinds_that_may_not_be_listed_are_left_out() {
+        let (items, denied) = read_permitted(&barred(&["resourceslices", "pods"])).await.unwrap();
+        assert_eq!(denied, ["resourceslices", "pods"]);
+        assert!(items.iter().any(|item| item.value["kind"] == "Node"));
+        let refused = read_permitted(&barred(&["nodes"])).await.unwrap_err();
+        assert!(format!("{refused:#}").contains("listing nodes"), "{refused:#}");
     }
 }

@@ -26,7 +26,6 @@ use jiff::Timestamp;
 pub(crate) use self::{
     fail_if::FailIf,
     fixpoint::passes,
-    fleet::price,
     report::{Timing, raised},
     table::{grid, names},
 };
@@ -283,7 +282,7 @@ fn solve_without(
 }
 
 /// Pods of the input that are not scheduled, with the reason.
-fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
+pub(crate) fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
     let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
     let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
     broken.chain(held)

@@ -182,7 +182,7 @@ fn what_if(page: &mut Page, change: &WhatIf) {
         [title.to_owned(), a.to_string(), b.to_string(), format!("{:+}", b.saturating_sub(a))]
     };
     sheet.row(whole("nodes", |fleet| fleet.nodes));
-    let price = |fleet: &Fleet| fleet.hourly.as_ref().and_then(|hourly| hourly.parse::<f64>().ok());
+    let price = |fleet: &Fleet| fleet.cost.dollars();
     if let (Some(a), Some(b)) = (price(now), price(then)) {
         let percent = if a > 0.0 { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) } else { String::new() };
         let plus = if b > a { "+" } else { "" };

@@ -18,6 +18,7 @@ use self::{load::Load, report::DemoReport, session::Session, view::DemoView};
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
+    signals,
 };
 
 /// Maximum virtual time of the demo.
@@ -25,6 +26,8 @@ const MAX_DURATION: Duration = Duration::from_secs(90 * 60);
 /// How far in the past virtual time starts: it runs faster than the wall clock, and kubectl cannot show ages in the
 /// future.
 const EPOCH_OFFSET: Duration = Duration::from_secs(24 * 3600);
+/// How often the view looks for keys, by the wall clock.
+const KEYS_EVERY: Duration = Duration::from_millis(50);
 /// The start of virtual time in JSON mode.
 const EPOCH: i64 = 1_767_225_600;
 
@@ -100,9 +103,12 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
         kubeconfig.path.display()
     ));
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
-    let mut view = DemoView::new(std::io::stdout().is_terminal());
+    let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let name = format!("demo, kubectl --kubeconfig {}", kubeconfig.path.display());
+    let mut view = DemoView::new(terminal, &simulator, options, name)?;
     let played = run_session(options, &simulator, &mut session, &mut view).await;
-    view.finish();
+    // Gives the terminal back.
+    drop(view);
     let is_whole = played?;
     let mut report = DemoReport::new(options.seed, &session, &simulator.observe(), started.elapsed());
     if is_whole {
@@ -119,30 +125,37 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     print(&report.to_string());
     if is_whole && options.serve {
         print("\nServing until Ctrl-C.");
-        tokio::signal::ctrl_c().await?;
+        signals::ended().await;
     }
     Ok(())
 }
 
-/// Runs the demo to its end; `false` if Ctrl-C ended it.
+/// Runs the demo to its end; `false` if a key or a signal ended it.
 async fn run_session(
     options: &Demo,
     simulator: &Simulator,
     session: &mut Session,
     view: &mut DemoView,
 ) -> anyhow::Result<bool> {
-    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut ended = std::pin::pin!(signals::ended());
     while !session.is_over(options) {
-        tokio::select! {
-            biased;
-            signal = &mut interrupted => {
-                signal?;
+        let mut step = std::pin::pin!(simulator.run_for(session::STEP));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut ended => return Ok(false),
+                () = &mut step => break,
+                () = tokio::time::sleep(KEYS_EVERY) => {}
+            }
+            if !view.keys(simulator).await? {
                 return Ok(false);
             }
-            () = simulator.run_for(session::STEP) => {}
+        }
+        if !view.keys(simulator).await? {
+            return Ok(false);
         }
         let news = session.step(simulator).await?;
-        view.show(session, &news);
+        view.show(simulator, session, news)?;
     }
     Ok(true)
 }

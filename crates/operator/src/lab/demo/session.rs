@@ -47,11 +47,6 @@ pub(super) fn hourly(overview: &Overview) -> Price {
     overview.nodes.iter().map(|node| node.price).sum()
 }
 
-/// NodeClaims that have no node yet.
-pub(super) fn on_their_way(overview: &Overview) -> usize {
-    overview.claims.launching + overview.claims.registering
-}
-
 /// Switches consolidation off, for a comparison.
 ///
 /// # Errors

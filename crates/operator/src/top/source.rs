@@ -1,0 +1,198 @@
+//! Where `top` reads fleets and explanations from: a cluster, with lists alone, or files.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use fleetwright_controllers::{disruption as controller, runtime::ReadOnlyClient, settings::SolveEffort};
+use fleetwright_core::{clock::Clock as _, scheduling::PreparedSnapshot};
+use jiff::Timestamp;
+use tokio::runtime::Runtime;
+
+use super::Subject;
+use crate::{
+    catalogue::{CatalogueOptions, Catalogues},
+    cli::{ExplainOptions, PlanOptions, TopOptions},
+    clock::SystemClock,
+    disrupt, explain,
+    fleet::{FleetInput, FleetReport},
+    input::{self, Item, cluster, evaluate, select::InputOptions},
+    kube_client, plan,
+    settings::{self, Values},
+    sheet::{Format, Page},
+};
+
+/// The rounds in which the plan of an explanation is improved: seconds would keep the reader waiting.
+const ROUNDS: u32 = 50;
+
+/// What is read.
+enum Origin {
+    /// The objects of files, which do not change.
+    Files(Vec<Item>),
+    /// A cluster.
+    Cluster { runtime: Runtime, client: ReadOnlyClient },
+}
+
+/// A reader of fleets.
+pub(super) struct TopSource {
+    origin: Origin,
+    options: TopOptions,
+    explainer: Explainer,
+}
+
+/// What explanations need beside the objects.
+pub(crate) struct Explainer {
+    /// The catalogues of the binary.
+    pub(crate) catalogues: Catalogues,
+    /// The settings.
+    pub(crate) values: Values,
+    /// Region and prices.
+    pub(crate) catalogue: CatalogueOptions,
+}
+
+impl Explainer {
+    /// The explanation of an object of an input, as `explain` prints it.
+    ///
+    /// # Errors
+    /// If the input is invalid, or has no such object.
+    pub(crate) fn explain(&self, items: Vec<Item>, subject: &Subject, at: Timestamp) -> anyhow::Result<Page> {
+        match subject {
+            Subject::Node(name) => {
+                let tools = (&self.catalogues, &self.values);
+                disrupt::explanation(items, name, &self.catalogue, tools, at)
+            }
+            Subject::Pod(name) => {
+                let options = ExplainOptions {
+                    name: name.clone(),
+                    input: InputOptions::default(),
+                    namespace: None,
+                    at: Some(at),
+                    budget: SolveEffort::Iterations(ROUNDS),
+                    output: Format::Table,
+                    catalogue: self.catalogue.clone(),
+                };
+                explain::pod_page(items, &options, &self.catalogues, &self.values)
+            }
+        }
+    }
+}
+
+impl TopSource {
+    /// Reads the files, or connects to the cluster.
+    ///
+    /// # Errors
+    /// If there are no such files, or there is no such cluster.
+    pub(super) fn new(
+        options: &TopOptions,
+        catalogues: &Catalogues,
+        values: &Values,
+    ) -> anyhow::Result<Self> {
+        let input = &options.input;
+        let origin = if input.files.is_empty() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let connected = runtime.block_on(async {
+                let client = kube_client::connect_to(input.kubeconfig.as_deref(), input.context.as_deref());
+                // A client is made inside of its runtime.
+                client.await.map(ReadOnlyClient::new)
+            });
+            let client = connected.context("without -f the cluster is read")?;
+            Origin::Cluster { runtime, client }
+        } else {
+            Origin::Files(input::read_from(input)?)
+        };
+        let explainer = Explainer {
+            catalogues: catalogues.clone(),
+            values: values.clone(),
+            catalogue: options.catalogue.clone(),
+        };
+        Ok(Self { origin, options: options.clone(), explainer })
+    }
+
+    /// Whether another reading may differ.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.origin, Origin::Cluster { .. })
+    }
+
+    /// What is read, in a few words.
+    pub(super) fn name(options: &TopOptions) -> String {
+        let input = &options.input;
+        match (input.files.as_slice(), &input.context) {
+            ([], Some(context)) => format!("context {context}"),
+            ([], None) => "cluster".to_owned(),
+            ([one], _) => one.display().to_string(),
+            (many, _) => format!("{} files", many.len()),
+        }
+    }
+
+    fn items(&self) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+        match &self.origin {
+            Origin::Files(items) => Ok((items.clone(), Vec::new())),
+            Origin::Cluster { runtime, client } => {
+                runtime.block_on(cluster::read_permitted(&client.client()))
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.options.at.unwrap_or_else(|| SystemClock.now())
+    }
+
+    /// The fleet now.
+    ///
+    /// # Errors
+    /// If the cluster cannot be read, or the input is invalid.
+    pub(super) fn read(&self) -> anyhow::Result<FleetReport> {
+        let (items, denied) = self.items()?;
+        let mut report =
+            report(items, &self.options, (&self.explainer.catalogues, &self.explainer.values), self.now())?;
+        let denied = denied.iter().map(|kind| format!("{kind} may not be listed, and are left out"));
+        report.notes.splice(0..0, denied);
+        Ok(report)
+    }
+
+    /// The explanation of an object, as `explain` prints it.
+    ///
+    /// # Errors
+    /// If the cluster cannot be read, or has no such object.
+    pub(super) fn explain(&self, subject: &Subject) -> anyhow::Result<Page> {
+        let (items, _) = self.items()?;
+        self.explainer.explain(items, subject, self.now())
+    }
+}
+
+/// The fleet of an input at a time.
+///
+/// # Errors
+/// If the input is invalid.
+pub(super) fn report(
+    items: Vec<Item>,
+    options: &TopOptions,
+    (catalogues, values): (&Catalogues, &Values),
+    at: Timestamp,
+) -> anyhow::Result<FleetReport> {
+    // The first plan is enough for reasons.
+    let of_plan =
+        PlanOptions::of_tool(SolveEffort::Time(std::time::Duration::ZERO), options.catalogue.clone());
+    let (mut loaded, packing) = plan::prepare_workloads(items, &[], &of_plan, catalogues, values)?;
+    evaluate::conditions(&mut loaded.index, at);
+    let snapshot = loaded.index.snapshot(at);
+    let live = options.input.files.is_empty();
+    // Its passes put planned NodeClaims into the index: the snapshot is of before.
+    let plan = plan::passes(&mut loaded, at, |snapshot| {
+        let mut prepared = PreparedSnapshot::on(snapshot.clone(), &plan::rules(values));
+        plan::solve(&mut prepared, &plan::pods(snapshot, live), packing, of_plan.budget)
+    });
+    let settings = settings::controllers(values);
+    let set_aside: BTreeMap<_, _> =
+        plan::set_aside(&loaded).map(|(pod, reason, message)| (pod, (reason, message))).collect();
+    let mut report = FleetReport::of(&FleetInput {
+        snapshot: &snapshot,
+        rules: &controller::rules(&settings),
+        methods: &controller::methods(&settings),
+        plan: &plan,
+        set_aside,
+        priced: loaded.priced,
+        select: &options.select,
+    });
+    (report.catalogues, report.notes, report.incomplete) = (loaded.sources, loaded.notes, loaded.gaps);
+    Ok(report)
+}

@@ -1,0 +1,181 @@
+//! The view on a dump: golden frames, keys, and that only visible rows are formatted.
+
+use std::ffi::OsString;
+
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent};
+
+use super::*;
+use crate::{
+    cli::{Interface, Invocation, Tool, parse},
+    fleet::{FleetNode, tests::dump},
+    scenarios,
+    settings::Values,
+};
+
+/// The sizes of the golden frames: the smallest and largest terminals that the layout is made for, and a usual one.
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (300, 80)];
+
+fn read(extra: &str) -> TopApp {
+    let words = ["fleetwright", "top", "--at=2026-01-01T12:00:00Z", "-f"].into_iter().map(OsString::from);
+    let args = words.chain([dump().into()]).chain(extra.split_whitespace().map(OsString::from));
+    let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
+        Invocation::Tool(Tool::Top(options), flags) => (options, flags),
+        other => panic!("{other:?}"),
+    };
+    let values = Values::resolve(&flags, |_| None).unwrap();
+    let source = TopSource::new(&options, &scenarios::catalogues(), &values).unwrap();
+    let mut app = view(&options, source.read().unwrap(), false);
+    app.source = "fleet.yaml".to_owned();
+    app
+}
+
+fn shown(app: &TopApp, (columns, rows): (u16, u16)) -> String {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    frame::draw(app, &mut buffer);
+    draw::text(&buffer)
+}
+
+fn press(app: &mut TopApp, keys: &str) {
+    for letter in keys.chars() {
+        let code = match letter {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '<' => KeyCode::Esc,
+            letter => KeyCode::Char(letter),
+        };
+        app.press(KeyEvent::from(code));
+    }
+}
+
+#[test]
+fn golden_frames() {
+    let app = read("");
+    for (columns, rows) in SIZES {
+        let text = shown(&app, (columns, rows));
+        assert_eq!(text.lines().count(), usize::from(rows));
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)));
+        scenarios::check_file(&format!("tests/scenarios/top/fleet.{columns}x{rows}.txt"), &text);
+    }
+}
+
+#[test]
+fn the_report_of_the_dump() {
+    let report = serde_json::to_string_pretty(&read("").report).unwrap();
+    scenarios::check_file("tests/scenarios/top/fleet.json", &(report + "\n"));
+}
+
+#[test]
+fn every_size_is_drawn() {
+    let mut app = read("");
+    for pane in ['1', '2', '3', '4', '5', '?'] {
+        press(&mut app, &pane.to_string());
+        for columns in [1, 19, 20, 40, 79, 159, 161, 239, 241, 500] {
+            for rows in [1, 7, 8, 17, 18, 60] {
+                shown(&app, (columns, rows));
+            }
+        }
+    }
+}
+
+/// The names of the listed nodes, in order.
+fn listed(app: &TopApp) -> Vec<&str> {
+    app.listed.iter().map(|place| &*app.report.nodes[*place].name).collect()
+}
+
+#[test]
+fn keys_sort_filter_and_select() {
+    let mut app = read("--sort price");
+    let dearest = listed(&app)[0].to_owned();
+    assert_eq!(dearest, "ip-10-0-1-14");
+    press(&mut app, "R");
+    assert_eq!(listed(&app).last(), Some(&&*dearest));
+    press(&mut app, "/spot\n");
+    assert_eq!(listed(&app).len(), 3);
+    press(&mut app, "<p");
+    assert_eq!((app.filter.node_pool.as_deref(), listed(&app).len()), (Some("default"), 3));
+    press(&mut app, "p");
+    assert_eq!((app.filter.node_pool.as_deref(), listed(&app).len()), (Some("spot"), 3));
+    press(&mut app, "p");
+    assert_eq!((app.filter.node_pool.as_deref(), listed(&app).len()), (None, 6));
+}
+
+#[test]
+fn the_selected_node_stays_selected() {
+    let mut app = read("");
+    press(&mut app, "jj");
+    let selected = |app: &mut TopApp| {
+        let action = app.press(KeyEvent::from(KeyCode::Char('e')));
+        app.press(KeyEvent::from(KeyCode::Esc));
+        action
+    };
+    let before = selected(&mut app);
+    assert!(matches!(&before, Some(TopAction::Explain(Subject::Node(_)))), "{before:?}");
+    press(&mut app, "s");
+    assert_eq!(selected(&mut app), before);
+    let mut report = app.report.clone();
+    let first = FleetNode { name: "a-new-one".to_owned(), ..report.nodes[0].clone() };
+    report.nodes.insert(0, first);
+    app.update(report);
+    assert_eq!(selected(&mut app), before);
+    let lines: Vec<&str> = app.changes.iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(lines, ["node a-new-one ready: c-4x-amd64-linux in test-zone-a, on-demand, $0.1086/h"]);
+}
+
+#[test]
+fn panes_have_subjects() {
+    let mut app = read("");
+    for (pane, expected) in [
+        ('2', Some(Subject::Pod("shop/gpu-1".to_owned()))),
+        ('3', Some(Subject::Node("default-x7k2p".to_owned()))),
+        ('4', Some(Subject::Node("ip-10-0-1-14".to_owned()))),
+        ('5', None),
+    ] {
+        press(&mut app, &pane.to_string());
+        let asked = app.press(KeyEvent::from(KeyCode::Enter));
+        assert_eq!(asked, expected.map(TopAction::Explain), "pane {pane}");
+        press(&mut app, "<");
+    }
+}
+
+/// A frame of 10,000 nodes formats the rows that it shows and no other.
+#[test]
+fn only_visible_rows_are_formatted() {
+    let mut app = read("");
+    let mut report = app.report.clone();
+    let node = report.nodes[0].clone();
+    report.nodes =
+        (0..10_000).map(|number| FleetNode { name: format!("n-{number:05}"), ..node.clone() }).collect();
+    app.update(report);
+    press(&mut app, "G");
+    let mut buffer = Buffer::empty(Rect::new(0, 0, 300, 80));
+    let rows = frame::draw(&app, &mut buffer);
+    assert!(draw::text(&buffer).contains("n-09999"));
+    assert!((50..=140).contains(&rows), "{rows} rows");
+}
+
+#[test]
+fn explanations_are_those_of_explain() {
+    let app = read("");
+    assert_eq!(app.popup.as_ref().map(|_| ()), None);
+    let words = ["fleetwright", "top", "--at=2026-01-01T12:00:00Z", "-f"].into_iter().map(OsString::from);
+    let Invocation::Tool(Tool::Top(options), flags) =
+        parse(words.chain([dump().into()]), &Interface::plain()).unwrap()
+    else {
+        panic!("not top");
+    };
+    let values = Values::resolve(&flags, |_| None).unwrap();
+    let source = TopSource::new(&options, &scenarios::catalogues(), &values).unwrap();
+    let mut app = view(&options, source.read().unwrap(), false);
+    for (pane, expected) in [("1", "PodDisruptionBudget"), ("2", "riscv64")] {
+        press(&mut app, pane);
+        let Some(TopAction::Explain(subject)) = app.press(KeyEvent::from(KeyCode::Enter)) else {
+            panic!("nothing to explain");
+        };
+        assert!(shown(&app, (120, 40)).contains("reading…"));
+        let page = source.explain(&subject).map_err(|error| error.to_string());
+        app.explain(&subject, page);
+        let text = shown(&app, (120, 40));
+        assert!(text.contains(&subject.title()) && text.contains(expected), "{text}");
+        press(&mut app, "<");
+    }
+}
