@@ -5,7 +5,7 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, book, charts, deny, generate, packages, provider, seeds, semver, shell, tidy};
+use crate::{aws, book, charts, deny, generate, packages, provider, seeds, semver, shell, terminal, tidy};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -37,6 +37,8 @@ enum CiStep {
     Charts,
     /// Links and sections of the documentation exist, and mdBook builds the book
     Book,
+    /// `top` and the demo in a real terminal; needs tmux
+    Terminal,
     /// The rules that hold the shape of the repository
     Tidy,
     /// Every public crate can be published, up to the upload
@@ -94,6 +96,7 @@ impl CiStep {
             Self::Generate => generate::run(true),
             Self::Charts => charts::check(),
             Self::Book => book::check(),
+            Self::Terminal => terminal::check(),
             Self::Tidy => tidy::run(),
             Self::Package => packages::check(),
             Self::Semver => semver::check(),

@@ -17,6 +17,7 @@ mod provider;
 mod seeds;
 mod semver;
 mod shell;
+mod terminal;
 mod tidy;
 mod tools;
 mod upstream;
