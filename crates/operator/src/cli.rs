@@ -6,6 +6,7 @@ mod decide;
 mod decisions;
 #[cfg(test)]
 mod documented;
+mod dump;
 pub(crate) mod house;
 mod lint;
 mod shadow;
@@ -23,6 +24,7 @@ pub(crate) use self::{
     compat::{CleanOptions, CompatOptions, CompatTool},
     decide::{DisruptOptions, Explain, ExplainOptions, PlanOptions},
     decisions::{DecisionsFormat, DecisionsOptions},
+    dump::DumpOptions,
     lint::{FailOn, LintFormat, LintOptions},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
     top::TopOptions,
@@ -98,6 +100,8 @@ pub(crate) enum Tool {
     Shadow(ShadowTool),
     /// What the controller decided, on what, and what came of it.
     Decisions(DecisionsOptions),
+    /// Writes what the tools read of a cluster as one file for `-f`: only fields that decisions read.
+    Dump(DumpOptions),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
@@ -359,7 +363,7 @@ pub(crate) fn parse(
 
 /// The command with all tools and their settings.
 pub(crate) fn command(interface: &Interface<'_>) -> Command {
-    WITH_SETTINGS.into_iter().fold(tools(interface), |tools, (path, shown)| {
+    WITH_SETTINGS.iter().fold(tools(interface), |tools, (path, shown)| {
         tools.mut_subcommand(path[0], |tool| match path.get(1) {
             None => with_settings(tool, interface, Some(shown)),
             Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, interface, Some(shown))),
@@ -382,7 +386,7 @@ fn tools(interface: &Interface<'_>) -> Command {
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: [(&[&str], &[&str]); 13] = [
+const WITH_SETTINGS: &[(&[&str], &[&str])] = &[
     (&["top"], &DECISIVE),
     (&["plan"], &DECISIVE),
     (&["disrupt"], &DECISIVE),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCod
 use crate::{
     Operator,
     cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool, house},
-    compat, controller, crds, decisions, disrupt, explain, export, lint,
+    compat, controller, crds, decisions, disrupt, dump, explain, export, lint,
     outcome::Outcome,
     plan,
     settings::Values,
@@ -71,6 +71,7 @@ impl Operator {
             Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
             Tool::Decisions(options) => return decisions::run(options),
             Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
+            Tool::Dump(options) => dump::run(options),
             Tool::Explain(what) => return self.explain(what, &self.values(flags)?),
             Tool::Catalog(CatalogTool::Export(options)) => {
                 export::run(options, catalogues, &self.values(flags)?)

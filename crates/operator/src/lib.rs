@@ -41,6 +41,7 @@ mod crds;
 mod decisions;
 mod devices;
 mod disrupt;
+mod dump;
 mod ec2;
 mod explain;
 mod export;

@@ -8,7 +8,7 @@
 //! - `catalogs`: the instance types of each NodePool;
 //! - `buffers`: the virtual pods of CapacityBuffers.
 //!
-//! [`limits`] admits creations against the index, and [`raise`] makes Kubernetes objects from plans.
+//! [`fields`] lists what decisions read, for files that hold nothing else. [`limits`] admits creations against the index, and [`raise`] makes Kubernetes objects from plans.
 //!
 //! Architecture invariant: no client, no clock, no logging, no randomness. There is no global sync gate: a NodeClaim that is not launched
 //! yet is in-flight capacity, not a reason to wait.
@@ -18,6 +18,7 @@ mod catalogs;
 mod change;
 mod expected;
 mod feature;
+pub mod fields;
 mod index;
 pub mod intents;
 mod kind;

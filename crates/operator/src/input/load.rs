@@ -122,7 +122,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
 }
 
 /// Groups and kinds of the node classes that NodePools and NodeClaims name, as references without a name.
-fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
+pub(crate) fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
     let mut found = BTreeSet::new();
     for item in items {
         let at = match item.value["kind"].as_str() {

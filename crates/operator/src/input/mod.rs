@@ -15,7 +15,7 @@ mod files;
 pub(crate) mod lacking;
 pub(crate) mod load;
 mod object;
-mod prepare;
+pub(crate) mod prepare;
 pub(crate) mod select;
 mod template;
 #[cfg(test)]

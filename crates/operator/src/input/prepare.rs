@@ -180,6 +180,15 @@ pub(super) fn set_ready(pool: &mut api::NodePool, ready: Result<(), (&str, Strin
     conditions.push(Condition { type_: READY.to_owned(), status, reason, message, ..Condition::default() });
 }
 
+/// The drift hash of a NodePool as an API server would hold it; `None` for one that it would refuse.
+pub(crate) fn pool_hash(pool: &Value) -> Option<String> {
+    let mut pool = pool.clone();
+    if !Schemas::shared().ok()?.admit("NodePool", &mut pool).is_empty() {
+        return None;
+    }
+    serde_json::from_value::<api::NodePool>(pool).ok().map(|pool| pool.drift_hash())
+}
+
 /// Writes the drift hash of a NodePool, as the hash controller does.
 pub(super) fn stamp(pool: &mut api::NodePool) {
     let hash = pool.drift_hash();

@@ -1,0 +1,22 @@
+//! Options of `dump`.
+
+use std::path::PathBuf;
+
+use crate::input::select::InputOptions;
+
+/// Options of `dump`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DumpOptions {
+    /// Where objects are read from.
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    /// File to write, which only its owner may read. Defaults to standard output.
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Replace names, UIDs, label keys and label values by words that say nothing. Types, zones and figures stay, and plans are the same.
+    #[arg(long)]
+    pub(crate) anonymize: bool,
+    /// The key of the hashes of --anonymize: with the same key, the words of two dumps have the same hashes. Defaults to a random one.
+    #[arg(long, value_name = "TEXT", requires = "anonymize")]
+    pub(crate) key: Option<String>,
+}

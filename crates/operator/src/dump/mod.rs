@@ -1,0 +1,93 @@
+//! `fleetwright dump`: what the tools read, as one file that they accept with `-f`.
+//!
+//! A dump holds the fields that decisions read ([`fields`]) and no others. With `--anonymize` it holds no names of the cluster either
+//! ([`anonymize`]), and plans the same.
+
+mod anonymize;
+mod keys;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    path::Path,
+};
+
+use anyhow::Context as _;
+use fleetwright_core::clock::Clock as _;
+use fleetwright_state::fields;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::anonymize::Anonymizer;
+use crate::{
+    cli::DumpOptions,
+    clock::SystemClock,
+    figures,
+    input::{self, Item, load},
+    plan,
+};
+
+/// The annotation of a dump with the time at which it was taken.
+pub(crate) const TAKEN_AT: &str = "fleetwright.dev/dump-taken-at";
+
+/// Writes the dump.
+///
+/// # Errors
+/// If the input cannot be read, or the file cannot be written.
+pub(crate) fn run(options: &DumpOptions) -> anyhow::Result<()> {
+    let items = input::read_from(&options.input)?;
+    let (mut objects, notes) = projected(&items);
+    if options.anonymize {
+        Anonymizer::new(options.key.as_deref())?.anonymize(&mut objects);
+    }
+    plan::show_notes(&notes, &[])?;
+    let text = written(&objects, SystemClock.now())?;
+    match &options.file {
+        Some(file) => write_private(file, &text).with_context(|| file.display().to_string()),
+        None => Ok(anstream::stdout().lock().write_all(text.as_bytes())?),
+    }
+}
+
+/// The objects with the fields that are read, and notes on those that are left out.
+pub(crate) fn projected(items: &[Item]) -> (Vec<Value>, Vec<String>) {
+    let classes: BTreeSet<(String, String)> = load::class_kinds(items)
+        .into_iter()
+        .map(|class| (class.group.to_string(), class.kind.to_string()))
+        .collect();
+    let (mut objects, mut left_out) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for Item { value, .. } in items {
+        let text = |at: &str| value.get(at).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        let is_class = classes.contains(&(group.to_owned(), kind.to_owned()));
+        match fields::project(value, is_class) {
+            Some(object) => objects.push(object),
+            None => *left_out.entry(format!("{version} {kind}")).or_default() += 1,
+        }
+    }
+    let notes = left_out.into_iter().map(|(kind, count)| {
+        format!("{} of {kind} left out: no decision reads them", figures::count(count, "object"))
+    });
+    (objects, notes.collect())
+}
+
+/// The text of a dump: a List, one object per line.
+pub(crate) fn written(objects: &[Value], taken: Timestamp) -> anyhow::Result<String> {
+    let meta = json!({"annotations": {TAKEN_AT: taken.to_string()}});
+    let lines: Vec<String> = objects.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    let items = lines.join(",\n");
+    Ok(format!("{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"metadata\":{meta},\"items\":[\n{items}\n]}}\n"))
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)?.write_all(text.as_bytes())
+}
