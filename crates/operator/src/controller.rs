@@ -21,6 +21,7 @@ use crate::{
     decisions, http, kube_client, logging,
     operator::{CloudConnector, Environment, Operator},
     process::ProcessCollector,
+    recording::{Recording, RecordingOptions},
     settings::{self, Values},
     signals,
 };
@@ -68,6 +69,7 @@ async fn serve(
         axum::Router::new()
     };
     http::serve_metrics(values.port("METRICS_PORT"), probe.clone(), further).await?;
+    let recording = RecordingOptions::of(&values);
     tokio::select! {
         biased;
         () = signals::terminated() => {
@@ -76,7 +78,7 @@ async fn serve(
         }
         ready = prepare(cloud, values, clock) => {
             let (ctx, election) = ready?;
-            control(operator, ctx, election, &probe).await
+            control(operator, ctx, (election, recording), &probe).await
         }
     }
 }
@@ -91,11 +93,12 @@ struct Campaign {
 async fn control(
     operator: &Operator,
     ctx: Ctx,
-    campaign: Option<Campaign>,
+    (campaign, recording): (Option<Campaign>, Option<RecordingOptions>),
     probe: &Probe,
 ) -> anyhow::Result<()> {
     ctx.metrics.register(Box::new(ProcessCollector::new())).context("metrics of the process")?;
     let _ = probe.ctx.set(ctx.clone());
+    let recording = recording.map(|options| record(options, &ctx)).transpose()?;
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
     let (client, clock) = (ctx.client.client(), ctx.clocks.clock().clone());
@@ -124,6 +127,7 @@ async fn control(
     }
     tracing::info!("shutting down");
     trigger.fire();
+    drop(recording);
     // The lease is renewed until the last controller has ended, then released, so that the next replica acquires it at once.
     let ended = tokio::select! {
         biased;
@@ -139,6 +143,14 @@ async fn control(
             Ok(())
         }
     }
+}
+
+/// Starts the recording of the settings.
+fn record(options: RecordingOptions, ctx: &Ctx) -> anyhow::Result<Recording> {
+    let classes = &ctx.cloud.info().node_classes;
+    let recording = Recording::start(options, &ctx.client.client(), ctx.clocks.clock(), classes)?;
+    ctx.metrics.register(Box::new(recording.active.clone())).context("the metric of the recording")?;
+    Ok(recording)
 }
 
 /// Connects to cluster and cloud, and checks that they belong together.

@@ -60,6 +60,7 @@ mod outcome;
 mod plan;
 mod process;
 mod proxy;
+mod recording;
 #[cfg(test)]
 mod scenarios;
 mod settings;

@@ -45,6 +45,13 @@ const KINDS: [(&str, &str, &str, &str); 26] = [
     ("", "v1", "Pod", "pods"),
 ];
 
+/// The kinds that decisions read, but for NodeClasses.
+pub(crate) fn kinds() -> impl Iterator<Item = ApiResource> {
+    KINDS.into_iter().map(|(group, version, kind, plural)| {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    })
+}
+
 /// All objects that a decision reads. Kinds that the cluster does not have are omitted.
 ///
 /// # Errors

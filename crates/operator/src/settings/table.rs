@@ -333,6 +333,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Shadow mode: file to which the report is written every minute and at the end",
     ),
     setting(
+        "RECORD_DIR",
+        SettingKind::Text,
+        "",
+        "Folder in which the objects that decisions read are recorded with times, for `fleetwright replay`; empty records nothing",
+    ),
+    setting(
+        "RECORD_MAX_MIB",
+        SettingKind::Integer,
+        "1024",
+        "Recording: maximum size of all files in MiB; the oldest are removed",
+    ),
+    setting(
         "CLOUD",
         SettingKind::Text,
         "",
