@@ -9,6 +9,8 @@ mod documented;
 mod dump;
 pub(crate) mod house;
 mod lint;
+#[cfg(feature = "lab")]
+mod replay;
 mod shadow;
 mod top;
 
@@ -19,6 +21,8 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 use clap::{Arg, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use fleetwright_controllers::settings::SolveEffort;
 
+#[cfg(feature = "lab")]
+pub(crate) use self::replay::{ReplayFormat, ReplayOptions};
 pub(crate) use self::{
     catalogue::{CatalogExportOptions, CatalogTool},
     compat::{CleanOptions, CompatOptions, CompatTool},
@@ -102,6 +106,9 @@ pub(crate) enum Tool {
     Decisions(DecisionsOptions),
     /// Writes what the tools read of a cluster as one file for `-f`: only fields that decisions read.
     Dump(DumpOptions),
+    /// Plays what was recorded of a cluster in virtual time, and compares settings: nodes, dollars, disruptions, waiting pods.
+    #[cfg(feature = "lab")]
+    Replay(ReplayOptions),
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
@@ -389,6 +396,8 @@ fn tools(interface: &Interface<'_>) -> Command {
 const WITH_SETTINGS: &[(&[&str], &[&str])] = &[
     (&["top"], &DECISIVE),
     (&["plan"], &DECISIVE),
+    #[cfg(feature = "lab")]
+    (&["replay"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
     (&["lint"], &DECISIVE),
     (&["compat"], &DECISIVE),

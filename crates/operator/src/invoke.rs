@@ -72,6 +72,10 @@ impl Operator {
             Tool::Decisions(options) => return decisions::run(options),
             Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
             Tool::Dump(options) => dump::run(options),
+            #[cfg(feature = "lab")]
+            Tool::Replay(options) => {
+                return crate::replay::run(options, catalogues, flags, |flags| self.values(flags));
+            }
             Tool::Explain(what) => return self.explain(what, &self.values(flags)?),
             Tool::Catalog(CatalogTool::Export(options)) => {
                 export::run(options, catalogues, &self.values(flags)?)

@@ -61,6 +61,8 @@ mod plan;
 mod process;
 mod proxy;
 mod recording;
+#[cfg(feature = "lab")]
+mod replay;
 #[cfg(test)]
 mod scenarios;
 mod settings;

@@ -34,7 +34,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "lab"))]
 pub(crate) use self::files::parse;
 pub(crate) use self::files::yaml;
 use self::select::InputOptions;

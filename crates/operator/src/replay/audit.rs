@@ -1,0 +1,114 @@
+//! Audit logs of an API server (`audit.k8s.io/v1`), one event per line.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::trace::{Id, Reader, projected};
+
+/// Kinds that are read, by group and plural.
+const KINDS: [(&str, &str, &str); 13] = [
+    ("", "pods", "Pod"),
+    ("", "namespaces", "Namespace"),
+    ("", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    ("", "persistentvolumes", "PersistentVolume"),
+    ("apps", "deployments", "Deployment"),
+    ("apps", "statefulsets", "StatefulSet"),
+    ("apps", "daemonsets", "DaemonSet"),
+    ("batch", "jobs", "Job"),
+    ("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
+    ("storage.k8s.io", "storageclasses", "StorageClass"),
+    ("karpenter.sh", "nodepools", "NodePool"),
+    ("karpenter.k8s.aws", "ec2nodeclasses", "EC2NodeClass"),
+    ("karpenter.kwok.sh", "kwoknodeclasses", "KWOKNodeClass"),
+];
+
+/// Reads the events of a file.
+///
+/// # Errors
+/// If a line is no audit event, or has no object where one is needed; names file and line.
+pub(super) fn read(reader: &mut Reader, file: &Path, text: &str) -> anyhow::Result<()> {
+    let mut skipped = BTreeMap::<String, usize>::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let place = || format!("{}:{number}", file.display());
+        let event: Value = serde_json::from_str(line).with_context(place)?;
+        if let Some(why) = read_event(reader, &event).with_context(place)? {
+            *skipped.entry(why).or_default() += 1;
+        }
+    }
+    let name = file.display();
+    reader.notes.extend(skipped.into_iter().map(|(why, count)| format!("{name}: {why} ({count} events)")));
+    Ok(())
+}
+
+/// Reads one event; returns why it is left out although its kind is read.
+fn read_event(reader: &mut Reader, event: &Value) -> anyhow::Result<Option<String>> {
+    if event["kind"] != "Event" {
+        bail!("no audit event: its kind is {}", event["kind"]);
+    }
+    let text = |at: &str| event.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let done = event.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300);
+    let (group, resource) = (text("/objectRef/apiGroup"), text("/objectRef/resource"));
+    let known = KINDS.iter().find(|(of, plural, _)| *of == group && *plural == resource);
+    let Some((_, _, kind)) = known.filter(|_| done && text("/stage") == "ResponseComplete") else {
+        return Ok(None);
+    };
+    let at: Timestamp = text("/requestReceivedTimestamp").parse().context("requestReceivedTimestamp")?;
+    let version = text("/objectRef/apiVersion");
+    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    // As identities have it where an object has no namespace.
+    let namespace = Some(text("/objectRef/namespace")).filter(|name| !name.is_empty()).unwrap_or("default");
+    let id =
+        |name: &str| -> Id { (group.to_owned(), (*kind).to_owned(), namespace.to_owned(), name.to_owned()) };
+    match (text("/verb"), text("/objectRef/subresource")) {
+        ("create", "") => {
+            let object = [&event["responseObject"], &event["requestObject"]].into_iter().find(|object| {
+                object.is_object() && object["kind"] != "Status" && object.pointer("/metadata/name").is_some()
+            });
+            let Some(object) = object else {
+                bail!("{resource} created without the object: log it at level RequestResponse");
+            };
+            put(reader, at, object, (&version, kind));
+        }
+        ("update" | "patch", "") => match &event["responseObject"] {
+            object if object.is_object() => put(reader, at, object, (&version, kind)),
+            _ => {
+                return Ok(Some(format!(
+                    "{resource} changed without the object: log them at level RequestResponse"
+                )));
+            }
+        },
+        ("update" | "patch", "scale") => {
+            let replicas = ["/responseObject/spec/replicas", "/requestObject/spec/replicas"];
+            let replicas = replicas.iter().find_map(|at| event.pointer(at).and_then(Value::as_i64));
+            if let (Some(replicas), Some(mut object)) =
+                (replicas, reader.known(&id(text("/objectRef/name"))).cloned())
+            {
+                object["spec"]["replicas"] = json!(replicas);
+                reader.put(at, object);
+            }
+        }
+        // Pods stay until they have ended; the request is when that begins.
+        ("delete", "") => reader.delete(at, id(text("/objectRef/name"))),
+        ("deletecollection", "") => {
+            let Some(items) = event.pointer("/responseObject/items").and_then(Value::as_array) else {
+                return Ok(Some(format!("{resource} deleted as a collection without its objects")));
+            };
+            for name in items.iter().filter_map(|item| item.pointer("/metadata/name")?.as_str()) {
+                reader.delete(at, id(name));
+            }
+        }
+        _ => {}
+    }
+    Ok(None)
+}
+
+fn put(reader: &mut Reader, at: Timestamp, object: &Value, (version, kind): (&str, &str)) {
+    let mut object = object.clone();
+    (object["apiVersion"], object["kind"]) = (json!(version), json!(kind));
+    if let Some(object) = projected(&object) {
+        reader.put(at, object);
+    }
+}

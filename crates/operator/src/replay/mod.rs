@@ -1,0 +1,145 @@
+//! `fleetwright replay`: plays what was recorded of a cluster in virtual time, with the production code, and compares settings.
+//!
+//! - [`formats`]: which format a file has; recordings and dumps ([`trace`]) and audit logs ([`audit`]) become changes with times.
+//! - [`lives`]: the pods of a trace, each with the time in which it is wanted.
+//! - [`objects`]: objects as the simulator's API server takes them.
+//! - [`play`]: one variant in one simulator.
+//! - [`report`]: the variants side by side.
+
+mod audit;
+mod formats;
+mod lives;
+mod objects;
+mod play;
+mod report;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail};
+use fleetwright_controllers::settings::SolveEffort;
+use fleetwright_fake::{Catalogue, Vocabulary};
+use fleetwright_sim::{SimulatorConfig, simulator::virtual_runtime};
+
+use self::{
+    play::{Script, play},
+    report::{ReplayReport, VariantRow},
+    trace::{Change, Trace},
+};
+use crate::{
+    catalogue::Catalogues,
+    cli::{ReplayFormat, ReplayOptions},
+    input::{Item, Source},
+    outcome::Outcome,
+    plan,
+    settings::{self, Values},
+    sheet::{self, Format},
+};
+
+/// Improvement rounds per plan: replays are reproducible.
+const ROUNDS: u32 = 200;
+
+/// Replays and prints.
+///
+/// # Errors
+/// If the trace cannot be read, or a variant cannot be played.
+pub(crate) fn run(
+    options: &ReplayOptions,
+    catalogues: &Catalogues,
+    flags: &BTreeMap<String, String>,
+    resolve: impl Fn(&BTreeMap<String, String>) -> anyhow::Result<Values>,
+) -> anyhow::Result<Outcome> {
+    let (report, gaps) = replay(options, catalogues, flags, resolve)?;
+    plan::show_notes(&report.notes, &gaps)?;
+    let format = match options.output {
+        ReplayFormat::Table => Format::Table,
+        ReplayFormat::Json => Format::Json,
+    };
+    sheet::print(format, &report, |_| report.page())?;
+    Ok(Outcome::of(&gaps))
+}
+
+fn replay(
+    options: &ReplayOptions,
+    catalogues: &Catalogues,
+    flags: &BTreeMap<String, String>,
+    resolve: impl Fn(&BTreeMap<String, String>) -> anyhow::Result<Values>,
+) -> anyhow::Result<(ReplayReport, Vec<String>)> {
+    let trace = formats::read(&options.path)?;
+    let script = Script::new(&trace, options.until).context("the trace has no times")?;
+    let mut variants = vec![("as given".to_owned(), resolve(flags)?)];
+    for against in &options.against {
+        let mut flags = flags.clone();
+        flags.extend(against_flags(against)?);
+        variants.push((against.clone(), resolve(&flags).with_context(|| format!("--against {against}"))?));
+    }
+    let (mut rows, mut notes, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, values) in &variants {
+        let (catalogue, of_catalogue, lacking) = catalogue(&trace, options, catalogues, values)?;
+        let mut config = SimulatorConfig::selling(options.seed, script.start, catalogue);
+        config.settings = settings::controllers(values);
+        config.settings.solve_effort = SolveEffort::Iterations(ROUNDS);
+        let runtime = match options.speed {
+            Some(speed) => {
+                config.speed = speed;
+                tokio::runtime::Builder::new_current_thread().enable_all().build()?
+            }
+            None => virtual_runtime()?,
+        };
+        let played = runtime.block_on(play(&script, config)).with_context(|| name.clone())?;
+        for (why, count) in &played.refused {
+            notes.push(format!("{name}: {count} not played: {why}"));
+        }
+        if rows.is_empty() {
+            (notes, gaps) = (of_catalogue.into_iter().chain(notes).collect(), lacking);
+        }
+        rows.push(VariantRow::new(name, &played));
+    }
+    let mut report = ReplayReport::new(&trace, &script, options.seed, rows);
+    report.notes.extend(notes);
+    Ok((report, gaps))
+}
+
+/// `PACKER=compatible,N_TO_M_CONSOLIDATION=false`, as flags.
+fn against_flags(against: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let setting = |setting: &str| match setting.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_ascii_lowercase().replace('_', "-"), value.trim().to_owned()))
+        }
+        _ => bail!(
+            "--against {against}: it takes SETTING=VALUE, such as PACKER=compatible; several with ';' between them"
+        ),
+    };
+    against.split(';').map(setting).collect()
+}
+
+/// The instance types that the NodePools of a trace may use, as one cloud sells them.
+fn catalogue(
+    trace: &Trace,
+    options: &ReplayOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<(Catalogue, Vec<String>, Vec<String>)> {
+    let puts = trace.changes.iter().filter_map(|(_, change)| match change {
+        Change::Put(object) => Some(Item { value: object.clone(), source: Source::Cluster }),
+        Change::Delete(_) => None,
+    });
+    let of_types = |item: &Item| {
+        let kind = item.value["kind"].as_str().unwrap_or_default();
+        matches!(kind, "NodePool" | "Node") || kind.ends_with("NodeClass")
+    };
+    let items: Vec<Item> = puts.filter(of_types).collect();
+    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let mut types = offer.pools.values();
+    let Some(first) = types.next() else {
+        bail!("no catalogue for the NodePools of the trace: {}", offer.gaps.join("; "));
+    };
+    let mut notes = offer.notes;
+    if types.any(|other| other.instance_types.len() != first.instance_types.len()) {
+        notes.push("NodePools have different catalogues: the first one's is played for all".to_owned());
+    }
+    let catalogue = Catalogue { vocabulary: Vocabulary::Cloud, types: first.clone(), schema: offer.schema };
+    Ok((catalogue, notes, offer.gaps))
+}

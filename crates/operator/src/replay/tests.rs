@@ -1,0 +1,140 @@
+//! Traces of every format, and what is made of them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::scenarios;
+
+fn folder() -> PathBuf {
+    scenarios::from_root("tests/scenarios/replay")
+}
+
+fn options(path: &Path, against: &[&str]) -> ReplayOptions {
+    ReplayOptions {
+        path: path.to_owned(),
+        against: against.iter().map(|text| (*text).to_owned()).collect(),
+        until: None,
+        speed: None,
+        seed: 1,
+        output: ReplayFormat::Table,
+        catalogue: crate::catalogue::CatalogueOptions::default(),
+    }
+}
+
+fn played(path: &Path, against: &[&str]) -> ReplayReport {
+    let resolve = |flags: &BTreeMap<String, String>| Ok(Values::resolve(flags, |_| None)?);
+    replay(&options(path, against), &scenarios::catalogues(), &BTreeMap::new(), resolve).unwrap().0
+}
+
+fn error(name: &str, text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let error = format!("{:#}", formats::read(&path).unwrap_err());
+    error.replace(&format!("{}/", folder.path().display()), "")
+}
+
+#[test]
+fn every_format_is_played_and_reported() {
+    for (name, path) in [
+        ("recording", folder().join("recording")),
+        ("dumps", folder().join("dumps")),
+        ("audit", folder().join("audit/audit.jsonl")),
+    ] {
+        let report = played(&path, &["PACKER=compatible"]);
+        let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        let notes = notes.replace(&format!("{}/", folder().display()), "");
+        let json = serde_json::to_string_pretty(&report).unwrap();
+        let shown = format!("{notes}{}\n{json}\n", report.page().render(Format::Table, None));
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+        scenarios::check_file(&format!("tests/scenarios/replay/{name}.txt"), &shown);
+    }
+}
+
+#[test]
+fn the_same_trace_gives_the_same_report() {
+    let path = folder().join("dumps");
+    assert_eq!(played(&path, &[]), played(&path, &[]));
+}
+
+#[test]
+fn the_schema_in_docs_is_that_of_the_report() {
+    scenarios::check_schema::<ReplayReport>("replay.schema.json");
+}
+
+#[test]
+fn an_evicted_pod_and_its_successor_are_one() {
+    let trace = formats::read(&folder().join("recording")).unwrap();
+    let lives = lives::lives(&trace);
+    let names: Vec<&str> = lives.iter().map(|life| life.id.3.as_str()).collect();
+    assert!(!names.contains(&"web-0b") && !names.contains(&"agent-x"), "{names:?}");
+    let of = |name: &str| lives.iter().find(|life| life.id.3 == name).unwrap();
+    let second = |second: i64| jiff::Timestamp::from_second(1_767_225_600 + second).unwrap();
+    assert_eq!(
+        (of("web-0").from, of("web-0").until),
+        (second(0), Some(second(420))),
+        "until its successor ends"
+    );
+    assert_eq!(of("web-5").until, Some(second(240)), "deleted by its owner");
+    assert_eq!(of("report").runs_for, Some(std::time::Duration::from_secs(60)));
+}
+
+#[test]
+fn unknown_formats_are_refused_with_file_and_line() {
+    let recording = |lines: &[Value]| {
+        let mut text = json!({"at": "2026-01-01T00:00:00Z", "recording": 1}).to_string() + "\n";
+        lines.iter().for_each(|line| text += &format!("{line}\n"));
+        text
+    };
+    let event = |more: Value| {
+        let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": "create", "objectRef": {"resource": "pods", "apiVersion": "v1"}, "responseStatus": {"code": 201}, "requestReceivedTimestamp": "2026-01-01T00:00:00Z"});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event.to_string() + "\n"
+    };
+    for (name, text, expected) in [
+        ("a.ndjson", "hello\n".to_owned(), "a.ndjson:1: not a format that replay reads"),
+        ("a.ndjson", "{\"recording\": 9}\n".to_owned(), "a.ndjson:1: a recording of format 9"),
+        ("a.ndjson", recording(&[]), "no objects"),
+        ("a.ndjson", recording(&[json!({"at": "noon"})]), "a.ndjson:2: "),
+        (
+            "a.ndjson",
+            recording(&[json!({"at": "2026-01-01T00:00:00Z", "other": 1})]),
+            "a.ndjson:2: neither put",
+        ),
+        ("a.ndjson", recording(&[]) + "{\n{\n", "a.ndjson:2: EOF"),
+        ("a.log", event(json!({})), "a.log:1: pods created without the object"),
+        ("a.log", event(json!({"requestReceivedTimestamp": "?"})), "a.log:1: requestReceivedTimestamp"),
+        (
+            "a.log",
+            event(json!({})).replace("create", "get") + "{\"kind\": \"Pod\"}\n",
+            "a.log:2: no audit event",
+        ),
+        ("a.json", "{\"kind\": \"List\", \"items\": []}".to_owned(), "a.json:1: not a format"),
+    ] {
+        let found = error(name, &text);
+        assert!(found.contains(expected), "{found}\n{text}");
+    }
+}
+
+#[test]
+fn a_recording_that_ends_in_half_a_line_is_read_to_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole =
+        std::fs::read_to_string(self::folder().join("recording/recording-20260101T000000Z-000000.ndjson"))
+            .unwrap();
+    let path = folder.path().join("recording-a.ndjson");
+    std::fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+    let trace = formats::read(&path).unwrap();
+    assert!(trace.notes[0].contains("the last line is incomplete"), "{:?}", trace.notes);
+    assert!(trace.changes.len() > 20);
+}
+
+#[test]
+fn settings_to_compare_with() {
+    let flags = against_flags("PACKER=compatible; BATCH_IDLE_DURATION=2s").unwrap();
+    assert_eq!(flags["packer"], "compatible");
+    assert_eq!(flags["batch-idle-duration"], "2s");
+    assert!(against_flags("compatible").unwrap_err().to_string().contains("SETTING=VALUE"));
+}
