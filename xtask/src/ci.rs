@@ -49,7 +49,7 @@ enum CiStep {
     ProviderExample,
     /// Lives of small clusters full of trouble, in release
     Seeds,
-    /// What has the AWS SDK in it: lints, tests, and a third of the cases against a moto server; minutes, and 8 GiB
+    /// What has the AWS SDK in it: lints, tests, and a quarter of the cases against a moto server; minutes, and 8 GiB
     Aws,
 }
 
