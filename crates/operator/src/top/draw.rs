@@ -98,7 +98,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 /// How wide the percentage behind a bar is.
 const PERCENT: usize = 4;
 
-/// `██████░░░░ 61%`: a bar, and the share in percent, in so many cells.
+/// `██████░░░░ 61%`: a bar, and the share in percent, as wide as given in columns of the terminal.
 pub(super) fn bar(share: f64, width: usize) -> String {
     let cells = width.saturating_sub(PERCENT);
     #[expect(
