@@ -3,6 +3,7 @@
 use crate::case::{Case, Run};
 
 mod basics;
+mod chaos;
 mod commands;
 mod consistency;
 mod faults;
@@ -13,6 +14,7 @@ mod limits;
 mod load;
 mod ownership;
 mod pages;
+mod plan;
 mod policies;
 mod reserved;
 
@@ -275,11 +277,24 @@ fn owned() -> Vec<Case> {
     ]
 }
 
-/// Calls.
+/// Load and chaos. CI takes every fourth case of all: the two long ones at the end are not among them.
 fn load() -> Vec<Case> {
-    vec![case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
-        Box::pin(load::steady(cx))
-    })]
+    vec![
+        case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
+            Box::pin(load::steady(cx))
+        }),
+        case("plan", "what fleetwright plan says of pools of a class is what the operator launches", |cx| {
+            Box::pin(plan::agrees(cx))
+        }),
+        case(
+            "kills",
+            "the operator is killed before and after each call that changes something, and nothing is left",
+            |cx| Box::pin(chaos::kills(cx)),
+        ),
+        case("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
+            Box::pin(load::thousand(cx))
+        }),
+    ]
 }
 
 /// Whose is what.

@@ -12,6 +12,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::{HeaderMap, Method, StatusCode, header};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::account::REGION;
@@ -45,6 +46,9 @@ struct Shared {
     client: reqwest::Client,
     rules: Mutex<Rules>,
     calls: Mutex<Vec<Call>>,
+    /// The call that hangs next, and whether it does so after its effect.
+    trap: Mutex<Option<(&'static str, bool)>>,
+    sprung: Notify,
 }
 
 impl Proxy {
@@ -56,8 +60,15 @@ impl Proxy {
         let client = reqwest::Client::builder().no_proxy().build()?;
         let clock = Arc::new(Forward::default());
         let rules = Mutex::new(Rules::of(REGION));
-        let shared =
-            Arc::new(Shared { clock: clock.clone(), upstream, client, rules, calls: Mutex::default() });
+        let shared = Arc::new(Shared {
+            clock: clock.clone(),
+            upstream,
+            client,
+            rules,
+            calls: Mutex::default(),
+            trap: Mutex::default(),
+            sprung: Notify::new(),
+        });
         let router = Router::new().fallback(handle).with_state(shared.clone());
         let task = tokio::spawn(async move {
             // Only a broken listener ends it, and then every call fails.
@@ -75,6 +86,16 @@ impl Proxy {
     pub(crate) fn reset(&self) {
         self.rules(|rules| *rules = Rules::of(REGION));
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Lets the next call of an action hang, before or after its effect.
+    pub(crate) fn trap(&self, action: &'static str, after: bool) {
+        *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some((action, after));
+    }
+
+    /// Waits until a call hangs.
+    pub(crate) async fn sprung(&self) {
+        self.shared.sprung.notified().await;
     }
 
     /// All calls so far.
@@ -132,6 +153,7 @@ impl Shared {
     async fn answer(&self, incoming: Incoming) -> anyhow::Result<Answer> {
         let path = incoming.target.split('?').next().unwrap_or_default();
         let mut call = Call::of(&incoming.method, path, &incoming.headers, &incoming.body);
+        self.spring(&call, false).await;
         self.reclaim().await?;
         self.learn_tags(&call).await?;
         let now = self.clock.now();
@@ -149,8 +171,25 @@ impl Shared {
         }
         answer.lost = self.rules(|rules| rules.loses(&call));
         call.status = answer.status;
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        self.spring(&call, true).await;
         Ok(answer)
+    }
+
+    /// Hangs if the call is the one of the trap: its caller is killed meanwhile, and the connection with it.
+    async fn spring(&self, call: &Call, after: bool) {
+        let hangs = {
+            let mut trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
+            let hangs = *trap == Some((call.action.as_str(), after)) && !call.is_dry_run();
+            if hangs {
+                *trap = None;
+            }
+            hangs
+        };
+        if hangs {
+            self.sprung.notify_one();
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Changes an answer to what AWS shows, one page of it.

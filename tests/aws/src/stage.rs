@@ -191,6 +191,11 @@ impl Operator {
         Ok(text.lines().filter(|line| line.starts_with(series)).filter_map(of).sum())
     }
 
+    /// Kills it: nothing of it runs any more.
+    pub(crate) async fn kill(self) -> anyhow::Result<()> {
+        self.process.kill().await
+    }
+
     /// Tells it to end, and waits for that.
     pub(crate) async fn stop(self) -> anyhow::Result<ExitStatus> {
         self.process.stop().await

@@ -10,14 +10,14 @@ use crate::case::Cx;
 use crate::cluster::class_spec;
 use crate::stage::{Server, eventually};
 
-const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
-const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
-const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const NODES: &str = "/api/v1/nodes";
+pub(super) const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
+pub(super) const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
+pub(super) const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(super) const NODES: &str = "/api/v1/nodes";
 
 /// How long each step may take.
-const LIMIT: Duration = Duration::from_secs(90);
+pub(super) const LIMIT: Duration = Duration::from_secs(90);
 
 pub(super) fn node_class() -> Value {
     json!({
@@ -28,7 +28,7 @@ pub(super) fn node_class() -> Value {
     })
 }
 
-fn node_pool() -> Value {
+pub(super) fn node_pool() -> Value {
     let values = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     json!({
         "apiVersion": "karpenter.sh/v1",
@@ -45,7 +45,7 @@ fn node_pool() -> Value {
     })
 }
 
-fn pod() -> Value {
+pub(super) fn pod() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -59,7 +59,7 @@ fn pod() -> Value {
 }
 
 /// The Node of an instance, as its kubelet would register it.
-fn node(name: &str, provider_id: &str) -> Value {
+pub(super) fn node(name: &str, provider_id: &str) -> Value {
     let have = json!({"cpu": "2", "memory": "7Gi", "pods": "29", "ephemeral-storage": "20Gi"});
     json!({
         "apiVersion": "v1",
@@ -80,13 +80,13 @@ fn node(name: &str, provider_id: &str) -> Value {
 }
 
 /// Whether a condition holds.
-fn is_true(object: &Value, condition: &str) -> bool {
+pub(super) fn is_true(object: &Value, condition: &str) -> bool {
     let all = object["status"]["conditions"].as_array();
     all.is_some_and(|all| all.iter().any(|own| own["type"] == condition && own["status"] == "True"))
 }
 
 /// The only claim.
-async fn the_claim(server: &Server) -> anyhow::Result<Value> {
+pub(super) async fn the_claim(server: &Server) -> anyhow::Result<Value> {
     let claims = server.rest.list(CLAIMS).await?;
     let [claim] = claims.as_slice() else {
         let events = server.rest.list("/api/v1/events").await?;

@@ -1,18 +1,97 @@
-//! Calls of a steady hour, counted.
+//! Load: a thousand nodes up and down under throttling and shortage, and a steady hour, with the calls counted.
 
+use std::collections::BTreeSet;
+
+use fleetwright_aws_emulator::throttle::Buckets;
+use fleetwright_core::cloud::{CloudProvider as _, Termination};
+use fleetwright_core::model::NodeClaim;
+use futures::StreamExt as _;
 use jiff::SignedDuration;
 
-use super::basics::launched;
 use super::consistency::many;
 use crate::case::Cx;
+use crate::cluster::UID;
 
-/// Nodes of the cluster.
-const COUNT: usize = 100;
+const COUNT: usize = 1000;
+/// NodeClaims of one batch.
+const BATCH: usize = 100;
+/// Most attempts of a batch.
+const ATTEMPTS: u32 = 40;
+
+pub(super) async fn thousand(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let cluster = cx.ours().await?;
+    cx.proxy.rules(|rules| {
+        rules.buckets = Some(Buckets::default());
+        // Of the cheaper type there is not enough.
+        let pools = ["us-west-2a", "us-west-2b"]
+            .map(|zone| (("m5.large".to_owned(), zone.to_owned(), "on-demand".to_owned()), 150));
+        rules.supply.pools = pools.into();
+    });
+    let before = cx.proxy.mark();
+    let claims = many(COUNT);
+    let mut placed: Vec<NodeClaim> = Vec::new();
+    for (number, batch) in claims.chunks(BATCH).enumerate() {
+        let (mut left, mut attempt, mut errors) = (batch.to_vec(), 1, BTreeSet::new());
+        while !left.is_empty() {
+            anyhow::ensure!(
+                attempt <= ATTEMPTS,
+                "{} claims of batch {number} are left: {errors:?}",
+                left.len()
+            );
+            let answers = cluster.launch(&format!("batch-{number}"), attempt, &left).await;
+            let mut missing = Vec::new();
+            for (claim, answer) in left.into_iter().zip(answers) {
+                match answer {
+                    Ok(instance) => {
+                        placed.push(NodeClaim { provider_id: Some(instance.provider_id), ..claim });
+                    }
+                    Err(error) => {
+                        errors.insert(error.to_string());
+                        missing.push(claim);
+                    }
+                }
+            }
+            (left, attempt) = (missing, attempt + 1);
+            cluster.pass(SignedDuration::from_secs(20));
+        }
+    }
+    cx.equal("instances", &cx.born_of(UID).await?, &COUNT)?;
+    let distinct: BTreeSet<_> = placed.iter().filter_map(|claim| claim.provider_id.clone()).collect();
+    cx.equal("claims with an instance of their own", &distinct.len(), &COUNT)?;
+    let up = cx.proxy.counts(before);
+    let calls: usize = up.values().sum();
+    cx.figures.push(format!("{calls} calls for {COUNT} launches: {up:?}"));
+    cx.check(format!("{calls} calls for {COUNT} launches: {up:?}"), calls <= COUNT * 11 / 10 + 60)?;
+
+    let before = cx.proxy.mark();
+    let mut left = placed;
+    for _ in 0..ATTEMPTS {
+        let ends = futures::stream::iter(left.iter().map(|claim| async {
+            match &claim.provider_id {
+                Some(id) => cluster.provider.terminate(claim, id).await,
+                None => Ok(Termination::Gone),
+            }
+        }));
+        let ends: Vec<_> = ends.buffered(COUNT).collect().await;
+        let again = left.iter().zip(&ends).filter(|(_, end)| end.is_err()).map(|(claim, _)| claim.clone());
+        left = again.collect();
+        if left.is_empty() {
+            break;
+        }
+        cluster.pass(SignedDuration::from_secs(20));
+    }
+    cx.equal("claims that did not end", &left.len(), &0)?;
+    cx.equal("instances in the end", &cx.born_of(UID).await?, &0)?;
+    let down = cx.proxy.counts(before);
+    let calls: usize = down.values().sum();
+    cx.figures.push(format!("{calls} calls for {COUNT} ends: {down:?}"));
+    cx.check(format!("{calls} calls for {COUNT} ends: {down:?}"), calls <= COUNT / 10)
+}
 
 pub(super) async fn steady(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut cluster = cx.ours().await?;
-    let claims = many(COUNT);
-    let instances = launched(cluster.launch("one", 1, &claims).await)?;
+    let claims = many(BATCH);
+    let instances = super::basics::launched(cluster.launch("one", 1, &claims).await)?;
     for (claim, instance) in claims.iter().zip(&instances) {
         cluster.adopt(claim, instance);
     }
@@ -34,7 +113,7 @@ pub(super) async fn steady(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     let calls = cx.proxy.counts(before);
     let sum: usize = calls.values().sum();
-    cx.figures.push(format!("{sum} calls of a steady hour with {COUNT} nodes: {calls:?}"));
-    cx.check(format!("{sum} calls of a steady hour with {COUNT} nodes: {calls:?}"), sum <= 900)?;
+    cx.figures.push(format!("{sum} calls of a steady hour with {BATCH} nodes: {calls:?}"));
+    cx.check(format!("{sum} calls of a steady hour with {BATCH} nodes: {calls:?}"), sum <= 900)?;
     cx.equal("changes", &cx.proxy.mutations(before), &Vec::new())
 }

@@ -1,0 +1,160 @@
+//! What `fleetwright plan` says of pools of an EC2NodeClass is what the operator then launches: the same catalogue, prices and packing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::flow::{CLAIMS, CLASSES, LIMIT, PODS, POOLS, is_true, node_class};
+use crate::case::Cx;
+use crate::stage::{Server, eventually};
+
+/// Pools by name: requirements of each.
+fn pools() -> Vec<Value> {
+    let values = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let family = |names: &[&str]| values("karpenter.k8s.aws/instance-family", names);
+    let on_demand = || values("karpenter.sh/capacity-type", &["on-demand"]);
+    let pool = |name: &str, requirements: Vec<Value>| {
+        json!({
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": name},
+            "spec": {"template": {
+                "metadata": {"labels": {"example.com/pool": name}},
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": requirements,
+                },
+            }},
+        })
+    };
+    vec![
+        pool("general", vec![family(&["m5", "c5"]), on_demand()]),
+        pool("arm", vec![family(&["m6g"]), values("kubernetes.io/arch", &["arm64"]), on_demand()]),
+        pool("gpu", vec![family(&["g4dn"]), on_demand()]),
+        pool(
+            "zonal",
+            vec![family(&["m5"]), values("topology.kubernetes.io/zone", &["us-west-2b"]), on_demand()],
+        ),
+    ]
+}
+
+/// Pods: name, pool, CPUs, GiB, GPUs.
+const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 8] = [
+    ("general-1", "general", "3", "2Gi", 0),
+    ("general-2", "general", "3", "20Gi", 0),
+    ("general-3", "general", "1", "1Gi", 0),
+    ("arm-1", "arm", "1", "2Gi", 0),
+    ("arm-2", "arm", "6", "8Gi", 0),
+    ("gpu-1", "gpu", "2", "8Gi", 1),
+    ("zonal-1", "zonal", "1", "2Gi", 0),
+    ("zonal-2", "zonal", "7", "4Gi", 0),
+];
+
+fn pods() -> Vec<Value> {
+    let pod = |(name, pool, cpu, memory, gpus): &(&str, &str, &str, &str, u32)| {
+        let mut requests = json!({"cpu": cpu, "memory": memory});
+        let mut limits = json!({});
+        if *gpus > 0 {
+            requests["nvidia.com/gpu"] = gpus.to_string().into();
+            limits["nvidia.com/gpu"] = gpus.to_string().into();
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeSelector": {"example.com/pool": pool},
+                "containers": [{
+                    "name": "app",
+                    "image": "registry.k8s.io/pause:3.10",
+                    "resources": {"requests": requests, "limits": limits},
+                }],
+            },
+        })
+    };
+    PODS_OF_POOLS.iter().map(pod).collect()
+}
+
+/// Dollars an hour: more than the built-in tables say for large sizes of c5, so that only the account's prices give the plan.
+fn prices() -> Vec<(String, String)> {
+    let sizes = [("large", 1.0), ("xlarge", 2.0), ("2xlarge", 4.0), ("4xlarge", 8.0), ("8xlarge", 16.0)];
+    let families = [("m5", 0.096), ("c5", 0.11), ("m6g", 0.077), ("g4dn", 0.26)];
+    let of = |(family, dollars): &(&str, f64)| {
+        sizes.map(|(size, times)| (format!("{family}.{size}"), format!("{:.4}", dollars * times)))
+    };
+    families.iter().flat_map(of).collect()
+}
+
+/// How many NodeClaims there are by pool, instance type and zone; the zone only where the pool names one, because zones cost the same.
+type Counts = BTreeMap<(String, String, String), usize>;
+
+fn key(pool: &str, instance_type: &str, zone: &str) -> (String, String, String) {
+    let zone = if pool == "zonal" { zone } else { "" };
+    (pool.to_owned(), instance_type.to_owned(), zone.to_owned())
+}
+
+fn planned(report: &Value) -> anyhow::Result<Counts> {
+    let mut counts = Counts::new();
+    for claim in report["nodeClaims"].as_array().context("no nodeClaims")? {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let offering = &claim["offering"];
+        let pool = text(&claim["nodePool"]);
+        let zone = text(&offering["zone"]);
+        *counts.entry(key(&pool, &text(&offering["instanceType"]), &zone)).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+fn launched(claims: &[Value]) -> Counts {
+    let mut counts = Counts::new();
+    for claim in claims {
+        let label = |name: &str| claim["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
+        let (pool, zone) = (label("karpenter.sh/nodepool"), label("topology.kubernetes.io/zone"));
+        *counts.entry(key(&pool, &label("node.kubernetes.io/instance-type"), &zone)).or_default() += 1;
+    }
+    counts
+}
+
+pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.proxy.rules(|rules| rules.prices = prices());
+    let server = Server::start(cx).await?;
+    server.create(CLASSES, &node_class()).await?;
+    for pool in pools() {
+        server.create(POOLS, &pool).await?;
+    }
+    let operator = server.operator(cx).await?;
+    let class = eventually("the class is ready", LIMIT, async || {
+        let class = server.rest.get(&format!("{CLASSES}/default")).await?.context("no class")?;
+        ensure!(is_true(&class, "Ready"), "{}", class["status"]["conditions"]);
+        Ok(class)
+    })
+    .await?;
+    let mut class = class;
+    class["apiVersion"] = "karpenter.k8s.aws/v1".into();
+    class["kind"] = "EC2NodeClass".into();
+    let items: Vec<Value> = std::iter::once(class).chain(pools()).chain(pods()).collect();
+    let file = cx.folder.join("dump.json");
+    std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())?;
+    let file = file.display().to_string();
+    let printed = server.command(cx, &["plan", "-f", &file, "-o", "json", "--catalog", "ec2-live"]).await?;
+    cx.check(format!("plan succeeds: {}", printed.err), printed.ok)?;
+    let expected = planned(&serde_json::from_str(&printed.out)?)?;
+    let planned: BTreeSet<&str> = expected.keys().map(|(pool, ..)| pool.as_str()).collect();
+    cx.equal("planned pools", &planned, &["arm", "general", "gpu", "zonal"].into())?;
+    for pod in pods() {
+        server.create(PODS, &pod).await?;
+    }
+    let count: usize = expected.values().sum();
+    let claims = eventually("every NodeClaim is launched", LIMIT, async || {
+        let claims = server.rest.list(CLAIMS).await?;
+        let ready = claims.iter().filter(|claim| is_true(claim, "Launched")).count();
+        ensure!(ready >= count, "{ready} of {count} are launched");
+        Ok(claims)
+    })
+    .await?;
+    cx.equal("NodeClaims by pool, instance type and zone", &launched(&claims), &expected)?;
+    let instances = cx.account.instances().await?;
+    cx.equal("instances", &instances.len(), &count)?;
+    operator.kill().await
+}
