@@ -174,6 +174,9 @@ pub(crate) struct Demo {
     /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) instance_types: Option<PathBuf>,
+    /// Record what a terminal would show: `.cast` for asciinema, `.svg` for a page. Time is virtual, and the same seed gives the same file.
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    pub(crate) record: Option<PathBuf>,
     /// Address on which the API server listens.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,

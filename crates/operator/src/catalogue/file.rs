@@ -11,6 +11,7 @@ use crate::devices;
 ///
 /// # Errors
 /// If the file cannot be read or has no valid instance type.
+#[cfg(feature = "lab")]
 pub(crate) fn of_file(path: &Path) -> anyhow::Result<(Catalogue, Vec<Skipped>)> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     of_text(path, &text)

@@ -13,10 +13,9 @@ use std::{path::Path, sync::Arc};
 use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef};
 use serde_json::Value;
 
-pub(crate) use self::{
-    file::of_file,
-    offer::{Catalogues, Footer, Offer, SourceRow},
-};
+#[cfg(feature = "lab")]
+pub(crate) use self::file::of_file;
+pub(crate) use self::offer::{Catalogues, Footer, Offer, SourceRow};
 pub use options::CatalogueOptions;
 
 use crate::settings::Values;

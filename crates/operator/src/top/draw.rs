@@ -59,9 +59,9 @@ impl Theme {
 
 /// Text with a style.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Styled {
-    pub(super) text: String,
-    pub(super) style: Style,
+pub(crate) struct Styled {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 /// Text in the default style.
@@ -153,6 +153,29 @@ pub(super) fn text(buffer: &Buffer) -> String {
         all.push('\n');
     }
     all
+}
+
+/// A buffer as rows of text with styles, without spaces at the ends of rows.
+#[cfg(feature = "lab")]
+pub(super) fn rows(buffer: &Buffer) -> Vec<Vec<Styled>> {
+    let width = usize::from(buffer.area.width).max(1);
+    let row = |cells: &[ratatui_core::buffer::Cell]| {
+        let mut parts: Vec<Styled> = Vec::new();
+        for cell in cells {
+            match parts.last_mut() {
+                Some(last) if last.style == cell.style() => last.text.push_str(cell.symbol()),
+                _ => parts.push(styled(cell.symbol(), cell.style())),
+            }
+        }
+        let is_blank = |part: &Styled| {
+            part.text.trim().is_empty() && !part.style.add_modifier.contains(Modifier::REVERSED)
+        };
+        while parts.last().is_some_and(is_blank) {
+            parts.pop();
+        }
+        parts
+    };
+    buffer.content.chunks(width).map(row).collect()
 }
 
 #[cfg(test)]

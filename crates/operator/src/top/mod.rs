@@ -6,7 +6,7 @@
 //! - [`frame`]: header, panes and popups on a buffer; [`panes`]: their columns; [`table`]: visible rows; [`draw`]: primitives.
 
 mod app;
-mod draw;
+pub(crate) mod draw;
 mod frame;
 mod live;
 mod panes;
@@ -78,8 +78,18 @@ fn view(options: &TopOptions, report: FleetReport, color: bool) -> TopApp {
 }
 
 /// One frame as text.
-fn framed(app: TopApp, (columns, rows): (u16, u16)) -> String {
+fn framed(app: TopApp, size: (u16, u16)) -> String {
+    draw::text(&painted(&app, size))
+}
+
+/// One frame as rows of text with styles. `size` is columns and rows.
+#[cfg(feature = "lab")]
+pub(crate) fn rows(app: &TopApp, size: (u16, u16)) -> Vec<Vec<draw::Styled>> {
+    draw::rows(&painted(app, size))
+}
+
+fn painted(app: &TopApp, (columns, rows): (u16, u16)) -> Buffer {
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
-    frame::draw(&app, &mut buffer);
-    draw::text(&buffer)
+    frame::draw(app, &mut buffer);
+    buffer
 }

@@ -1,9 +1,10 @@
 //! `fleetwright demo`: the complete flow in one process.
 //!
 //! Applies the shipped examples to a [`fleetwright_sim::Simulator`], changes the load as their annotations
-//! define, prints changes, and reports at the end. In JSON mode, time is virtual and no port is opened.
+//! define, prints changes, and reports at the end. In JSON mode, and while recording, time is virtual and no port is opened.
 
 mod load;
+mod recording;
 mod report;
 mod session;
 mod view;
@@ -14,7 +15,7 @@ use anyhow::{Context as _, ensure};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use jiff::Timestamp;
 
-use self::{load::Load, report::DemoReport, session::Session, view::DemoView};
+use self::{load::Load, recording::DemoRecording, report::DemoReport, session::Session, view::DemoView};
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
@@ -51,26 +52,36 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
         !(options.serve && options.output == Output::Json),
         "--serve needs -o text: with json, time is virtual"
     );
+    let mut recording =
+        options.record.as_deref().map(|path| DemoRecording::new(path, options.speed)).transpose()?;
     match options.output {
-        Output::Json => {
-            let mut report = virtual_runtime()?.block_on(play(options, &manifests, None))?;
-            let time = Duration::from_secs(report.virtual_seconds());
-            report.compare(&virtual_runtime()?.block_on(play(options, &manifests, Some(time)))?);
-            print(&serde_json::to_string_pretty(&report)?);
-            Ok(())
-        }
-        Output::Text => {
+        Output::Text if recording.is_none() => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(text(options, &manifests))
+        }
+        output => {
+            let mut report =
+                virtual_runtime()?.block_on(play(options, &manifests, None, recording.as_mut()))?;
+            if let Some(recording) = recording {
+                recording.write()?;
+            }
+            let time = Duration::from_secs(report.virtual_seconds());
+            report.compare(&virtual_runtime()?.block_on(play(options, &manifests, Some(time), None))?);
+            print(&match output {
+                Output::Json => serde_json::to_string_pretty(&report)?,
+                Output::Text => report.to_string(),
+            });
+            Ok(())
         }
     }
 }
 
-/// Plays the load in virtual time; with `baseline` without consolidation, for so long.
+/// Plays the load in virtual time; with `baseline` without consolidation, for so long. Each step is recorded.
 async fn play(
     options: &Demo,
     manifests: &[(String, String)],
     baseline: Option<Duration>,
+    mut recording: Option<&mut DemoRecording>,
 ) -> anyhow::Result<DemoReport> {
     let started = SystemWatch::start();
     let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
@@ -84,7 +95,12 @@ async fn play(
     };
     while !is_over(&session) {
         simulator.run_for(session::STEP).await;
-        session.step(&simulator).await?;
+        let news = session.step(&simulator).await?;
+        if let Some(recording) = &mut recording
+            && let Some(report) = view::fleet(&simulator)
+        {
+            recording.add(session.elapsed, report, news);
+        }
     }
     Ok(DemoReport::new(options.seed, &session, &simulator.observe(), started.elapsed()))
 }
@@ -114,8 +130,9 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     if is_whole {
         // Beside this one, in virtual time: seconds.
         let (options, manifests, time) = (options.clone(), manifests.to_vec(), session.elapsed);
-        let baseline =
-            std::thread::spawn(move || virtual_runtime()?.block_on(play(&options, &manifests, Some(time))));
+        let baseline = std::thread::spawn(move || {
+            virtual_runtime()?.block_on(play(&options, &manifests, Some(time), None))
+        });
         if let Ok(Ok(baseline)) =
             tokio::task::spawn_blocking(move || baseline.join()).await.context("the comparison")?
         {

@@ -137,7 +137,7 @@ fn values(options: &Demo) -> anyhow::Result<Values> {
 }
 
 /// The fleet as the controller in this process sees it. `None` without a controller.
-fn fleet(simulator: &Simulator) -> Option<FleetReport> {
+pub(super) fn fleet(simulator: &Simulator) -> Option<FleetReport> {
     let ctx = simulator.controllers()?;
     let now = simulator.clock().now();
     let snapshot = ctx.cluster.index().snapshot(now);
