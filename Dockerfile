@@ -3,7 +3,7 @@
 #
 #   docker build -t fleetwright:0.1.0 .
 #
-# Without arguments it builds what production needs: the cloud `aws`, and no lab. The fake cloud of deploy/fake-cloud/ needs the lab:
+# Without arguments it builds what production needs: the cloud `aws` and traces, and no lab. The fake cloud of deploy/fake-cloud/ needs the lab:
 #
 #   docker build --build-arg FEATURES=lab -t fleetwright:0.1.0 .
 #
@@ -11,8 +11,8 @@
 # and signature.
 
 FROM rust:1.95.0-bookworm AS build
-# Features of the operator, separated by commas: aws, lab.
-ARG FEATURES="aws"
+# Features of the operator, separated by commas: aws, lab, otel.
+ARG FEATURES="aws,otel"
 WORKDIR /src
 # The image has this toolchain; rust-toolchain.toml would add the components of development.
 ENV RUSTUP_TOOLCHAIN=1.95.0

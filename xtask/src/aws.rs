@@ -16,7 +16,7 @@ pub(crate) const PACKAGES: &[&str] = &[
     "-p",
     "xtask",
     "--features",
-    "fleetwright-operator/aws",
+    "fleetwright-operator/aws,fleetwright-operator/otel",
 ];
 
 /// How many crates are compiled at a time: that of EC2 alone takes 8 GiB.

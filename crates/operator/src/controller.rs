@@ -20,6 +20,7 @@ use crate::{
     clock::SystemClock,
     decisions, http, kube_client, logging,
     operator::{CloudConnector, Environment, Operator},
+    otel,
     process::ProcessCollector,
     recording::{Recording, RecordingOptions},
     settings::{self, Values},
@@ -116,6 +117,7 @@ async fn control(
     });
     let mut controllers = all::controllers(&ctx);
     controllers.extend(operator.own_controllers(&ctx));
+    controllers.extend(otel::controller(&ctx, operator.version())?);
     let mut running = std::pin::pin!(runtime::run(ctx, controllers, stop));
     tracing::info!(version = operator.version(), "starting controllers");
     tokio::select! {

@@ -24,7 +24,7 @@
 //! ```
 //!
 //! The default feature `lab` adds the simulation: the cloud `fake`, and the commands `demo`, `fake-cloud` and `fake-kube`. The
-//! feature `aws` adds the cloud `aws` and its tools.
+//! feature `aws` adds the cloud `aws` and its tools, the feature `otel` the export of traces.
 
 #[cfg(feature = "aws")]
 mod account;
@@ -56,6 +56,7 @@ mod lab;
 mod lint;
 mod logging;
 mod operator;
+mod otel;
 mod outcome;
 mod plan;
 mod process;

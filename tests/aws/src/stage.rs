@@ -1,15 +1,23 @@
 //! The operator as a process of its own, built with AWS, and an API server in memory that it works on.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::post;
 use fleetwright_tests::e2e::objects;
 use fleetwright_tests::e2e::process::{Process, Recipe, free_ports};
 use fleetwright_tests::e2e::rest::Rest;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::account::REGION;
@@ -30,6 +38,8 @@ pub(crate) struct Server {
     pub(crate) rest: Rest,
     /// UID of its `kube-system` namespace.
     pub(crate) uid: String,
+    /// Where operators send traces, if anywhere.
+    pub(crate) traces: Option<String>,
     kubeconfig: PathBuf,
     _process: Process,
 }
@@ -63,7 +73,7 @@ impl Server {
             tokio::time::sleep(POLL).await;
         };
         let uid = system["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
-        let server = Self { rest, uid, kubeconfig, _process: process };
+        let server = Self { rest, uid, traces: None, kubeconfig, _process: process };
         server.install(cx).await?;
         Ok(server)
     }
@@ -127,6 +137,7 @@ impl Server {
         let mut env = self.environment(cx);
         env.push(("METRICS_PORT", metrics.to_string().into()));
         env.push(("HEALTH_PROBE_PORT", health.to_string().into()));
+        env.extend(self.traces.iter().map(|url| ("OTEL_EXPORTER_OTLP_ENDPOINT", url.into())));
         let recipe = Recipe {
             name: "operator",
             program: cx.operator.clone(),
@@ -199,6 +210,43 @@ impl Operator {
     /// Tells it to end, and waits for that.
     pub(crate) async fn stop(self) -> anyhow::Result<ExitStatus> {
         self.process.stop().await
+    }
+}
+
+/// A collector of traces; it ends with this value.
+pub(crate) struct Collector {
+    pub(crate) url: String,
+    received: Arc<Mutex<Vec<u8>>>,
+    task: JoinHandle<()>,
+}
+
+impl Collector {
+    /// Starts one that keeps what it is sent.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let received = Arc::new(Mutex::default());
+        let collect = |State(received): State<Arc<Mutex<Vec<u8>>>>, body: Bytes| async move {
+            received.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&body);
+        };
+        let routes = Router::new().route("/v1/traces", post(collect)).with_state(received.clone());
+        let task = tokio::spawn(async move {
+            // Only a broken listener ends it, and then the case misses its traces.
+            let _ = axum::serve(listener, routes).await;
+        });
+        Ok(Self { url, received, task })
+    }
+
+    /// Whether a text is part of what has arrived: names and values are UTF-8 in OTLP.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        received.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 

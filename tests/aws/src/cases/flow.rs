@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::case::Cx;
 use crate::cluster::class_spec;
-use crate::stage::{Server, eventually};
+use crate::stage::{Collector, Operator, Server, eventually};
 
 pub(super) const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub(super) const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
@@ -97,7 +97,9 @@ pub(super) async fn the_claim(server: &Server) -> anyhow::Result<Value> {
 }
 
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let server = Server::start(cx).await?;
+    let collector = Collector::start().await?;
+    let mut server = Server::start(cx).await?;
+    server.traces = Some(collector.url.clone());
     let operator = server.operator(cx).await?;
     server.create(CLASSES, &node_class()).await?;
     eventually("the class is ready", LIMIT, async || {
@@ -146,6 +148,15 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
     let fleets = cx.proxy.mutations(0).iter().filter(|action| *action == "CreateFleet").count();
     cx.equal("fleets, without the dry run", &fleets, &1)?;
+    metered(cx, &operator).await?;
+    gone(cx, &server, &name).await?;
+    let status = operator.stop().await?;
+    cx.check(format!("the operator ends when it is told to: {status}"), status.success())?;
+    traced(cx, &collector, [&name, &provider_id])
+}
+
+/// The metrics have the requests to AWS.
+async fn metered(cx: &mut Cx<'_>, operator: &Operator) -> anyhow::Result<()> {
     // Figures are handed out every ten seconds.
     eventually("the metrics tell of each request, its answer and its time", LIMIT, async || {
         let labels = r#"{action="CreateFleet",code="200",service="EC2"}"#;
@@ -158,10 +169,14 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    cx.check("requests to AWS are in the metrics, as Karpenter's dashboards ask for them", true)?;
-    gone(cx, &server, &name).await?;
-    let status = operator.stop().await?;
-    cx.check(format!("the operator ends when it is told to: {status}"), status.success())
+    cx.check("requests to AWS are in the metrics, as Karpenter's dashboards ask for them", true)
+}
+
+/// The collector has the pod's trace, with what its node is.
+fn traced(cx: &mut Cx<'_>, collector: &Collector, own: [&str; 2]) -> anyhow::Result<()> {
+    let texts = ["plan", "launch", "register", "bind", "web"].into_iter().chain(own);
+    let missing: Vec<&str> = texts.filter(|text| !collector.has(text)).collect();
+    cx.equal("what the trace of the pod lacks", &missing, &Vec::new())
 }
 
 /// The pod is deleted, then the claim: the instance is terminated, node and claim are deleted.
