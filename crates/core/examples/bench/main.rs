@@ -7,8 +7,6 @@
 //! several runs; a quantile is over many different simulations. `--once NAME` does the work of one row, `--idle NAME` only makes its input:
 //! an external counter of instructions measures the difference.
 
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures, so it needs a clock")]
-
 mod cluster;
 mod disruption;
 mod measure;

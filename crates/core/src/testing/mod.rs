@@ -5,6 +5,7 @@
 mod catalog;
 pub mod devices;
 mod ec2;
+mod large;
 mod nodes;
 mod pods;
 mod pools;
@@ -16,6 +17,7 @@ pub use devices::{
     uses_claim, uses_template,
 };
 pub use ec2::{ec2_catalog, shaped_pods};
+pub use large::{gpu_catalog, large_pods};
 pub use nodes::{NodeBuilder, node};
 pub use pods::{PodBuilder, affinity_to, pod, spread_over};
 pub use pools::{PoolBuilder, pool};
