@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `e2e`, `oracle`,
+//! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `realized`, `e2e`, `oracle`,
 //! `dashboards`, `provider-example` and `new-provider`. Each task is a file of its own.
 
 mod aws;
@@ -54,6 +54,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// The realized price of fleets that arrive within seconds, in virtual time: 600 pods of two mixes without arguments
+    #[command(disable_help_flag = true)]
+    Realized {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// The operator against a real control plane, or the AWS provider against a moto server (--tier aws); the arguments go to
     /// the case runner
     #[command(disable_help_flag = true)]
@@ -98,6 +104,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench { args } => bench::run(&args),
         Task::Seeds { args } => seeds::run(&args),
+        Task::Realized { args } => seeds::realized(&args),
         Task::E2e { args } => e2e::run(&args),
         Task::ProviderExample => provider::check(),
         Task::NewProvider { name, folder } => provider::create(&name, &folder),

@@ -20,7 +20,7 @@ const FRESH_FROM: u64 = 1_000_000;
 /// The number of ranges of fresh seeds: the last one ends below 2^32.
 const RANGES: u64 = 20_000_000;
 
-/// Runs what `args` choose, or the fixed seeds and the fresh ones of this commit.
+/// Runs what `args` choose, or the fixed seeds, the fresh ones of this commit, each planted bug, and the check of the realized price.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if !args.is_empty() {
         return shell::run(seeds().args(args));
@@ -35,13 +35,23 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         None => anstream::println!("no fresh seeds: this is no git repository with a commit"),
     }
     shell::run(&mut fixed)?;
-    shell::run(seeds().args(PLANTED))
+    shell::run(seeds().args(PLANTED))?;
+    realized(&["--check".to_owned()])
 }
 
-/// The program, in the profile of what is published.
+/// Runs the realized price with `args`: two rows for each mix, or with `--check` the small fleets of CI.
+pub(crate) fn realized(args: &[String]) -> anyhow::Result<()> {
+    shell::run(example("realized").args(args))
+}
+
 fn seeds() -> Command {
+    example("seeds")
+}
+
+/// A program, in the profile of what is published.
+fn example(name: &str) -> Command {
     let mut cargo = shell::cargo(&["run", "--locked", "--profile", "dist"]);
-    cargo.args(["-p", "fleetwright-scenarios", "--example", "seeds", "--"]);
+    cargo.args(["-p", "fleetwright-scenarios", "--example", name, "--"]);
     cargo
 }
 

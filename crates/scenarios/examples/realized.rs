@@ -1,0 +1,109 @@
+//! The realized price on the command line: one row for each mix and packer, as in docs/performance.md.
+//!
+//! `realized [--first SEED] [--seeds N] [--deployments N]`; with `--check` it runs a small fleet of each mix and fails if a figure is above its
+//! limit, or if a second run has other figures.
+
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
+use std::{error::Error, time::Duration};
+
+use fleetwright_controllers::settings::Packing;
+use fleetwright_scenarios::realized::{Mix, RealizedCase, RealizedFigures, RealizedLimits, measure};
+
+const HEADER: &str = "\
+| mix, packer, seed | planned at once, bound | all bound | at rest after the last arrival | NodeClaims, nodes | pods moved | \
+saved per moved pod | pending p50, p99 |
+|---|---|---|---|---|---|---|---|";
+
+/// Seed and number of Deployments of the checked cases.
+const CHECKED: (u64, usize) = (1, 30);
+
+/// The checked cases, with limits a fifth to a half above what they reach: plans of a small fleet differ with each change of the solver.
+const LIMITS: [(Mix, RealizedLimits); 2] = [
+    (
+        Mix::Generic,
+        RealizedLimits { bound: 220, rest: 45, rest_after: Duration::from_secs(500), claims: 20, moved: 55 },
+    ),
+    (
+        Mix::Diverse,
+        RealizedLimits {
+            bound: 410,
+            rest: 150,
+            rest_after: Duration::from_secs(700),
+            claims: 48,
+            moved: 100,
+        },
+    ),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--check") {
+        return check();
+    }
+    let value = |name: &str, default: u64| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.map_or(Ok(default), |at| arguments.get(at + 1).map_or("", |value| value).parse())
+    };
+    let (first, seeds) = (value("--first", 42)?, value("--seeds", 1)?);
+    let deployments = usize::try_from(value("--deployments", 150)?)?;
+    println!("{HEADER}");
+    for mix in [Mix::Generic, Mix::Diverse] {
+        for packing in [Packing::LeastCost, Packing::Compatible] {
+            for seed in first..first + seeds {
+                let case = RealizedCase { seed, mix, deployments, packing };
+                println!("{}", row(case, &measure(case)?));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs the checked cases, the first of them twice: the figures must be equal, and within the limits.
+fn check() -> Result<(), Box<dyn Error>> {
+    println!("{HEADER}");
+    let (seed, deployments) = CHECKED;
+    let mut exceeded = Vec::new();
+    for (at, (mix, limits)) in LIMITS.into_iter().enumerate() {
+        let case = RealizedCase { seed, mix, deployments, packing: Packing::LeastCost };
+        let found = measure(case)?;
+        println!("{}", row(case, &found));
+        exceeded.extend(limits.exceeded_by(&found).into_iter().map(|what| format!("{mix:?}: {what}")));
+        if at == 0 && measure(case)? != found {
+            exceeded.push(format!("{mix:?}: a second run has other figures"));
+        }
+    }
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("\n").into()) }
+}
+
+fn row(case: RealizedCase, found: &RealizedFigures) -> String {
+    let percent = |price| {
+        let tenths = found.above_plan(price);
+        let sign = if tenths < 0 { '-' } else { '+' };
+        format!("{sign}{}.{} %", tenths.abs() / 10, tenths.abs() % 10)
+    };
+    let (bound, at) = found.bound;
+    let (rest, since) = found.rest;
+    let share = found.moved * 1000 / found.pods;
+    format!(
+        "| {:?}, {:?}, {} | ${:.2}, {} | ${bound:.2} ({}) at {} s | ${rest:.2} ({}) at {}{} s | {}, {} | {} ({}.{} %) | ${:.4}/h | {} s, {} s |",
+        case.mix,
+        case.packing,
+        case.seed,
+        found.planned,
+        percent(found.planned_bound),
+        percent(bound),
+        at.as_secs(),
+        percent(rest),
+        if found.rested { "" } else { "more than " },
+        since.as_secs(),
+        found.claims,
+        found.nodes,
+        found.moved,
+        share / 10,
+        share % 10,
+        found.saved_per_moved_pod(),
+        found.wait(50).as_secs(),
+        found.wait(99).as_secs(),
+    )
+}
