@@ -52,6 +52,9 @@ Variables that fleetwright.settings names are left out here and come last.
 {{- with .Values.fleetwright.shadow -}}
 {{- $variables = append $variables (list "SHADOW" .) -}}
 {{- end -}}
+{{- with .Values.fleetwright.ui -}}
+{{- $variables = append $variables (list "UI_ENDPOINT" .) -}}
+{{- end -}}
 {{- with .Values.fleetwright.cloud -}}
 {{- $variables = append $variables (list "CLOUD" .) -}}
 {{- end -}}

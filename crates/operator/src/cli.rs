@@ -11,6 +11,7 @@ pub(crate) mod house;
 mod lint;
 #[cfg(feature = "lab")]
 mod replay;
+mod report;
 mod shadow;
 mod top;
 
@@ -30,6 +31,7 @@ pub(crate) use self::{
     decisions::{DecisionsFormat, DecisionsOptions},
     dump::DumpOptions,
     lint::{FailOn, LintFormat, LintOptions},
+    report::{ReportOptions, ReportOutput},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
     top::TopOptions,
 };
@@ -95,6 +97,9 @@ pub(crate) enum Tool {
     Plan(PlanOptions),
     /// Dry run: the nodes that would be disrupted now, and why the others are not.
     Disrupt(DisruptOptions),
+    /// Writes a page of the fleet: cost by NodePool, namespace and label, what is unused, the cheapest plan for the same pods, and what
+    /// blocks the saving.
+    Report(ReportOptions),
     /// Finds mistakes in NodePools, NodeClasses, workloads and budgets, in files or in the cluster.
     Lint(LintOptions),
     /// Checks whether a cluster of Karpenter can move to Fleetwright, and what changes. Reads only.
@@ -180,6 +185,9 @@ pub(crate) struct Demo {
     /// Address on which the API server listens.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// Address on which the page of the fleet is served, as /ui.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) ui: Option<SocketAddr>,
     /// File for the kubeconfig. Defaults to a file in the temporary directory, which is removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -399,6 +407,7 @@ fn tools(interface: &Interface<'_>) -> Command {
 const WITH_SETTINGS: &[(&[&str], &[&str])] = &[
     (&["top"], &DECISIVE),
     (&["plan"], &DECISIVE),
+    (&["report"], &DECISIVE),
     #[cfg(feature = "lab")]
     (&["replay"], &DECISIVE),
     (&["disrupt"], &DECISIVE),
@@ -433,7 +442,7 @@ const DECISIVE: [&str; 11] = [
 ];
 
 /// Calls that the help shows.
-const EXAMPLES: [(&str, &str); 7] = [
+const EXAMPLES: [(&str, &str); 8] = [
     ("demo", "a cluster and a cloud on this computer"),
     ("top", "the fleet of the cluster of the kubeconfig, live"),
     ("plan", "the nodes that the cluster of the kubeconfig needs now"),
@@ -441,6 +450,7 @@ const EXAMPLES: [(&str, &str); 7] = [
     ("plan --what-if nodepool.yaml", "what a change would do to the cluster"),
     ("explain pod web-0", "why a pod is pending, and what would help"),
     ("disrupt", "the nodes that would be disrupted, and what blocks the others"),
+    ("report -o report.html", "where the money goes, and what blocks a saving, as a page"),
 ];
 
 /// The settings that were given as flags.

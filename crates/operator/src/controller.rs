@@ -24,7 +24,7 @@ use crate::{
     process::ProcessCollector,
     recording::{Recording, RecordingOptions},
     settings::{self, Values},
-    signals,
+    signals, ui,
 };
 
 /// How long to wait for the cluster before the process exits and is restarted.
@@ -63,12 +63,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let probe = Arc::new(Probe::default());
     http::serve_probes(values.port("HEALTH_PROBE_PORT"), probe.clone()).await?;
-    let further = if values.bool("DECISIONS_ENDPOINT") {
-        let probe = probe.clone();
-        decisions::routes(move || probe.ctx.get().map(|ctx| ctx.decisions.clone()))
-    } else {
-        axum::Router::new()
-    };
+    let further = further(&values, &probe);
     http::serve_metrics(values.port("METRICS_PORT"), probe.clone(), further).await?;
     let recording = RecordingOptions::of(&values);
     tokio::select! {
@@ -82,6 +77,20 @@ async fn serve(
             control(operator, ctx, (election, recording), &probe).await
         }
     }
+}
+
+/// The routes beside `/metrics` that the settings switch on.
+fn further(values: &Values, probe: &Arc<Probe>) -> axum::Router {
+    let probe = probe.clone();
+    let source = move || probe.ctx.get().cloned();
+    let mut routes = axum::Router::new();
+    if values.bool("UI_ENDPOINT") {
+        routes = routes.merge(ui::routes(source.clone()));
+    }
+    if values.bool("DECISIONS_ENDPOINT") {
+        routes = routes.merge(decisions::routes(move || source().map(|ctx| ctx.decisions)));
+    }
+    routes
 }
 
 /// A leader election.

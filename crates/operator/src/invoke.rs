@@ -7,7 +7,7 @@ use crate::{
     cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool, house},
     compat, controller, crds, decisions, disrupt, dump, explain, export, lint,
     outcome::Outcome,
-    plan,
+    plan, report,
     settings::Values,
     shadow,
     sheet::{self, Page},
@@ -62,6 +62,7 @@ impl Operator {
             Tool::Top(options) => return top::run(options, catalogues, &self.values(flags)?),
             Tool::Plan(options) => return plan::run(options, catalogues, &self.values(flags)?),
             Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values(flags)?),
+            Tool::Report(options) => return report::run(options, catalogues, &self.values(flags)?),
             Tool::Compat(options) => {
                 return match &options.tool {
                     Some(CompatTool::Clean(options)) => compat::clean::run(options, self.compats()),

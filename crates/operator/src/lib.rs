@@ -64,6 +64,7 @@ mod proxy;
 mod recording;
 #[cfg(feature = "lab")]
 mod replay;
+mod report;
 #[cfg(test)]
 mod scenarios;
 mod settings;
@@ -72,6 +73,7 @@ mod sheet;
 mod signals;
 mod suggest;
 mod top;
+mod ui;
 
 // The versions of foreign crates that occur in signatures.
 pub use anyhow;

@@ -5,13 +5,14 @@ use std::path::Path;
 use crate::helm::Helm;
 
 /// What is set beside the cluster name, and what the refusal has to say.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 9] = [
     // What `helm upgrade --reuse-values` leaves of a release of Karpenter.
     ("fleetwright=null", "missing property 'fleetwright'"),
     ("settings.clusterName=", "settings.clusterName is empty"),
     ("fleetwright.image.digest=latest", "digest"),
     ("fleetwright.rbac.secrets=true", "secrets"),
     ("fleetwright.shadow=only", "shadow"),
+    ("fleetwright.ui=public", "ui"),
     ("fleetwright.imgae.tag=1", "imgae"),
     ("fleetwright.settings.initializationTimeout=20m", "initializationTimeout"),
     ("controller.metrics.port=8081", "controller.metrics.port and controller.healthProbe.port are both 8081"),

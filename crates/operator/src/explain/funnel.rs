@@ -13,9 +13,9 @@ use serde::Serialize;
 use super::constraints::{ask, only_pool};
 
 /// The constraints of a pod for one NodePool.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Funnel {
+pub(crate) struct Funnel {
     /// The NodePool.
     pub(super) node_pool: String,
     /// From the catalogue to what is left.
@@ -26,9 +26,9 @@ pub(super) struct Funnel {
 }
 
 /// A constraint.
-#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FunnelStep {
+pub(crate) struct FunnelStep {
     /// The constraint.
     pub(super) constraint: String,
     /// The instance types that are left with it and those before it.
@@ -40,7 +40,7 @@ type TakeOver = Box<dyn Fn(&mut PodSpec, &PodSpec)>;
 type Constraint = (String, TakeOver);
 
 /// The funnel of a pod for a NodePool.
-pub(super) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> Funnel {
+pub(crate) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> Funnel {
     let only = only_pool(snapshot, pool);
     let mut prepared = PreparedSnapshot::new(&only, rules);
     let total = snapshot.catalog(pool).map_or(0, |catalog| catalog.instance_types.len());

@@ -7,7 +7,7 @@
 
 pub(crate) mod constraints;
 mod costs;
-mod funnel;
+pub(crate) mod funnel;
 mod instance_type;
 mod node_pool;
 mod pod;

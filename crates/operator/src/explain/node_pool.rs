@@ -66,15 +66,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
         snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
     let nodes: Vec<_> = nodes.collect();
     let hourly: Price = nodes.iter().filter_map(|node| fleet::price(snapshot, node)).sum();
-    let state = match (&pool.halted, pool.ready, pool.replicas) {
-        _ if pool.deleting => "is being deleted".to_owned(),
-        (Some(why), ..) => format!("launches nothing: {why}"),
-        (None, false, _) => "is not ready".to_owned(),
-        (None, true, Some(replicas)) => {
-            format!("is static: it has {replicas} nodes whatever pods are pending")
-        }
-        (None, true, None) => "launches nodes for pending pods".to_owned(),
-    };
+    let state = fleet::pool_state(pool);
     let (used, count) = snapshot.usage(name);
     let mut limits: Vec<LimitRow> = Vec::new();
     for (resource, limit) in &pool.limits.resources {

@@ -1,13 +1,15 @@
-//! The fleet at one moment, as a value: what `fleetwright top` shows and prints as JSON.
+//! The fleet at one moment, as a value: what `fleetwright top`, the page `/ui` and `fleetwright report` show, and `top` prints as JSON.
 //!
 //! - [`node`]: nodes, and NodeClaims without an initialized node.
 //! - [`pending`]: pods without a node, with the reason.
 //! - [`disruption`]: disruptions in progress.
+//! - [`pools`]: NodePools, with limits and budgets.
 //! - [`cost`]: prices of nodes.
 //! - [`order`]: sorting and filtering.
 //! - [`changes`]: what differs between two moments.
+//! - [`read`]: from the objects of an input, or the index of a controller, to a snapshot and its report.
 //!
-//! Everything here is computed from a snapshot of the cluster; nothing reads a cluster or a terminal.
+//! Nothing here reads a cluster or a terminal.
 
 pub(crate) mod changes;
 mod cost;
@@ -15,6 +17,8 @@ mod disruption;
 mod node;
 pub(crate) mod order;
 mod pending;
+mod pools;
+pub(crate) mod read;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -34,6 +38,7 @@ pub(crate) use self::{
     disruption::{DisruptionInProgress, DisruptionStage},
     node::{FleetNode, InFlightNodeClaim, NodeClaimPhase, NodePhase},
     pending::PendingPod,
+    pools::{FleetNodePool, pool_state},
 };
 use crate::{catalogue::SourceRow, input::select::SelectOptions};
 
@@ -59,6 +64,8 @@ pub(crate) struct FleetReport {
     pub(crate) pending: Vec<PendingPod>,
     /// Disruptions in progress, the oldest first.
     pub(crate) disruptions: Vec<DisruptionInProgress>,
+    /// NodePools, by name.
+    pub(crate) node_pools: Vec<FleetNodePool>,
     /// Where instance types and prices come from.
     pub(crate) catalogues: Vec<SourceRow>,
     /// Parts of the input that were ignored or assumed.
@@ -169,6 +176,7 @@ impl FleetReport {
             node_claims,
             pending,
             disruptions,
+            node_pools: pools::of(snapshot, input.priced),
             catalogues: Vec::new(),
             notes: Vec::new(),
             incomplete: Vec::new(),

@@ -261,7 +261,7 @@ pub(crate) fn solve(
 }
 
 /// Places pods, with the nodes at some positions of the snapshot excluded.
-fn solve_without(
+pub(crate) fn solve_without(
     prepared: &mut PreparedSnapshot,
     (pods, without): (&[Arc<Pod>], &[usize]),
     packing: Packing,

@@ -321,6 +321,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Serve the last decisions as /decisions on the metrics port, to everybody who reaches it",
     ),
     setting(
+        "UI_ENDPOINT",
+        SettingKind::Bool,
+        "false",
+        "Serve a page of the fleet, its cost and its decisions as /ui on the metrics port, to everybody who reaches it",
+    ),
+    setting(
         "SHADOW",
         SettingKind::Bool,
         "false",

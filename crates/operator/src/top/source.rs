@@ -1,23 +1,24 @@
 //! Where `top` reads fleets and explanations from: a cluster, with lists alone, or files.
 
-use std::collections::BTreeMap;
-
 use anyhow::Context as _;
-use fleetwright_controllers::{disruption as controller, runtime::ReadOnlyClient, settings::SolveEffort};
-use fleetwright_core::{clock::Clock as _, scheduling::PreparedSnapshot};
+use fleetwright_controllers::{runtime::ReadOnlyClient, settings::SolveEffort};
+use fleetwright_core::clock::Clock as _;
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
 
 use super::Subject;
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
-    cli::{ExplainOptions, PlanOptions, TopOptions},
+    cli::{ExplainOptions, TopOptions},
     clock::SystemClock,
     disrupt, explain,
-    fleet::{FleetInput, FleetReport},
-    input::{self, Item, cluster, evaluate, select::InputOptions},
-    kube_client, plan,
-    settings::{self, Values},
+    fleet::{
+        FleetReport,
+        read::{self, FleetRequest},
+    },
+    input::{self, Item, cluster, select::InputOptions},
+    kube_client,
+    settings::Values,
     sheet::{Format, Page},
 };
 
@@ -142,8 +143,14 @@ impl TopSource {
     /// If the cluster cannot be read, or the input is invalid.
     pub(super) fn read(&self) -> anyhow::Result<FleetReport> {
         let (items, denied) = self.items()?;
-        let mut report =
-            report(items, &self.options, (&self.explainer.catalogues, &self.explainer.values), self.now())?;
+        let request = FleetRequest {
+            catalogue: &self.options.catalogue,
+            select: &self.options.select,
+            live: self.options.input.files.is_empty(),
+            at: self.now(),
+        };
+        let tools = (&self.explainer.catalogues, &self.explainer.values);
+        let mut report = read::of_items(items, &request, tools)?.report;
         let denied = denied.iter().map(|kind| format!("{kind} may not be listed, and are left out"));
         report.notes.splice(0..0, denied);
         Ok(report)
@@ -157,42 +164,4 @@ impl TopSource {
         let (items, _) = self.items()?;
         self.explainer.explain(items, subject, self.now())
     }
-}
-
-/// The fleet of an input at a time.
-///
-/// # Errors
-/// If the input is invalid.
-pub(super) fn report(
-    items: Vec<Item>,
-    options: &TopOptions,
-    (catalogues, values): (&Catalogues, &Values),
-    at: Timestamp,
-) -> anyhow::Result<FleetReport> {
-    // The first plan is enough for reasons.
-    let of_plan =
-        PlanOptions::of_tool(SolveEffort::Time(std::time::Duration::ZERO), options.catalogue.clone());
-    let (mut loaded, packing) = plan::prepare_workloads(items, &[], &of_plan, catalogues, values)?;
-    evaluate::conditions(&mut loaded.index, at);
-    let snapshot = loaded.index.snapshot(at);
-    let live = options.input.files.is_empty();
-    // Its passes put planned NodeClaims into the index: the snapshot is of before.
-    let plan = plan::passes(&mut loaded, at, |snapshot| {
-        let mut prepared = PreparedSnapshot::on(snapshot.clone(), &plan::rules(values));
-        plan::solve(&mut prepared, &plan::pods(snapshot, live), packing, of_plan.budget)
-    });
-    let settings = settings::controllers(values);
-    let set_aside: BTreeMap<_, _> =
-        plan::set_aside(&loaded).map(|(pod, reason, message)| (pod, (reason, message))).collect();
-    let mut report = FleetReport::of(&FleetInput {
-        snapshot: &snapshot,
-        rules: &controller::rules(&settings),
-        methods: &controller::methods(&settings),
-        plan: &plan,
-        set_aside,
-        priced: loaded.priced,
-        select: &options.select,
-    });
-    (report.catalogues, report.notes, report.incomplete) = (loaded.sources, loaded.notes, loaded.gaps);
-    Ok(report)
 }

@@ -9,17 +9,18 @@ mod report;
 mod session;
 mod view;
 
-use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
+use std::{io::IsTerminal as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use jiff::Timestamp;
+use tokio::net::TcpListener;
 
 use self::{load::Load, recording::DemoRecording, report::DemoReport, session::Session, view::DemoView};
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
-    signals,
+    signals, ui,
 };
 
 /// Maximum virtual time of the demo.
@@ -118,6 +119,9 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
         "  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A",
         kubeconfig.path.display()
     ));
+    if let Some(address) = options.ui {
+        print(&format!("  http://{}/ui", serve_page(&simulator, address).await?));
+    }
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let name = format!("demo, kubectl --kubeconfig {}", kubeconfig.path.display());
@@ -145,6 +149,16 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
         signals::ended().await;
     }
     Ok(())
+}
+
+/// Serves the page of the simulated controller, until the process ends.
+async fn serve_page(simulator: &Simulator, address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await.with_context(|| format!("--ui {address}"))?;
+    let address = listener.local_addr()?;
+    let ctx = simulator.controllers().cloned();
+    let routes = ui::routes(move || ctx.clone());
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    Ok(address)
 }
 
 /// Runs the demo to its end; `false` if a key or a signal ended it.

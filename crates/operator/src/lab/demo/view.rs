@@ -2,16 +2,14 @@
 
 use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
-use fleetwright_controllers::{disruption as controller, provisioning::eligible};
-use fleetwright_core::scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request};
 use fleetwright_sim::Simulator;
 
 use super::session::Session;
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
     cli::{Catalog, Demo},
-    fleet::{FleetInput, FleetReport},
-    input::{cluster, select::SelectOptions},
+    fleet::{FleetReport, read},
+    input::cluster,
     settings::Values,
     sheet::Page,
     top::{
@@ -138,30 +136,7 @@ fn values(options: &Demo) -> anyhow::Result<Values> {
 
 /// The fleet as the controller in this process sees it. `None` without a controller.
 pub(super) fn fleet(simulator: &Simulator) -> Option<FleetReport> {
-    let ctx = simulator.controllers()?;
-    let now = simulator.clock().now();
-    let snapshot = ctx.cluster.index().snapshot(now);
-    let settings = &ctx.settings;
-    let pods = eligible::pods(&snapshot, now);
-    let plan = if pods.is_empty() {
-        Plan::default()
-    } else {
-        let request =
-            Request { pods: &pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
-        settings
-            .packing
-            .packer()
-            .pack(&mut PreparedSnapshot::on(snapshot.clone(), &settings.rules()), &request)
-    };
-    Some(FleetReport::of(&FleetInput {
-        snapshot: &snapshot,
-        rules: &controller::rules(settings),
-        methods: &controller::methods(settings),
-        plan: &plan,
-        set_aside: BTreeMap::new(),
-        priced: true,
-        select: &SelectOptions::default(),
-    }))
+    Some(read::of_controller(simulator.controllers()?, simulator.clock().now()).0)
 }
 
 /// Explains from the API server in this process, as the tools do from any.
