@@ -5,7 +5,9 @@
 
 use clap::ValueEnum;
 
-use crate::{aws, book, charts, deny, generate, packages, provider, seeds, semver, shell, terminal, tidy};
+use crate::{
+    aws, book, browser, charts, deny, generate, packages, provider, seeds, semver, shell, terminal, tidy,
+};
 
 /// Which steps to run.
 #[derive(clap::Args)]
@@ -39,6 +41,8 @@ enum CiStep {
     Book,
     /// `top` and the demo in a real terminal; needs tmux
     Terminal,
+    /// The page `/ui` and the file of `report` in a real browser; needs Chromium
+    Browser,
     /// The rules that hold the shape of the repository
     Tidy,
     /// Every public crate can be published, up to the upload
@@ -97,6 +101,7 @@ impl CiStep {
             Self::Charts => charts::check(),
             Self::Book => book::check(),
             Self::Terminal => terminal::check(),
+            Self::Browser => browser::check(),
             Self::Tidy => tidy::run(),
             Self::Package => packages::check(),
             Self::Semver => semver::check(),

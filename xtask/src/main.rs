@@ -1,9 +1,10 @@
 //! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `realized`, `e2e`, `oracle`,
-//! `dashboards`, `provider-example` and `new-provider`. Each task is a file of its own.
+//! `dashboards`, `picture`, `provider-example` and `new-provider`. Each task is a file of its own.
 
 mod aws;
 mod bench;
 mod book;
+mod browser;
 mod charts;
 mod ci;
 mod dashboards;
@@ -78,6 +79,8 @@ enum Task {
     },
     /// Run every query of the dashboards and alerts on a real Prometheus that scrapes running controllers
     Dashboards(dashboards::live::Args),
+    /// Take the picture of the page for the README, from the demo; needs Chromium
+    Picture,
     /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
     #[command(disable_help_flag = true)]
     Oracle {
@@ -109,6 +112,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ProviderExample => provider::check(),
         Task::NewProvider { name, folder } => provider::create(&name, &folder),
         Task::Dashboards(args) => dashboards::live::run(&args),
+        Task::Picture => browser::picture(),
         Task::Oracle { args } => oracle::run(&args),
     }
 }
