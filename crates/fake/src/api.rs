@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use fleetwright_core::{
+    cloud::GroundTruth,
+    model::{Price, Str, Taint, TaintEffect},
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     catalogue::{Catalogue, OfferingKey},
-    quantities::{QuantityMap, WireRequirement},
+    quantities::{QuantityMap, WireRequirement, from_quantities},
 };
 
 /// A call to launch instances.
@@ -152,6 +156,34 @@ pub struct CloudInstance {
     pub terminating_since: Option<Timestamp>,
     /// Its defects.
     pub defects: Defects,
+}
+
+impl CloudInstance {
+    /// What the cloud says of it beside its API.
+    #[must_use]
+    pub fn ground_truth(&self) -> GroundTruth {
+        let offering = self.offering.as_ref();
+        let of = |part: fn(&OfferingKey) -> &Str| offering.map_or_else(|| "".into(), |key| part(key).clone());
+        let mut truth = GroundTruth::new(self.id.as_str(), of(|key| &key.instance_type), of(|key| &key.zone));
+        truth.capacity_type = of(|key| &key.capacity_type);
+        truth.cluster_uid = self.tags.cluster_uid.as_deref().map(Into::into);
+        truth.terminating = self.state >= Lifecycle::Terminating;
+        let labels = self.bootstrap.labels.iter();
+        truth.node_labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        let taints = self.bootstrap.taints.iter().filter_map(|taint| {
+            Some(Taint::new(taint.key.as_str(), taint.value.as_str(), TaintEffect::parse(&taint.effect)?))
+        });
+        truth.node_taints = taints.collect();
+        truth.claim = self.tags.claim.as_deref().map(Into::into);
+        truth.launched_by = self.tags.batch.as_deref().map(|batch| (batch.into(), self.tags.attempt));
+        truth.interrupted = self.interrupted_at.is_some();
+        truth.launched = Some(self.launched_at);
+        truth.node_name = self.node_name.as_str().into();
+        truth.capacity = from_quantities(&self.capacity).unwrap_or_default();
+        truth.allocatable = from_quantities(&self.allocatable).unwrap_or_default();
+        truth.price = Price::from_nanos(self.price_nanos);
+        truth
+    }
 }
 
 /// The owner of an instance.

@@ -24,6 +24,7 @@ mod error;
 mod instance;
 mod layer;
 mod request;
+mod stand_in;
 mod step;
 
 use std::{sync::Arc, time::Duration};
@@ -36,6 +37,7 @@ pub use error::{CloudError, LaunchError};
 pub use instance::Instance;
 pub use layer::CloudLayer;
 pub use request::LaunchRequest;
+pub use stand_in::{CallFault, GroundTruth, Operation};
 pub use step::{
     ConditionWrite, Figure, FigureFamily, FigureShape, Interruption, InterruptionKind, NodeCondition,
     NodeStatus, Notice, Object, Outlook, ProviderStep, Round, Write,

@@ -12,11 +12,11 @@ use fleetwright_core::{
         CloudProvider,
         conformance::{Call, CallFault, Fault as Wrong, GroundTruth, Harness, Operation},
     },
-    model::{NodeClassRef, ProviderId, Str, Taint, TaintEffect},
+    model::{NodeClassRef, ProviderId, Str},
 };
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass, NodeClasses,
-    api::{ApiError, CloudApi, CloudInstance, Lifecycle, Tags},
+    api::{ApiError, CloudApi, Lifecycle, Tags},
     cloud::{Adopted, Fault, Occasion, Op},
     http::{HttpCloud, serve},
 };
@@ -137,25 +137,6 @@ impl Drop for Fake {
     }
 }
 
-fn truth(instance: &CloudInstance) -> GroundTruth {
-    let offering = instance.offering.clone();
-    let taints = instance.bootstrap.taints.iter().filter_map(|taint| {
-        Some(Taint::new(taint.key.as_str(), taint.value.as_str(), TaintEffect::parse(&taint.effect)?))
-    });
-    let (instance_type, zone, capacity_type) = offering.map_or_else(
-        || ("".into(), "".into(), "".into()),
-        |key| (key.instance_type, key.zone, key.capacity_type),
-    );
-    let mut truth = GroundTruth::new(instance.id.as_str(), instance_type, zone);
-    truth.cluster_uid = instance.tags.cluster_uid.as_deref().map(Into::into);
-    truth.capacity_type = capacity_type;
-    truth.terminating = instance.state >= Lifecycle::Terminating;
-    let labels = instance.bootstrap.labels.iter();
-    truth.node_labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-    truth.node_taints = taints.collect();
-    truth
-}
-
 fn call_fault(operation: Operation, fault: CallFault) -> Fault {
     let op = match operation {
         Operation::Launch => Op::Launch,
@@ -256,6 +237,10 @@ impl Harness for Fake {
     }
     async fn ground_truth(&self) -> Vec<GroundTruth> {
         let instances = self.cloud.instances();
-        instances.iter().filter(|one| one.state != Lifecycle::Terminated).map(|one| truth(one)).collect()
+        instances
+            .iter()
+            .filter(|one| one.state != Lifecycle::Terminated)
+            .map(|one| one.ground_truth())
+            .collect()
     }
 }

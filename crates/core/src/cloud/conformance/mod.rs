@@ -20,11 +20,9 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+pub use super::stand_in::{CallFault, GroundTruth, Operation};
 use super::{CloudProvider, LaunchRequest};
-use crate::model::{
-    Labels, NodeClassRef, NodePool, ProviderId, Str, Taint,
-    labels::{CAPACITY_TYPE, ON_DEMAND},
-};
+use crate::model::{NodeClassRef, NodePool, ProviderId, Str, labels::CAPACITY_TYPE};
 
 /// A call of the provider, which the harness drives.
 pub type Call<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -72,77 +70,6 @@ pub trait Harness: Send + Sync {
     async fn unowned(&self) -> ProviderId;
     /// All instances of the cloud that are not gone, read from the cloud and not by the provider.
     async fn ground_truth(&self) -> Vec<GroundTruth>;
-}
-
-/// An instance as the cloud has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GroundTruth {
-    /// Its id, as the provider writes it.
-    pub provider_id: ProviderId,
-    /// UID of the cluster that it carries.
-    pub cluster_uid: Option<Str>,
-    /// The instance type that runs.
-    pub instance_type: Str,
-    /// The zone that it runs in.
-    pub zone: Str,
-    /// What it is paid as: `on-demand`, `spot` or `reserved`.
-    pub capacity_type: Str,
-    /// Whether the cloud is terminating it.
-    pub terminating: bool,
-    /// The labels that its node registers with, from its user data.
-    pub node_labels: Labels,
-    /// The taints that its node registers with, from its user data.
-    pub node_taints: Vec<Taint>,
-}
-
-impl GroundTruth {
-    /// A running on-demand instance of no cluster, whose node is born with nothing.
-    #[must_use]
-    pub fn new(
-        provider_id: impl Into<ProviderId>,
-        instance_type: impl Into<Str>,
-        zone: impl Into<Str>,
-    ) -> Self {
-        Self {
-            provider_id: provider_id.into(),
-            cluster_uid: None,
-            instance_type: instance_type.into(),
-            zone: zone.into(),
-            capacity_type: ON_DEMAND.into(),
-            terminating: false,
-            node_labels: Labels::new(),
-            node_taints: Vec::new(),
-        }
-    }
-}
-
-/// A call of the cloud that a fault applies to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Launches instances.
-    Launch,
-    /// Terminates an instance.
-    Terminate,
-    /// Reads an instance.
-    Get,
-    /// Lists instances.
-    List,
-}
-
-/// What goes wrong in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallFault {
-    /// It has no effect and fails, in a way that leaves its outcome unknown to the caller.
-    Fail,
-    /// It is refused because of too many calls.
-    Throttle,
-    /// It is refused because of a missing permission.
-    Deny,
-    /// It takes effect, and its answer is lost.
-    LoseAnswer,
 }
 
 /// A fault of the cloud.
