@@ -167,7 +167,9 @@ fn run_range(asked: &Asked, begun: Instant, first: u64, count: u64, tell: &(dyn 
     let say = |report: &Result<SeedReport, RunError>| {
         let bad = match report {
             Ok(report) if report.violations.is_empty() => None,
-            Ok(report) => Some(report.to_string()),
+            Ok(report) => {
+                Some(format!("{report}replay: cargo xtask seeds --first {} --count 1", report.seed))
+            }
             Err(error) => Some(error.to_string()),
         };
         if let Some(bad) = bad {

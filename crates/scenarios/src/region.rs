@@ -1,12 +1,12 @@
 //! AWS in a simulator: the provider over an in-memory region, and its instances as nodes.
 //!
-//! A running instance becomes an instance of the simulator's cloud if its user data have the endpoint of the simulator's API server; the
-//! cloud's kubelets do the rest. Several simulators can thus share a region, as clusters share an account.
+//! A running instance is one of the simulator if its user data have the endpoint of the simulator's API server. Several simulators can
+//! thus share a region, as clusters share an account.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -22,30 +22,20 @@ use fleetwright_aws::{
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_core::{
     clock::SharedClock,
-    cloud::{CloudError, CloudProvider},
+    cloud::{CloudError, CloudProvider, GroundTruth},
     model::{
-        InstanceType, Offering, Price, Resources,
-        labels::{
-            ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, REGION as REGION_LABEL, SPOT, ZONE,
-        },
+        Price,
+        labels::{ARCH, ON_DEMAND, REGION as REGION_LABEL, SPOT},
     },
 };
-use fleetwright_fake::{
-    Catalogue, Cloud, Vocabulary,
-    api::{Bootstrap, WireTaint},
-    cloud::Adopted,
-    quantities::to_quantities,
-};
-use fleetwright_sim::simulator::CloudSetup;
+use fleetwright_sim::simulator::{CloudSetup, SimulatedCloud};
 use futures::{StreamExt as _, future::BoxFuture};
 use kube::{
     Api, Client,
     runtime::watcher::{self, Event},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// How often the region is polled for new and terminated instances.
-const LOOK: Duration = Duration::from_secs(1);
 /// Delay after a broken watch.
 const RETRY: Duration = Duration::from_secs(1);
 /// The version of the control plane.
@@ -62,6 +52,8 @@ pub struct Region {
     pub aws: Arc<FakeAws>,
     /// Settings of the provider. Instances join the cluster at its endpoint.
     pub settings: Settings,
+    /// Running instances; those of the cluster with what they booted as.
+    known: Arc<Mutex<BTreeMap<String, Option<Arc<GroundTruth>>>>>,
 }
 
 impl Region {
@@ -84,7 +76,7 @@ impl Region {
             };
         }
         aws.set_prices(on_demand.into_iter().collect(), spot.into_iter().collect());
-        Self { classes: Classes::default(), aws, settings }
+        Self { classes: Classes::default(), aws, settings, known: Arc::default() }
     }
 
     /// Another cluster with the same name in the same account: it has its own endpoint and certificate authority.
@@ -93,22 +85,7 @@ impl Region {
         let mut settings = self.settings.clone();
         settings.cluster_endpoint = "https://second-cluster".to_owned();
         settings.ca_bundle = OTHER_CA.to_owned();
-        Self { classes: Classes::default(), aws: self.aws.clone(), settings }
-    }
-
-    /// The region's offerings: types, zones, prices.
-    #[must_use]
-    pub fn catalogue(&self) -> Catalogue {
-        let mut types: BTreeMap<String, Vec<Offering>> = BTreeMap::new();
-        for (kind, zone, capacity_type, price) in sold(&self.aws) {
-            types.entry(kind).or_default().push(Offering::new(&zone, capacity_type, price));
-        }
-        let instance = |(name, offerings): (String, Vec<Offering>)| {
-            let mut instance_type = InstanceType::new(name, Resources::new());
-            instance_type.offerings = offerings;
-            instance_type
-        };
-        Catalogue::new(Vocabulary::Cloud, types.into_iter().map(instance).collect())
+        Self { classes: Classes::default(), aws: self.aws.clone(), settings, known: Arc::default() }
     }
 
     /// The running instances of this cluster, by their user data and not by tags.
@@ -118,52 +95,42 @@ impl Region {
         booted.retain(|booted_instance| booted_instance.endpoint == self.settings.cluster_endpoint);
         booted
     }
+}
 
-    /// Adds instances to `cloud` when they run and terminates them there, forever.
-    async fn run(self, cloud: Arc<Cloud>, clock: SharedClock) {
-        // Running instances; the value is the instance in `cloud` if it belongs to the cluster.
-        let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
-        loop {
-            let now = self.aws.running();
-            if now.iter().any(|id| !known.contains_key(id)) {
-                let booted = self.booted();
-                for id in &now {
-                    known.entry(id.clone()).or_insert_with(|| {
-                        let booted_instance =
-                            booted.iter().find(|booted_instance| booted_instance.instance.id == *id)?;
-                        let instance = provider_id(&booted_instance.instance.zone, id).to_string();
-                        cloud.adopt(node_of(booted_instance, instance.clone()));
-                        Some(instance)
-                    });
-                }
-            }
-            known.retain(|id, instance| {
-                let runs = now.contains(id);
-                if let (false, Some(instance)) = (runs, instance) {
-                    cloud.lose(instance);
-                }
-                runs
-            });
-            clock.sleep(LOOK).await;
-        }
+impl CloudSetup for Region {
+    fn definitions(&self) -> Vec<Value> {
+        // Generated types always serialize.
+        fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+    }
+
+    fn zones(&self) -> Vec<String> {
+        let zones: BTreeSet<String> = sold(&self.aws).into_iter().map(|(_, zone, ..)| zone).collect();
+        zones.into_iter().collect()
+    }
+
+    /// Another revision has another tag, which drifts.
+    fn node_class(&self, revision: u32) -> Value {
+        json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {
+                "role": "node",
+                "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": [{"tags": {"team": "a"}}],
+                "securityGroupSelectorTerms": [{"name": "nodes"}],
+                "tags": {"revision": revision.to_string()},
+            },
+        })
+    }
+
+    fn start(&self, _clock: SharedClock) -> Arc<dyn SimulatedCloud> {
+        Arc::new(self.clone())
     }
 }
 
 #[async_trait]
-impl CloudSetup for Region {
-    fn definitions(&self) -> &'static [Value] {
-        static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
-        DEFINITIONS.get_or_init(|| {
-            // Generated types always serialize.
-            fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
-        })
-    }
-
-    fn tasks(&self, client: Client, cloud: Arc<Cloud>, clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
-        vec![
-            Box::pin(follow(client, self.classes.clone(), clock.clone())),
-            Box::pin(self.clone().run(cloud, clock)),
-        ]
+impl SimulatedCloud for Region {
+    fn tasks(&self, client: Client, clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
+        vec![Box::pin(follow(client, self.classes.clone(), clock))]
     }
 
     async fn provider(&self, clock: SharedClock) -> Result<Arc<dyn CloudProvider>, CloudError> {
@@ -172,6 +139,24 @@ impl CloudSetup for Region {
         provider.set_kubernetes_version(KUBERNETES);
         Ok(Arc::new(provider))
     }
+
+    fn ground_truth(&self) -> Vec<Arc<GroundTruth>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.aws.running();
+        known.retain(|id, _| now.contains(id));
+        if now.len() > known.len() {
+            let prices = Prices::of_region(REGION);
+            let booted: BTreeMap<String, Arc<GroundTruth>> = self
+                .booted()
+                .iter()
+                .map(|booted| (booted.instance.id.clone(), Arc::new(truth(booted, &prices))))
+                .collect();
+            for id in now {
+                known.entry(id.clone()).or_insert_with(|| booted.get(&id).cloned());
+            }
+        }
+        known.values().flatten().cloned().collect()
+    }
 }
 
 /// Instance type, zone, capacity type and price of all offerings.
@@ -179,49 +164,39 @@ fn sold(aws: &FakeAws) -> Vec<(String, String, &'static str, Price)> {
     let prices = Prices::of_region(REGION);
     let mut all = Vec::new();
     for place in aws.sold_now() {
-        let Some(price) = prices.on_demand(&place.instance_type) else { continue };
-        let spot = Price::from_nanos(price.nanos() / 100 * SPOT_PERCENT);
-        for (capacity_type, price) in [(ON_DEMAND, price), (SPOT, spot)] {
+        for capacity_type in [ON_DEMAND, SPOT] {
+            let Some(price) = price(&prices, &place.instance_type, capacity_type) else { continue };
             all.push((place.instance_type.clone(), place.zone.clone(), capacity_type, price));
         }
     }
     all
 }
 
-/// A booted instance as an instance whose node has not joined yet.
-fn node_of(booted_instance: &BootedInstance, id: String) -> Adopted {
-    let instance = &booted_instance.instance;
-    // Labels that the cloud controller of EKS and the kubelet set.
+/// The price of an instance type, in every zone.
+fn price(prices: &Prices, instance_type: &str, capacity_type: &str) -> Option<Price> {
+    let on_demand = prices.on_demand(instance_type)?;
+    let spot = || Price::from_nanos(on_demand.nanos() / 100 * SPOT_PERCENT);
+    Some(if capacity_type == SPOT { spot() } else { on_demand })
+}
+
+/// A booted instance, with the labels that the cloud controller of EKS sets.
+fn truth(booted: &BootedInstance, prices: &Prices) -> GroundTruth {
+    let instance = &booted.instance;
+    let id = provider_id(&instance.zone, &instance.id);
+    let mut truth = GroundTruth::new(id, instance.instance_type.as_str(), instance.zone.as_str())
+        .with_resources(booted.capacity.clone(), booted.allocatable.clone());
     let number = instance.id.trim_start_matches("i-").trim_start_matches('0');
-    let name = format!("ip-10-0-0-{number}.{REGION}.compute.internal");
-    let labels = [
-        (INSTANCE_TYPE, instance.instance_type.as_str()),
-        (ZONE, &instance.zone),
-        (REGION_LABEL, REGION),
-        (ARCH, booted_instance.architecture),
-        (OS, "linux"),
-        (HOSTNAME, &name),
-        (CAPACITY_TYPE, if instance.spot { SPOT } else { ON_DEMAND }),
-    ];
-    let taint = |taint: &fleetwright_core::model::Taint| WireTaint {
-        key: taint.key.to_string(),
-        value: taint.value.to_string(),
-        effect: taint.effect.as_str().to_owned(),
-    };
-    Adopted {
-        provider_id: id,
-        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        node_name: name.clone(),
-        bootstrap: Bootstrap {
-            labels: booted_instance.labels.clone(),
-            annotations: BTreeMap::new(),
-            taints: booted_instance.taints.iter().map(taint).collect(),
-        },
-        capacity: to_quantities(&booted_instance.capacity),
-        allocatable: to_quantities(&booted_instance.allocatable),
-        launched_at: instance.launched,
-        ..Adopted::default()
-    }
+    truth.node_name = format!("ip-10-0-0-{number}.{REGION}.compute.internal").into();
+    truth.capacity_type = if instance.spot { SPOT } else { ON_DEMAND }.into();
+    let labels = booted.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    truth.node_labels = labels
+        .chain([(REGION_LABEL, REGION), (ARCH, booted.architecture)])
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
+    truth.node_taints.clone_from(&booted.taints);
+    truth.launched = instance.launched;
+    truth.price = price(prices, &truth.instance_type, &truth.capacity_type).unwrap_or(Price::ZERO);
+    truth
 }
 
 /// Watches the EC2NodeClasses of a cluster forever and keeps `classes` current.

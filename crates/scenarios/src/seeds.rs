@@ -32,8 +32,12 @@ use fleetwright_core::model::{
     InstanceType, Price, Requirement,
     labels::{ARCH, CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE},
 };
-use fleetwright_fake::{Catalogue, catalogue::realistic, kubelet::KubeletConfig};
+use fleetwright_fake::{Catalogue, CloudConfig, catalogue::realistic, kubelet::KubeletConfig};
 use jiff::Timestamp;
+
+pub use fleetwright_sim::simulator::{CloudFault, CloudSetup, SimulatedCloud};
+pub use futures::future::BoxFuture;
+pub use kube::Client;
 
 pub use bugs::Bug;
 pub use check::Violation;
@@ -42,7 +46,7 @@ pub use log::LineSink;
 
 use check::Checker;
 use fleetwright_sim::simulator::{
-    Simulator, SimulatorConfig, SimulatorError, Stability, Wrap, virtual_runtime,
+    FakeSetup, Simulator, SimulatorConfig, SimulatorError, Stability, Wrap, virtual_runtime,
 };
 use plan::Plan;
 use script::Script;
@@ -85,10 +89,7 @@ pub struct SeedReport {
 impl fmt::Display for SeedReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "seed {}: {:?}", self.seed, self.happened)?;
-        for violation in &self.violations {
-            writeln!(formatter, "{violation}")?;
-        }
-        write!(formatter, "replay: cargo xtask seeds --first {} --count 1", self.seed)
+        self.violations.iter().try_for_each(|violation| writeln!(formatter, "{violation}"))
     }
 }
 
@@ -103,7 +104,30 @@ pub enum RunError {
     Runtime(#[from] std::io::Error),
 }
 
-/// Runs `seed`, optionally with a planted bug.
+/// Runs `seed` over a cloud.
+///
+/// Disturbances that the cloud does not have are left out, and so is what only an optional feature of it brings: spot, reservations.
+/// Pods request up to 3 CPUs of architecture `amd64`.
+///
+/// # Errors
+/// If the simulator cannot be created.
+pub fn run_over(seed: u64, cloud: Arc<dyn CloudSetup>) -> Result<SeedReport, RunError> {
+    virtual_runtime()?.block_on(async move { run_one(seed, Some(cloud), None, None, trouble(seed)).await })
+}
+
+/// Runs `count` seeds from `first` on over a cloud, on as many threads, and returns the reports in the order of the seeds. `stop` is called
+/// after each run; if it returns true, no further run is started.
+pub fn run_many_over(
+    first: u64,
+    count: u64,
+    cloud: &Arc<dyn CloudSetup>,
+    threads: usize,
+    stop: &(dyn Fn(&Result<SeedReport, RunError>) -> bool + Sync),
+) -> Vec<Result<SeedReport, RunError>> {
+    on_threads(first, count, threads, &|seed| run_over(seed, cloud.clone()), stop)
+}
+
+/// Runs `seed` over the fake cloud, optionally with a planted bug.
 ///
 /// # Errors
 /// If the simulator cannot be created.
@@ -116,7 +140,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Result<SeedReport, RunError> {
 /// # Errors
 /// As [`run`].
 pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result<SeedReport, RunError> {
-    virtual_runtime()?.block_on(async move { run_one(seed, bug, sink, trouble(seed)).await })
+    virtual_runtime()?.block_on(async move { run_one(seed, None, bug, sink, trouble(seed)).await })
 }
 
 /// Runs a seed twice, and reports where the second run differs from the first: a failing seed must fail again.
@@ -159,6 +183,21 @@ pub fn run_many(
     threads: usize,
     stop: &(dyn Fn(&Result<SeedReport, RunError>) -> bool + Sync),
 ) -> Vec<Result<SeedReport, RunError>> {
+    let one = |seed: u64| {
+        let twice = bug.is_none() && seed.is_multiple_of(TWICE);
+        if twice { run_twice(seed, bug) } else { run(seed, bug) }
+    };
+    on_threads(first, count, threads, &one, stop)
+}
+
+/// Runs seeds by `run` until `stop` returns true.
+fn on_threads(
+    first: u64,
+    count: u64,
+    threads: usize,
+    run: &(dyn Fn(u64) -> Result<SeedReport, RunError> + Sync),
+    stop: &(dyn Fn(&Result<SeedReport, RunError>) -> bool + Sync),
+) -> Vec<Result<SeedReport, RunError>> {
     let (next, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
@@ -169,9 +208,7 @@ pub fn run_many(
                     if at >= count {
                         return;
                     }
-                    let seed = first.saturating_add(at);
-                    let twice = bug.is_none() && seed.is_multiple_of(TWICE);
-                    let report = if twice { run_twice(seed, bug) } else { run(seed, bug) };
+                    let report = run(first.saturating_add(at));
                     if stop(&report) {
                         over.store(true, Ordering::Relaxed);
                     }
@@ -185,6 +222,7 @@ pub fn run_many(
 
 async fn run_one(
     seed: u64,
+    cloud: Option<Arc<dyn CloudSetup>>,
     bug: Option<Bug>,
     sink: Option<LineSink>,
     trouble: Duration,
@@ -192,7 +230,8 @@ async fn run_one(
     let plan = Plan::new(seed);
     let log = log::Log::new(sink);
     let chaos = Arc::new(chaos::Chaos::new(seed, plan.api_faults, log.clone()));
-    let mut config = config(seed, &plan, &log, &chaos, bug);
+    let cloud = cloud.unwrap_or_else(|| fake_cloud(seed, &plan));
+    let mut config = config(seed, &plan, cloud, (&log, &chaos), bug);
     let feed = Arc::new(price_feed::PriceFeed::new(config.origin));
     if plan.feed && bug != Some(Bug::PricesThoughtNew) {
         config.wrap = Some(within(feed.wrap(), config.wrap.take()));
@@ -240,19 +279,24 @@ fn trouble(seed: u64) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
+/// The fake cloud of a seed.
+fn fake_cloud(seed: u64, plan: &Plan) -> Arc<dyn CloudSetup> {
+    let config = CloudConfig { seed, tags_node_claims: !plan.fleets, ..CloudConfig::default() };
+    Arc::new(FakeSetup { catalogue: shop(plan.reservations), config })
+}
+
 fn config(
     seed: u64,
     plan: &Plan,
-    log: &log::Log,
-    chaos: &Arc<chaos::Chaos>,
+    cloud: Arc<dyn CloudSetup>,
+    (log, chaos): (&log::Log, &Arc<chaos::Chaos>),
     bug: Option<Bug>,
 ) -> SimulatorConfig {
     let origin = Timestamp::from_second(ORIGIN).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut config = SimulatorConfig::selling(seed, origin, shop(plan.reservations));
+    let mut config = SimulatorConfig::over(seed, origin, cloud);
     config.audit = Some(log.audit());
     config.faults = Some(chaos.clone());
     config.replicas = plan.replicas;
-    config.cloud.tags_node_claims = !plan.fleets;
     config.wrap = bug.and_then(bugs::wrap);
     config.distort = bug.and_then(bugs::distort);
     // Without managed fields, which no check reads, a run takes half of the time.

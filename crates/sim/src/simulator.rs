@@ -5,37 +5,36 @@
 
 mod activity;
 mod classes;
+mod cloud;
 mod config;
+mod fake;
 mod link;
+mod mirror;
 mod operators;
 mod read_overview;
 mod removals;
-mod setup;
 mod skew;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use fleetwright_api::NillableDuration;
 use fleetwright_controllers::runtime::Ctx;
-use fleetwright_core::clock::{Clock as _, SharedClock};
-use fleetwright_fake::{
-    Cloud, NodeClasses,
-    kubelet::{Kubelets, watch_classes},
+use fleetwright_core::{
+    clock::{Clock as _, SharedClock},
+    cloud::GroundTruth,
 };
+use fleetwright_fake::{Cloud, kubelet::Kubelets};
 use fleetwright_fake_kube::{Listening, Server};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+pub use cloud::{CloudFault, CloudSetup, SimulatedCloud};
 pub use config::{SimulatorConfig, SimulatorError, Wrap};
+pub use fake::FakeSetup;
 pub use link::Distortion;
-pub use setup::CloudSetup;
 
 use crate::{
     actors::{self, ActorsConfig},
@@ -52,8 +51,8 @@ const QUIET: Duration = Duration::from_secs(70);
 /// How often [`Simulator::run_until_stable`] checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Kinds that [`Simulator::delete_object`] supports, with their API versions.
-const KINDS: [(&str, &str); 17] = [
+/// Kinds that [`Simulator::delete_object`] supports beside the NodeClasses of the cloud, with their API versions.
+const KINDS: [(&str, &str); 15] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
@@ -69,19 +68,18 @@ const KINDS: [(&str, &str); 17] = [
     ("NodeOverlay", "karpenter.sh/v1alpha1"),
     ("CapacityBuffer", "autoscaling.x-k8s.io/v1beta1"),
     ("VolumeAttachment", "storage.k8s.io/v1"),
-    ("KWOKNodeClass", "karpenter.kwok.sh/v1alpha1"),
-    ("EC2NodeClass", "karpenter.k8s.aws/v1"),
 ];
 
 /// A running simulator. Dropping it stops all of it.
 pub struct Simulator {
     server: Server,
     clock: TokioClock,
+    simulated: Arc<dyn SimulatedCloud>,
+    /// The instances whose kubelets run.
     cloud: Arc<Cloud>,
     activity: Arc<Activity>,
     removals: Arc<Removals>,
     config: SimulatorConfig,
-    classes: NodeClasses,
     operators: Vec<Operator>,
     /// The number of operator starts.
     starts: u64,
@@ -114,22 +112,22 @@ impl Simulator {
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
-        for definition in definitions(&config) {
-            apply(&server, definition.clone(), named(definition))?;
+        for definition in config.cloud.definitions() {
+            let what = named(&definition);
+            apply(&server, definition, what)?;
         }
         let client = kube::Client::new(server.service(), "default");
-        let cloud = Arc::new(Cloud::new(config.catalogue.clone(), config.cloud.clone(), shared.clone()));
-        let classes = NodeClasses::unread();
+        let simulated = config.cloud.start(shared.clone());
         let removals = Arc::new(Removals::default());
         let mut tasks = JoinSet::new();
-        if let Some(setup) = &config.cloud_setup {
-            for task in setup.tasks(client.clone(), cloud.clone(), shared.clone()) {
-                tasks.spawn(task);
-            }
-        } else {
-            tasks.spawn(watch_classes(client.clone(), classes.clone(), shared.clone()));
-            tasks.spawn(classes::run(client.clone(), shared.clone()));
+        for task in simulated.tasks(client.clone(), shared.clone()) {
+            tasks.spawn(task);
         }
+        let cloud = simulated.in_memory().unwrap_or_else(|| {
+            let copies = Arc::new(mirror::empty(shared.clone()));
+            tasks.spawn(mirror::run(simulated.clone(), copies.clone(), server.clone(), shared.clone()));
+            copies
+        });
         if config.count_removals {
             let (counting, client, clock) = (removals.clone(), client.clone(), shared.clone());
             tasks.spawn(async move { counting.run(client, clock).await });
@@ -137,7 +135,7 @@ impl Simulator {
         tasks.spawn(actors::run(
             client.clone(),
             shared.clone(),
-            ActorsConfig { seed: config.seed, zones: config.zones() },
+            ActorsConfig { seed: config.seed, zones: config.cloud.zones() },
         ));
         tasks.spawn(Kubelets::run(
             client.clone(),
@@ -149,7 +147,7 @@ impl Simulator {
         let replicas = if config.controllers { config.replicas.max(1) } else { 0 };
         let operators = (0..replicas).map(|number| Operator::new(number, clock)).collect();
         let mut simulator =
-            Self { server, clock, cloud, activity, removals, config, classes, operators, starts: 0, tasks };
+            Self { server, clock, simulated, cloud, activity, removals, config, operators, starts: 0, tasks };
         simulator.start_due().await?;
         Ok(simulator)
     }
@@ -166,10 +164,28 @@ impl Simulator {
         &self.server
     }
 
-    /// Its cloud.
+    /// The instances in memory whose kubelets run: those of the fake cloud, or copies of another cloud's.
     #[must_use]
     pub fn cloud(&self) -> &Arc<Cloud> {
         &self.cloud
+    }
+
+    /// Its cloud.
+    #[must_use]
+    pub fn simulated_cloud(&self) -> &dyn SimulatedCloud {
+        &*self.simulated
+    }
+
+    /// A NodeClass called `default` of its cloud; another revision is another object.
+    #[must_use]
+    pub fn node_class(&self, revision: u32) -> Value {
+        self.config.cloud.node_class(revision)
+    }
+
+    /// The instances that run or are terminating, by id, as the cloud has them.
+    #[must_use]
+    pub fn ground_truth(&self) -> Vec<Arc<GroundTruth>> {
+        self.simulated.ground_truth()
     }
 
     /// The shared state of the controllers of its first operator: metrics, index. `None` without controllers.
@@ -227,10 +243,20 @@ impl Simulator {
         let unknown =
             || SimulatorError::Document { index: 1, why: format!("delete {name:?}: not a kind and a name") };
         let (kind, rest) = name.split_once(' ').ok_or_else(unknown)?;
-        let version = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, version)| *version);
+        let known = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, version)| (*version).to_owned());
+        let version = known.or_else(|| self.defined(kind)).ok_or_else(unknown)?;
         let (namespace, object) = rest.split_once('/').unwrap_or(("", rest));
-        let deleted = self.server.delete(version.ok_or_else(unknown)?, kind, namespace, object);
+        let deleted = self.server.delete(&version, kind, namespace, object);
         deleted.map_err(|source| SimulatorError::Refused { what: name.to_owned(), source: Box::new(source) })
+    }
+
+    /// The API version of a kind that the cloud defines.
+    fn defined(&self, kind: &str) -> Option<String> {
+        let definitions = self.config.cloud.definitions();
+        let of =
+            definitions.iter().find(|of| of.pointer("/spec/names/kind").is_some_and(|name| name == kind))?;
+        let (group, version) = (of.pointer("/spec/group")?, of.pointer("/spec/versions/0/name")?);
+        Some(format!("{}/{}", group.as_str()?, version.as_str()?))
     }
 
     /// Advances virtual time.
@@ -262,7 +288,7 @@ impl Simulator {
         if quiet < patience.unwrap_or(SignedDuration::MAX) {
             return false;
         }
-        let seen = read_overview::read_overview(&self.server, &self.cloud, self.clock.now());
+        let seen = read_overview::read_overview(&self.server, &self.ground_truth(), self.clock.now());
         let (claims, pods) = (seen.claims, seen.pods);
         let in_transit = claims.launching + claims.registering + claims.initializing + claims.deleting;
         in_transit == 0
@@ -286,7 +312,7 @@ impl Simulator {
         Overview {
             claims_created,
             removed,
-            ..read_overview::read_overview(&self.server, &self.cloud, self.clock.now())
+            ..read_overview::read_overview(&self.server, &self.ground_truth(), self.clock.now())
         }
     }
 
@@ -324,19 +350,6 @@ fn serving(
         }
     }));
     serving
-}
-
-/// The custom resource definitions of the simulator's cloud.
-fn definitions(config: &SimulatorConfig) -> &'static [Value] {
-    static FAKE: OnceLock<Vec<Value>> = OnceLock::new();
-    if let Some(setup) = &config.cloud_setup {
-        return setup.definitions();
-    }
-    FAKE.get_or_init(|| {
-        let all = fleetwright_api::crd::kwok();
-        // Generated types always serialize.
-        all.iter().filter_map(|definition| serde_json::to_value(definition).ok()).collect()
-    })
 }
 
 fn apply(server: &Server, document: Value, what: String) -> Result<Arc<Value>, SimulatorError> {

@@ -46,7 +46,7 @@ fn counts(aws: &FakeAws) -> BTreeMap<&'static str, u64> {
 
 async fn begin(scenario: &Scenario) -> (Simulator, Arc<FakeAws>) {
     let (config, region) = play::config(scenario).unwrap();
-    let (zones, aws) = (config.zones(), region.unwrap().aws);
+    let (zones, aws) = (config.cloud.zones(), region.unwrap().aws);
     let simulator = Simulator::new(config).await.unwrap();
     simulator.apply_object(expand::class(scenario.aws.as_ref())).unwrap();
     for pool in &scenario.pools {

@@ -37,7 +37,7 @@ fn impossible() -> Value {
 async fn begin() -> Simulator {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let (config, _) = play::config(&scenario).unwrap();
-    let zones = config.zones();
+    let zones = config.cloud.zones();
     let simulator = Simulator::new(config).await.unwrap();
     simulator.apply_object(expand::class(None)).unwrap();
     for pool in &scenario.pools {

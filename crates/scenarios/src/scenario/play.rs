@@ -7,7 +7,7 @@ use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use fleetwright_sim::{
     clock::TokioClock,
     overview::Overview,
-    simulator::{Simulator, SimulatorConfig, SimulatorError, Stability},
+    simulator::{CloudSetup, FakeSetup, Simulator, SimulatorConfig, SimulatorError, Stability},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,6 +22,9 @@ use crate::region::Region;
 const STABLE_WITHIN_MAX: Duration = Duration::from_secs(2 * 3600);
 /// The start time of every scenario: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
+
+/// Seed of the realistic catalogue's spot prices, as in every simulator.
+const MARKET: u64 = 1;
 
 /// The report of a scenario.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +55,7 @@ struct Stage {
 /// If the simulator cannot be created, or rejects an object.
 pub async fn play(scenario: &Scenario) -> Result<ScenarioReport, SimulatorError> {
     let (config, region) = config(scenario)?;
-    let zones = config.zones();
+    let zones = config.cloud.zones();
     let mut stage = Stage {
         simulators: Vec::new(),
         regions: Vec::new(),
@@ -67,7 +70,7 @@ pub async fn play(scenario: &Scenario) -> Result<ScenarioReport, SimulatorError>
             // With another seed, the objects of the other cluster have other UIDs.
             let mut own = SimulatorConfig { seed: config.seed.wrapping_add(1), ..config.clone() };
             let region = region.of_second_cluster();
-            own.cloud_setup = Some(Arc::new(region.clone()));
+            own.cloud = Arc::new(region.clone());
             Some((second, own, region))
         }
         (Some(_), None) => {
@@ -93,7 +96,8 @@ pub async fn play(scenario: &Scenario) -> Result<ScenarioReport, SimulatorError>
 pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Region>), SimulatorError> {
     let seed = scenario.seed;
     let start = Timestamp::from_second(START).unwrap_or_default();
-    let mut config = SimulatorConfig::new(seed, start);
+    let (cloud, region) = cloud(scenario, start)?;
+    let mut config = SimulatorConfig::over(seed, start, cloud);
     open_gates(&mut config.settings.gates, &scenario.gates);
     config.settings.ignore_dra_requests = !scenario.gates.iter().any(|gate| gate == "DynamicResources");
     if scenario.settings.packer == PackerShort::Compatible {
@@ -102,24 +106,31 @@ pub(super) fn config(scenario: &Scenario) -> Result<(SimulatorConfig, Option<Reg
     config.settings.n_to_m = scenario.settings.n_to_m_consolidation.unwrap_or(true);
     config.settings.limit_range_defaults = scenario.settings.limit_range_defaults;
     config.settings.disruption.startup_delay = scenario.settings.startup_disruption_delay;
-    config.cloud = match scenario.cloud {
+    Ok((config, region))
+}
+
+/// The cloud of a scenario; an AWS region also as itself.
+fn cloud(
+    scenario: &Scenario,
+    start: Timestamp,
+) -> Result<(Arc<dyn CloudSetup>, Option<Region>), SimulatorError> {
+    if let Some(aws) = &scenario.aws {
+        let mut region = Region::new(Arc::new(TokioClock::new(start, 1.0)?), aws.eks);
+        region::set_up(&mut region, aws, start);
+        return Ok((Arc::new(region.clone()), Some(region)));
+    }
+    let seed = scenario.seed;
+    let config = match scenario.cloud {
         CloudMood::Instant => CloudConfig::instant(seed),
         CloudMood::Good => CloudConfig { seed, ..CloudConfig::default() },
         CloudMood::Stormy => CloudConfig::stormy(seed),
         CloudMood::Fleets => CloudConfig { seed, tags_node_claims: false, ..CloudConfig::default() },
     };
-    if scenario.catalogue == CatalogueName::Kwok {
-        config.catalogue = catalogue::kwok();
-    }
-    let mut furnished = None;
-    if let Some(aws) = &scenario.aws {
-        let mut region = Region::new(Arc::new(TokioClock::new(start, config.speed)?), aws.eks);
-        region::set_up(&mut region, aws, start);
-        config.catalogue = region.catalogue();
-        config.cloud_setup = Some(Arc::new(region.clone()));
-        furnished = Some(region);
-    }
-    Ok((config, furnished))
+    let catalogue = match scenario.catalogue {
+        CatalogueName::Kwok => catalogue::kwok(),
+        CatalogueName::Realistic => catalogue::realistic(MARKET),
+    };
+    Ok((Arc::new(FakeSetup { catalogue, config }), None))
 }
 
 /// Enables the feature gates of a scenario, by Karpenter's names.

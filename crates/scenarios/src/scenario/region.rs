@@ -1,7 +1,6 @@
 //! A scenario's AWS region: setup, changes, and expectations about it and the operator.
 
 use fleetwright_aws::calls::{InstanceInfo, PlacementGroup, ReservationInfo, ZonalShift};
-use fleetwright_fake::api::Lifecycle;
 use fleetwright_sim::simulator::Simulator;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -124,11 +123,7 @@ pub(super) fn missing(simulator: &Simulator, region: Option<&Region>, expect: &E
             missing.push(format!("{what}: expected {expected}, found {found}"));
         }
     };
-    let in_fake = || {
-        let instances = simulator.cloud().instances();
-        instances.iter().filter(|instance| instance.state != Lifecycle::Terminated).count()
-    };
-    let own = region.map_or_else(in_fake, |region| region.booted().len());
+    let own = simulator.ground_truth().len();
     let all = region.map_or(0, |region| region.aws.booted().len());
     check("instances", expect.instances.map(|count| count.to_string()), own.to_string());
     check("all instances", expect.all_instances.map(|count| count.to_string()), all.to_string());

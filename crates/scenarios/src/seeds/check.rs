@@ -22,12 +22,13 @@ mod replacements;
 mod termination_limits;
 mod writes;
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use super::{
     log::{Entry, Log},
     script::Interventions,
 };
+use fleetwright_core::cloud::GroundTruth;
 use fleetwright_sim::simulator::{Simulator, Stability};
 pub(super) use observation::Observation;
 
@@ -101,8 +102,8 @@ pub(super) struct Checker {
     steps: u64,
     checks: Vec<Box<dyn Check>>,
     violations: Vec<Violation>,
-    /// Resource version of the API server, and number of the cloud's last change, at the last step.
-    seen: (u64, u64),
+    /// Resource version of the API server, and instances, at the last step.
+    seen: (u64, Vec<Arc<GroundTruth>>),
     /// The time of the last step.
     looked: Duration,
 }
@@ -128,7 +129,15 @@ impl Checker {
             Box::new(writes::Writes),
             Box::new(end::StableState::default()),
         ];
-        Self { seed, log, steps: 0, checks, violations: Vec::new(), seen: (0, 0), looked: Duration::ZERO }
+        Self {
+            seed,
+            log,
+            steps: 0,
+            checks,
+            violations: Vec::new(),
+            seen: (0, Vec::new()),
+            looked: Duration::ZERO,
+        }
     }
 
     /// Whether the maximum number of violations is reached.
@@ -154,18 +163,22 @@ impl Checker {
     pub(super) fn step(&mut self, simulator: &Simulator, interventions: &Interventions) {
         self.steps = self.steps.saturating_add(1);
         let log = self.log.take();
-        let seen = (simulator.server().revision(), simulator.cloud().changes_since(u64::MAX).1);
+        let seen = (simulator.server().revision(), simulator.ground_truth());
         let now = simulator.elapsed();
         let awaited = interventions.calm && now.saturating_sub(self.looked) >= BLINK;
         if seen == self.seen && log.is_empty() && !awaited {
             return;
         }
-        (self.seen, self.looked) = (seen, now);
+        self.looked = now;
         self.judge(simulator, interventions, &log);
     }
 
     fn judge(&mut self, simulator: &Simulator, interventions: &Interventions, log: &[Entry]) {
-        let observation = Observation::new(simulator, interventions, log);
+        let mut observation = Observation::new(simulator, interventions, log);
+        let now = (simulator.server().revision(), observation.instances.clone());
+        let ids: BTreeSet<_> = now.1.iter().map(|instance| instance.provider_id.clone()).collect();
+        let (_, before) = std::mem::replace(&mut self.seen, now);
+        observation.gone.extend(before.into_iter().filter(|instance| !ids.contains(&instance.provider_id)));
         let mut found = Findings::default();
         for check in &mut self.checks {
             check.step(&observation, &mut found);

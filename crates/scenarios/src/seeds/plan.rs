@@ -23,13 +23,15 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// The object.
-    pub(super) fn object(&self) -> Value {
+    /// The object, for nodes of a class.
+    pub(super) fn object(&self, class: &Value) -> Value {
+        let text = |at: &str| class.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let group = text("/apiVersion").split('/').next().unwrap_or_default();
         let mut spec = json!({
             "template": {
                 "metadata": {"labels": {"generation": self.generation.to_string()}},
                 "spec": {
-                    "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                    "nodeClassRef": {"group": group, "kind": text("/kind"), "name": text("/metadata/name")},
                     "requirements": [
                         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
                         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": self.capacity_types},

@@ -15,6 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::{chaos::Chaos, log::Log, plan::Plan, price_feed::PriceFeed};
+use fleetwright_core::{cloud::GroundTruth, model::ProviderId};
 use fleetwright_sim::simulator::{Simulator, SimulatorError};
 
 /// Deployments of every run.
@@ -26,13 +27,13 @@ pub(super) struct Interventions {
     /// When a user last changed what operators may do.
     pub(super) last: Duration,
     /// Instances of other clusters.
-    pub(super) foreign: BTreeSet<String>,
+    pub(super) foreign: BTreeSet<ProviderId>,
     /// Claims whose finalizer was removed or never set.
     pub(super) stripped: BTreeSet<String>,
     /// Claims and nodes that were deleted.
     pub(super) deleted: BTreeSet<String>,
     /// Instances that were lost.
-    pub(super) lost: BTreeSet<String>,
+    pub(super) lost: BTreeSet<ProviderId>,
     /// Whether a clock was ever wrong: times that operators wrote then stay wrong.
     pub(super) skewed: bool,
     /// Whether the faults are over.
@@ -58,6 +59,8 @@ pub(super) struct Script {
     protected: bool,
     /// Deleted pools.
     deleted: BTreeSet<&'static str>,
+    /// Every instance so far, by id.
+    instances: BTreeMap<ProviderId, Arc<GroundTruth>>,
     interventions: Interventions,
     happened: BTreeMap<&'static str, u32>,
     chaos: Arc<Chaos>,
@@ -73,6 +76,7 @@ impl Script {
             next: Duration::from_secs(60),
             protected: false,
             deleted: BTreeSet::new(),
+            instances: BTreeMap::new(),
             interventions: Interventions::default(),
             happened: BTreeMap::new(),
             chaos,
@@ -112,12 +116,13 @@ impl Script {
 
     /// The pools and the initial load.
     pub(super) fn begin(&mut self, simulator: &Simulator) -> Result<(), SimulatorError> {
-        simulator.apply_object(objects::class(0))?;
+        let class = simulator.node_class(0);
+        simulator.apply_object(class.clone())?;
         for at in 0..self.plan.pools.len() {
             if self.plan.pools[at].replicas.is_none() {
                 self.plan.pools[at].nodes = 4 + self.draw(9);
             }
-            simulator.apply_object(self.plan.pools[at].object())?;
+            simulator.apply_object(self.plan.pools[at].object(&class))?;
         }
         for object in objects::extras(&self.plan) {
             simulator.apply_object(object)?;
@@ -142,6 +147,10 @@ impl Script {
     /// Executes what is due.
     pub(super) fn step(&mut self, simulator: &mut Simulator) -> Result<(), SimulatorError> {
         self.end_cut(simulator);
+        if self.plan.losses {
+            let now = simulator.ground_truth();
+            self.instances.extend(now.into_iter().map(|truth| (truth.provider_id.clone(), truth)));
+        }
         if self.plan.protections {
             self.protect(simulator)?;
         }
@@ -212,7 +221,7 @@ impl Script {
     /// Ends all disturbances: no pod is protected any more, because a protected pod holds its node forever; limits suffice; clocks are
     /// right; deleted objects are recreated.
     pub(super) fn calm(&mut self, simulator: &mut Simulator) -> Result<(), SimulatorError> {
-        simulator.cloud().heal();
+        simulator.simulated_cloud().heal();
         self.end_cut(simulator);
         self.chaos.cut_after(0);
         self.feed.set_silent(false);
@@ -220,12 +229,13 @@ impl Script {
         for operator in 0..simulator.replicas() {
             simulator.skew(operator, jiff::SignedDuration::ZERO);
         }
-        simulator.apply_object(objects::class(0))?;
+        let class = simulator.node_class(0);
+        simulator.apply_object(class.clone())?;
         for pool in &mut self.plan.pools {
             if pool.replicas.is_none() {
                 (pool.nodes, pool.budget) = (20, "34%".to_owned());
             }
-            simulator.apply_object(pool.object())?;
+            simulator.apply_object(pool.object(&class))?;
             // The observation of an undeclared taint lasts for hours, unless an annotation ends it.
             simulator.apply_object(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool",

@@ -41,7 +41,7 @@ fn runs_with_one_seed_are_identical() {
 #[case::an_operator_ends_before_it_marks_the_node(932, 6)]
 #[case::a_replacement_is_for_a_pod_that_is_held(1440, 10)]
 fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
-    let life = async move { run_one(seed, None, None, Duration::from_secs(60 * minutes)).await };
+    let life = async move { run_one(seed, None, None, None, Duration::from_secs(60 * minutes)).await };
     let report = virtual_runtime().unwrap().block_on(life).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");
 }

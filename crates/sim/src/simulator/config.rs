@@ -8,14 +8,14 @@ use fleetwright_fake::{Catalogue, Cloud, CloudConfig, catalogue::realistic, kube
 use fleetwright_fake_kube::{Audit, Faults};
 use jiff::Timestamp;
 
-use super::{link::Distortion, setup::CloudSetup};
+use super::{cloud::CloudSetup, fake::FakeSetup, link::Distortion};
 
 /// Seed of the realistic catalogue's spot prices: equal for all simulators.
 const MARKET: u64 = 1;
 /// Improvement rounds per plan: reproducible, and enough for the clusters of a demo.
 const ROUNDS: u32 = 200;
 
-/// Wraps the provider of the controllers; also gets the cloud itself.
+/// Wraps the provider of the controllers; also gets the instances in memory.
 pub type Wrap = Arc<dyn Fn(Arc<dyn CloudProvider>, &Arc<Cloud>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 /// Configuration of a simulator.
@@ -27,12 +27,8 @@ pub struct SimulatorConfig {
     pub origin: Timestamp,
     /// Virtual seconds per second of tokio's time; 1 with paused time.
     pub speed: f64,
-    /// The instance types of the cloud.
-    pub catalogue: Catalogue,
-    /// Behavior of the cloud: latencies, capacity, interruptions.
-    pub cloud: CloudConfig,
-    /// The cloud that the operators use instead of the fake cloud.
-    pub cloud_setup: Option<Arc<dyn CloudSetup>>,
+    /// The cloud.
+    pub cloud: Arc<dyn CloudSetup>,
     /// Behavior of kubelets.
     pub kubelets: KubeletConfig,
     /// Settings of the controllers.
@@ -78,13 +74,18 @@ impl SimulatorConfig {
     /// The same with another catalogue.
     #[must_use]
     pub fn selling(seed: u64, origin: Timestamp, catalogue: Catalogue) -> Self {
+        let config = CloudConfig { seed, ..CloudConfig::default() };
+        Self::over(seed, origin, Arc::new(FakeSetup { catalogue, config }))
+    }
+
+    /// The same over another cloud.
+    #[must_use]
+    pub fn over(seed: u64, origin: Timestamp, cloud: Arc<dyn CloudSetup>) -> Self {
         Self {
             seed,
             origin,
             speed: 1.0,
-            catalogue,
-            cloud: CloudConfig { seed, ..CloudConfig::default() },
-            cloud_setup: None,
+            cloud,
             kubelets: KubeletConfig::default(),
             settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
             controllers: true,
@@ -97,17 +98,6 @@ impl SimulatorConfig {
             distort: None,
             token: None,
         }
-    }
-}
-
-impl SimulatorConfig {
-    /// The zones with offerings, sorted.
-    #[must_use]
-    pub fn zones(&self) -> Vec<String> {
-        let types = self.catalogue.types.instance_types.iter();
-        let zones = types.flat_map(|sold| sold.offerings.iter().filter_map(|offering| offering.zone()));
-        let zones: std::collections::BTreeSet<String> = zones.map(|zone| zone.to_string()).collect();
-        zones.into_iter().collect()
     }
 }
 

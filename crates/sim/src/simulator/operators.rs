@@ -6,11 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fleetwright_controllers::runtime::{Ctx, CtxParts, Election, Leadership, Offload, Trigger, shutdown};
-use fleetwright_core::{
-    clock::SharedClock,
-    cloud::{CloudProvider, Identity},
-};
-use fleetwright_fake::FakeProvider;
+use fleetwright_core::{clock::SharedClock, cloud::Identity};
 use http::HeaderValue;
 use jiff::SignedDuration;
 use tokio::task::AbortHandle;
@@ -18,6 +14,7 @@ use tokio::task::AbortHandle;
 use super::{
     Simulator, SimulatorError,
     link::{Cut, Link},
+    mirror,
     skew::SkewedClock,
 };
 use crate::clock::TokioClock;
@@ -185,18 +182,9 @@ impl Simulator {
         clock: SharedClock,
         seed: u64,
     ) -> Result<Result<CtxParts, String>, SimulatorError> {
-        let system = self.server.get("v1", "Namespace", "", "kube-system");
-        let uid = system.as_ref().and_then(|space| space.pointer("/metadata/uid")?.as_str());
-        let cluster_uid = uid.unwrap_or_default().to_owned();
+        let cluster_uid = mirror::cluster_uid(&self.server);
         let unusable = |error: &dyn std::fmt::Display| SimulatorError::Cloud(error.to_string());
-        let provider: Arc<dyn CloudProvider> = match &self.config.cloud_setup {
-            Some(setup) => setup.provider(clock.clone()).await.map_err(|error| unusable(&error))?,
-            None => {
-                let (cloud, classes) = (self.cloud.clone(), self.classes.clone());
-                let made = FakeProvider::new(cloud, classes, clock.clone()).await;
-                Arc::new(made.map_err(|error| unusable(&error))?)
-            }
-        };
+        let provider = self.simulated.provider(clock.clone()).await.map_err(|error| unusable(&error))?;
         let identity = provider.identify(&cluster_uid).await.map_err(|error| unusable(&error))?;
         if let Identity::Mismatch(why) = identity {
             return Ok(Err(why.to_string()));

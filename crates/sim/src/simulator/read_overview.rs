@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleetwright_core::model::{Price, Quantity, ResourceName, Resources};
-use fleetwright_fake::{
-    Cloud,
-    api::{CloudInstance, Lifecycle},
+use fleetwright_core::{
+    cloud::GroundTruth,
+    model::{Price, Quantity, ResourceName, Resources},
 };
 use fleetwright_fake_kube::Server;
 use jiff::Timestamp;
@@ -17,8 +16,7 @@ use crate::{
 };
 
 /// Reads the overview.
-pub(super) fn read_overview(server: &Server, cloud: &Cloud, at: Timestamp) -> Overview {
-    let instances = cloud.instances();
+pub(super) fn read_overview(server: &Server, instances: &[Arc<GroundTruth>], at: Timestamp) -> Overview {
     let mut by_node: BTreeMap<String, (Resources, usize)> = BTreeMap::new();
     let mut pods = PodCounts::default();
     for pod in server.list("v1", "Pod", "") {
@@ -34,7 +32,7 @@ pub(super) fn read_overview(server: &Server, cloud: &Cloud, at: Timestamp) -> Ov
         .list("v1", "Node", "")
         .iter()
         .filter(|node| !text(node, "/metadata/labels/karpenter.sh~1nodepool").is_empty())
-        .map(|node| read_node(node, &by_node, &instances))
+        .map(|node| read_node(node, &by_node, instances))
         .collect();
     let claims = server.list("karpenter.sh/v1", "NodeClaim", "");
     let names: BTreeMap<&str, &str> = claims
@@ -46,9 +44,8 @@ pub(super) fn read_overview(server: &Server, cloud: &Cloud, at: Timestamp) -> Ov
         node.claim = names.get(id.as_str()).copied().unwrap_or_default().to_owned();
     }
     nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-    let paid =
-        instances.iter().filter(|instance| matches!(instance.state, Lifecycle::Pending | Lifecycle::Running));
-    let hourly = paid.map(|instance| instance.price_nanos).fold(0_i64, i64::saturating_add);
+    let paid = instances.iter().filter(|instance| !instance.terminating);
+    let hourly = paid.map(|instance| instance.price.nanos()).fold(0_i64, i64::saturating_add);
     Overview {
         at,
         nodes,
@@ -90,7 +87,7 @@ fn count(pod: &Value, node: &str, pods: &mut PodCounts) {
 fn read_node(
     node: &Value,
     by_node: &BTreeMap<String, (Resources, usize)>,
-    instances: &[Arc<CloudInstance>],
+    instances: &[Arc<GroundTruth>],
 ) -> NodeOverview {
     let label = |name: &str| {
         let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
@@ -99,13 +96,13 @@ fn read_node(
     let name = text(node, "/metadata/name").to_owned();
     let id = text(node, "/spec/providerID").to_owned();
     let (requested, pods) = by_node.get(&name).cloned().unwrap_or_default();
-    let instance = instances.iter().find(|instance| instance.id == id);
+    let instance = instances.iter().find(|instance| instance.provider_id.as_str() == id);
     NodeOverview {
         pool: label("karpenter.sh/nodepool"),
         instance_type: label("node.kubernetes.io/instance-type"),
         zone: label("topology.kubernetes.io/zone"),
         capacity_type: label("karpenter.sh/capacity-type"),
-        price: Price::from_nanos(instance.map_or(0, |instance| instance.price_nanos)),
+        price: instance.map_or(Price::ZERO, |instance| instance.price),
         phase: phase(node),
         allocatable: supply(node.pointer("/status/allocatable")),
         requested,

@@ -192,11 +192,11 @@ async fn run_session(
 }
 
 fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<SimulatorConfig> {
-    let mut config = SimulatorConfig::new(options.seed, origin);
+    let catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
+    let mut config = SimulatorConfig::selling(options.seed, origin, catalogue);
     config.speed = speed;
     // The load ends on spot nodes, which consolidation replaces only with this gate.
     config.settings.gates.spot_to_spot = true;
-    config.catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
     Ok(config)
 }
 

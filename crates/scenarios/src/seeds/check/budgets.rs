@@ -152,6 +152,7 @@ mod tests {
                 pools: vec![pool.clone()],
                 server: None,
                 instances: Vec::new(),
+                gone: Vec::new(),
                 leader: None,
                 log: &[],
                 interventions: &interventions,

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use fleetwright_core::model::ProviderId;
 use serde_json::Value;
 
 use super::{Check, Findings, Observation, observation::*};
@@ -18,37 +19,37 @@ pub(super) struct Deletions {
     /// Names of ready nodes that were not terminating.
     ready: BTreeSet<String>,
     /// Instances whose termination was checked.
-    ended: BTreeSet<String>,
+    ended: BTreeSet<ProviderId>,
 }
 
 impl Check for Deletions {
     fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
         let now = observation.claims_by_name();
         let instances: BTreeMap<&str, _> =
-            observation.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
+            observation.instances.iter().map(|instance| (instance.provider_id.as_str(), instance)).collect();
         for request in observation.asked() {
             let deletes = request.resource == "nodeclaims" && request.verb == "delete";
             let Some(claim) = self.claims.get(&request.name).filter(|_| deletes) else { continue };
             let instance = instances.get(text(claim, "/status/providerID"));
             let well = self.ready.contains(text(claim, "/status/nodeName"))
                 && is(claim, "Initialized")
-                && instance.is_some_and(|instance| lives(instance) && instance.interrupted_at.is_none());
+                && instance.is_some_and(|instance| !instance.terminating && !instance.interrupted);
             let newest = now.get(request.name.as_str()).copied().unwrap_or(claim);
             if well && !explained(observation, claim) && !explained(observation, newest) {
                 let what = format!("{} deleted the healthy claim {}", request.user_agent, request.name);
                 found.add("S10", what, [&**claim, &*request.body]);
             }
         }
-        for instance in observation.instances.iter().filter(|instance| !lives(instance)) {
-            if !self.ended.insert(instance.id.clone())
-                || observation.interventions.lost.contains(&instance.id)
-            {
+        for instance in observation.ended() {
+            let id = &instance.provider_id;
+            if !self.ended.insert(id.clone()) || observation.interventions.lost.contains(id) {
                 continue;
             }
-            let Some(claim) = instance.tags.claim.as_deref().and_then(|name| now.get(name)) else { continue };
+            let claim = instance.claim.as_ref().and_then(|claim| now.get(claim.as_str()));
+            let Some(claim) = claim else { continue };
             let named = text(claim, "/status/providerID");
-            if named == instance.id && !is_deleting(claim) && instance.interrupted_at.is_none() {
-                let what = format!("instance {} was terminated although its claim exists", instance.id);
+            if named == id.as_str() && !is_deleting(claim) && !instance.interrupted {
+                let what = format!("instance {id} was terminated although its claim exists");
                 found.add("S10", what, [&***claim]);
             }
         }

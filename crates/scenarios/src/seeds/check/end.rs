@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fleetwright_fake::api::CloudInstance;
+use fleetwright_core::cloud::GroundTruth;
 
 use super::{Check, Findings, Observation, observation::*};
 use crate::seeds::log::Entry;
@@ -28,7 +28,7 @@ impl Check for StableState {
         let ids: BTreeSet<&str> =
             observation.claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
         for instance in orphans(observation) {
-            found.add("L", format!("instance {} has no claim", instance.id), []);
+            found.add("L", format!("instance {} has no claim", instance.provider_id), []);
         }
         for claim in observation.claims.iter().filter(|claim| is(claim, "DisruptionReason")) {
             found.add("L", format!("claim {} keeps the annotation of a command", name(claim)), [&**claim]);
@@ -48,13 +48,14 @@ impl Check for StableState {
 }
 
 /// Instances of this cluster without a claim.
-pub(super) fn orphans<'a>(observation: &'a Observation<'_>) -> impl Iterator<Item = &'a Arc<CloudInstance>> {
+pub(super) fn orphans<'a>(observation: &'a Observation<'_>) -> impl Iterator<Item = &'a Arc<GroundTruth>> {
     let ids: BTreeSet<&str> =
         observation.claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
-    let ours = |instance: &&Arc<CloudInstance>| {
-        lives(instance) && !observation.interventions.foreign.contains(&instance.id)
+    let ours = |instance: &&Arc<GroundTruth>| {
+        !instance.terminating && !observation.interventions.foreign.contains(&instance.provider_id)
     };
-    observation.instances.iter().filter(ours).filter(move |instance| !ids.contains(instance.id.as_str()))
+    let unclaimed = move |instance: &&Arc<GroundTruth>| !ids.contains(instance.provider_id.as_str());
+    observation.instances.iter().filter(ours).filter(unclaimed)
 }
 
 /// In a stable cluster operators only renew their lease and publish events.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fleetwright_fake::api::{CloudInstance, Lifecycle};
+use fleetwright_core::{cloud::GroundTruth, model::ProviderId};
 use serde_json::Value;
 
 use super::{Check, Findings, Observation, observation::*};
@@ -18,7 +18,7 @@ const ATTEMPT: &str = "fleetwright.dev/attempt";
 #[derive(Default)]
 pub(super) struct InstanceChecks {
     /// Instances that were checked at their launch.
-    born: BTreeSet<String>,
+    born: BTreeSet<ProviderId>,
     /// Claims at the last step.
     claims: BTreeMap<String, Arc<Value>>,
     /// The number of instances of each launch without claim tags.
@@ -30,7 +30,8 @@ pub(super) struct InstanceChecks {
 impl InstanceChecks {
     /// S3 and S4 of instances without claim tags: at most as many as claims of their batch.
     fn fleets(&mut self, observation: &Observation<'_>, found: &mut Findings) {
-        let ours = |instance: &&Arc<CloudInstance>| !observation.interventions.foreign.contains(&instance.id);
+        let ours =
+            |instance: &&Arc<GroundTruth>| !observation.interventions.foreign.contains(&instance.provider_id);
         let all: Vec<_> = observation.instances.iter().filter(ours).collect();
         for name in &observation.interventions.stripped {
             let object =
@@ -41,12 +42,12 @@ impl InstanceChecks {
         self.claims.iter().for_each(|(name, object)| {
             saying.entry(name).or_insert(object);
         });
-        for instance in all.iter().filter(|instance| instance.tags.claim.is_none()) {
-            let batch = instance.tags.batch.clone().unwrap_or_default();
-            if !self.born.insert(instance.id.clone()) || self.stripped.contains(&batch) {
+        for instance in all.iter().filter(|instance| instance.claim.is_none()) {
+            let (batch, attempt) = launched_by(instance);
+            let batch = batch.to_owned();
+            if !self.born.insert(instance.provider_id.clone()) || self.stripped.contains(&batch) {
                 continue;
             }
-            let attempt = instance.tags.attempt;
             let count = self.fleets.entry((batch.clone(), attempt)).or_default();
             *count += 1;
             let says = |object: &&&Arc<Value>| {
@@ -61,8 +62,9 @@ impl InstanceChecks {
             }
         }
         let mut living: BTreeMap<&str, usize> = BTreeMap::new();
-        for instance in all.into_iter().filter(|instance| lives(instance)) {
-            let batch = instance.tags.batch.as_deref().filter(|batch| !self.stripped.contains(*batch));
+        for instance in all.into_iter().filter(|instance| !instance.terminating) {
+            let batch = instance.launched_by.as_ref().map(|(batch, _)| batch.as_str());
+            let batch = batch.filter(|batch| !self.stripped.contains(*batch));
             batch.into_iter().for_each(|batch| *living.entry(batch).or_default() += 1);
         }
         let mut held: BTreeMap<&str, usize> = BTreeMap::new();
@@ -82,42 +84,56 @@ impl InstanceChecks {
     }
 }
 
+/// S1: instances of other owners are not terminated.
+fn foreign(observation: &Observation<'_>, found: &mut Findings) {
+    for id in &observation.interventions.foreign {
+        let lives = observation.instances.iter().any(|one| one.provider_id == *id && !one.terminating);
+        if !lives {
+            found.add("S1", format!("instance {id} of another owner was terminated"), []);
+        }
+    }
+}
+
+/// Batch and attempt that an instance carries.
+fn launched_by(instance: &GroundTruth) -> (&str, u32) {
+    instance.launched_by.as_ref().map_or(("", 0), |(batch, attempt)| (batch.as_str(), *attempt))
+}
+
 impl Check for InstanceChecks {
     fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
         let claims = observation.claims_by_name();
         let mut of_claim: BTreeMap<&str, usize> = BTreeMap::new();
+        foreign(observation, found);
         for instance in &observation.instances {
-            if observation.interventions.foreign.contains(&instance.id) {
-                if !lives(instance) {
-                    found.add("S1", format!("instance {} of another owner was terminated", instance.id), []);
-                }
+            if observation.interventions.foreign.contains(&instance.provider_id) {
                 continue;
             }
-            let Some(claim) = instance.tags.claim.as_deref() else { continue };
+            let Some(claim) = instance.claim.as_ref().map(|claim| claim.as_str()) else { continue };
             let known = observation.interventions.stripped.contains(claim);
-            if self.born.insert(instance.id.clone()) && !known {
+            if self.born.insert(instance.provider_id.clone()) && !known {
                 let object = claims.get(claim).copied().or_else(|| self.claims.get(claim));
                 let number = annotation_of(object, ATTEMPT).parse::<u32>();
                 let batch = annotation_of(object, BATCH);
-                let meant = number.is_ok_and(|number| number >= instance.tags.attempt)
-                    && instance.tags.batch.as_deref() == Some(batch);
+                let (by, attempt) = launched_by(instance);
+                let meant = number.is_ok_and(|number| number >= attempt) && by == batch;
                 if !meant {
                     let what = format!(
-                        "instance {} was launched by {:?}, attempt {}, which claim {claim} does not record",
-                        instance.id, instance.tags.batch, instance.tags.attempt
+                        "instance {} was launched by {by:?}, attempt {attempt}, which claim {claim} does not record",
+                        instance.provider_id
                     );
                     found.add("S4", what, object.map(|object| &**object));
                 }
             }
-            if instance.state == Lifecycle::Terminated || known {
+            if known {
                 continue;
             }
-            if lives(instance) {
+            if !instance.terminating {
                 *of_claim.entry(claim).or_default() += 1;
             }
             let object = claims.get(claim);
             if !object.is_some_and(|object| is_held(object)) {
-                let what = format!("instance {} runs, but claim {claim} has no finalizer", instance.id);
+                let what =
+                    format!("instance {} runs, but claim {claim} has no finalizer", instance.provider_id);
                 found.add("S3", what, object.map(|object| &***object));
             }
         }

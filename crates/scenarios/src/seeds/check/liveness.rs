@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use fleetwright_core::model::ProviderId;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ struct WaitingPod {
 pub(super) struct Liveness {
     pods: BTreeMap<String, WaitingPod>,
     /// Since when instances have not been nodes, likewise.
-    instances: BTreeMap<String, Duration>,
+    instances: BTreeMap<ProviderId, Duration>,
 }
 
 impl Check for Liveness {
@@ -90,16 +91,16 @@ impl Liveness {
             observation.nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
         let within = if observation.interventions.skewed { JOINED.saturating_add(SKEW) } else { JOINED };
         let mut apart = BTreeMap::new();
-        let ours = observation
-            .instances
-            .iter()
-            .filter(|instance| !observation.interventions.foreign.contains(&instance.id));
-        for instance in ours.filter(|instance| lives(instance) && !joined.contains(instance.id.as_str())) {
-            let since = self.instances.get(&instance.id).copied().unwrap_or(observation.at);
-            if observation.at.saturating_sub(since) > within {
-                found.add("L3", format!("instance {} is not a node and not terminated", instance.id), []);
+        for instance in observation.instances.iter().filter(|instance| !instance.terminating) {
+            let id = &instance.provider_id;
+            if observation.interventions.foreign.contains(id) || joined.contains(id.as_str()) {
+                continue;
             }
-            apart.insert(instance.id.clone(), since);
+            let since = self.instances.get(id).copied().unwrap_or(observation.at);
+            if observation.at.saturating_sub(since) > within {
+                found.add("L3", format!("instance {id} is not a node and not terminated"), []);
+            }
+            apart.insert(id.clone(), since);
         }
         self.instances = apart;
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fleetwright_fake::api::{CloudInstance, Lifecycle};
+use fleetwright_core::cloud::GroundTruth;
 use fleetwright_fake_kube::{Request, Server};
 use fleetwright_sim::simulator::Simulator;
 use jiff::Timestamp;
@@ -22,7 +22,10 @@ pub(in crate::seeds) struct Observation<'a> {
     pub(super) pools: Vec<Arc<Value>>,
     /// For rare queries; `None` in unit tests of a check.
     pub(super) server: Option<&'a Server>,
-    pub(super) instances: Vec<Arc<CloudInstance>>,
+    /// The instances that run or are terminating.
+    pub(super) instances: Vec<Arc<GroundTruth>>,
+    /// Those that have gone since the last step, as they were then.
+    pub(super) gone: Vec<Arc<GroundTruth>>,
     /// The leader, if one is elected.
     pub(super) leader: Option<String>,
     pub(super) log: &'a [Entry],
@@ -41,11 +44,17 @@ impl<'a> Observation<'a> {
             pods: server.list("v1", "Pod", ""),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
             server: Some(server),
-            instances: simulator.cloud().instances(),
+            instances: simulator.ground_truth(),
+            gone: Vec::new(),
             leader: lease.map(|lease| text(&lease, "/spec/holderIdentity").to_owned()),
             log,
             interventions,
         }
+    }
+
+    /// Instances that are terminating or have gone.
+    pub(super) fn ended(&self) -> impl Iterator<Item = &Arc<GroundTruth>> {
+        self.instances.iter().filter(|instance| instance.terminating).chain(&self.gone)
     }
 
     /// Claims by name.
@@ -131,9 +140,4 @@ pub(super) fn is_deleting(object: &Value) -> bool {
 pub(super) fn is_held(object: &Value) -> bool {
     let all = field(object, "/metadata/finalizers").and_then(Value::as_array);
     all.is_some_and(|all| all.iter().any(|held| held == "karpenter.sh/termination"))
-}
-
-/// Whether an instance exists and is not terminating.
-pub(super) fn lives(instance: &CloudInstance) -> bool {
-    matches!(instance.state, Lifecycle::Pending | Lifecycle::Running)
 }

@@ -198,6 +198,7 @@ mod tests {
             pools: Vec::new(),
             server: None,
             instances: Vec::new(),
+            gone: Vec::new(),
             leader: None,
             log: &[],
             interventions,

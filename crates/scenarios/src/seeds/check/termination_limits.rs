@@ -1,6 +1,8 @@
 //! S11: terminations without a request are limited: instances without a claim are terminated a few at a time.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fleetwright_core::{cloud::GroundTruth, model::ProviderId};
 
 use super::{Check, Findings, Observation, observation::*};
 
@@ -13,7 +15,7 @@ const WINDOW: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(super) struct TerminationLimits {
     /// Running instances without a claim at the last step that are older than the recording of a launch takes.
-    strays: BTreeSet<String>,
+    strays: BTreeSet<ProviderId>,
     /// The times of their terminations.
     ended: Vec<Duration>,
 }
@@ -23,16 +25,12 @@ impl Check for TerminationLimits {
         let claims: BTreeSet<&str> =
             observation.claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
         let names: BTreeSet<&str> = observation.claims.iter().map(|claim| name(claim)).collect();
-        let ours = || {
-            observation
-                .instances
-                .iter()
-                .filter(|instance| !observation.interventions.foreign.contains(&instance.id))
-        };
-        for instance in ours().filter(|instance| !lives(instance)) {
-            let by_itself =
-                instance.interrupted_at.is_some() || observation.interventions.lost.contains(&instance.id);
-            if self.strays.contains(&instance.id) && !by_itself {
+        let is_ours =
+            |instance: &&Arc<GroundTruth>| !observation.interventions.foreign.contains(&instance.provider_id);
+        for instance in observation.ended().filter(is_ours) {
+            let id = &instance.provider_id;
+            let by_itself = instance.interrupted || observation.interventions.lost.contains(id);
+            if self.strays.contains(id) && !by_itself {
                 self.ended.push(observation.at);
             }
         }
@@ -43,10 +41,10 @@ impl Check for TerminationLimits {
             found.add("S11", what, []);
             self.ended.clear();
         }
-        let stray = ours().filter(|instance| {
-            let named = instance.tags.claim.as_deref().is_some_and(|claim| names.contains(claim));
-            lives(instance) && !named && !claims.contains(instance.id.as_str())
+        let stray = observation.instances.iter().filter(is_ours).filter(|instance| {
+            let named = instance.claim.as_ref().is_some_and(|claim| names.contains(claim.as_str()));
+            !instance.terminating && !named && !claims.contains(instance.provider_id.as_str())
         });
-        self.strays = stray.map(|instance| instance.id.clone()).collect();
+        self.strays = stray.map(|instance| instance.provider_id.clone()).collect();
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fleetwright_fake::{
-    api::{ApiError, CloudInstance, Tags, WireTaint},
-    cloud::{Adopted, Fault, Occasion, Op},
+use fleetwright_core::{
+    cloud::{CallFault, GroundTruth, Operation},
+    model::{Labels, labels::NODEPOOL},
 };
-use fleetwright_sim::simulator::{Simulator, SimulatorError};
+use fleetwright_sim::simulator::{CloudFault, Simulator, SimulatorError};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -132,12 +132,14 @@ impl Script {
                 Ok("prices overlaid")
             }
             Action::ClassChanged => {
-                let delay = self.draw(4) * 15;
-                simulator.apply_object(objects::class(delay))?;
+                let revision = self.draw(4);
+                simulator.apply_object(simulator.node_class(revision))?;
                 Ok("node class changed")
             }
             Action::ClassDeleted => {
-                simulator.delete_object("KWOKNodeClass default")?;
+                let class = simulator.node_class(0);
+                let kind = class["kind"].as_str().unwrap_or_default();
+                simulator.delete_object(&format!("{kind} default"))?;
                 Ok("node class deleted")
             }
             Action::ClaimDeleted | Action::NodeDeleted | Action::NodeTainted | Action::FinalizerStripped => {
@@ -154,8 +156,7 @@ impl Script {
                     6 | 7 if self.plan.fleets && self.draw(2) == 0 => tag_fault(number == 6),
                     _ => cloud_fault(number),
                 };
-                simulator.cloud().inject(fault);
-                Ok(what)
+                Ok(if simulator.simulated_cloud().inject(&fault) { what } else { "nothing" })
             }
             Action::UrgentLoad => self.scale_urgent(simulator).map(|()| "urgent load changed"),
             Action::Rollout => self.roll_out(simulator).map(|()| "rollout"),
@@ -193,7 +194,7 @@ impl Script {
             }
         };
         self.deleted.remove(pool.name);
-        simulator.apply_object(pool.object())?;
+        simulator.apply_object(pool.object(&simulator.node_class(0)))?;
         Ok(what)
     }
 
@@ -226,32 +227,32 @@ impl Script {
     }
 
     fn instance(&mut self, simulator: &Simulator, action: Action) -> &'static str {
-        let ours = |instance: &Arc<CloudInstance>| !self.interventions.foreign.contains(&instance.id);
-        let instances: Vec<Arc<CloudInstance>> =
-            simulator.cloud().instances().into_iter().filter(ours).collect();
+        let ours = |instance: &&Arc<GroundTruth>| !self.interventions.foreign.contains(&instance.provider_id);
+        let instances: Vec<Arc<GroundTruth>> = self.instances.values().filter(ours).cloned().collect();
         let number = self.draw(1_000_000);
+        let cloud = simulator.simulated_cloud();
         match (action, self.pick(&instances)) {
-            (Action::InstanceLost, Some(instance)) => {
-                simulator.cloud().lose(&instance.id);
-                self.interventions.lost.insert(instance.id.clone());
+            (Action::InstanceLost, Some(instance)) if cloud.lose(&instance.provider_id) => {
+                self.interventions.lost.insert(instance.provider_id.clone());
                 "instance lost"
             }
-            (Action::InstanceInterrupted, Some(instance)) => {
-                simulator.cloud().interrupt(&instance.id);
+            (Action::InstanceInterrupted, Some(instance)) if cloud.interrupt(&instance.provider_id) => {
                 "instance interrupted"
             }
             (Action::InstanceForeign, Some(like)) => {
-                let id = format!("fake://elsewhere/i-{number:017x}");
-                let tags = Tags { cluster_uid: Some("another-cluster".to_owned()), ..like.tags.clone() };
-                simulator.cloud().adopt(foreign_instance(&id, tags));
+                let foreign = beside(&like, &format!("fake://elsewhere/i-{number:017x}"));
+                let Some(id) = cloud.adopt(foreign.of_cluster("another-cluster")) else { return "nothing" };
                 self.interventions.foreign.insert(id);
                 "instance of another cluster"
             }
             // An instance without a claim is terminated only after a delay.
             (Action::InstanceGhost, Some(like)) => {
                 let claim = format!("default-ghost-{number}");
-                let tags = Tags { claim: Some(claim.clone()), batch: None, ..like.tags.clone() };
-                simulator.cloud().adopt(foreign_instance(&format!("fake://nowhere/i-{number:017x}"), tags));
+                let mut ghost = beside(&like, &format!("fake://nowhere/i-{number:017x}"));
+                (ghost.claim, ghost.launched_by) = (Some(claim.as_str().into()), None);
+                if cloud.adopt(ghost).is_none() {
+                    return "nothing";
+                }
                 self.interventions.stripped.insert(claim);
                 "instance without a claim"
             }
@@ -287,57 +288,42 @@ impl Script {
     }
 }
 
-fn foreign_instance(id: &str, tags: Tags) -> Adopted {
-    Adopted { provider_id: id.to_owned(), tags, joined: true, ..Adopted::default() }
+/// An instance with the owner of another one, whose node is elsewhere.
+fn beside(like: &GroundTruth, id: &str) -> GroundTruth {
+    let pool = like.node_labels.get_key_value(NODEPOOL).map(|(key, value)| (key.clone(), value.clone()));
+    let mut instance = GroundTruth::new(id, like.instance_type.clone(), like.zone.clone());
+    instance.cluster_uid.clone_from(&like.cluster_uid);
+    instance.claim.clone_from(&like.claim);
+    instance.launched_by.clone_from(&like.launched_by);
+    instance.node_labels = pool.into_iter().collect::<Labels>();
+    instance
 }
 
 /// The operator cannot tag an instance, or does not receive the answer.
-fn tag_fault(after_effect: bool) -> (&'static str, Fault) {
-    let error = ApiError::Failed { message: "internal error".to_owned() };
-    let occasion = Occasion::next(2);
-    ("tagging fails", Fault::FailCall { op: Op::Tag, occasion, after_effect, error })
+fn tag_fault(after_effect: bool) -> (&'static str, CloudFault) {
+    let fault = if after_effect { CallFault::LoseAnswer } else { CallFault::Fail };
+    ("tagging fails", CloudFault::Tagging(fault, 2))
 }
 
 /// The number of faults to choose from.
 const FAULTS: u32 = 12;
 
 /// Faults of the cloud, by number.
-fn cloud_fault(number: u32) -> (&'static str, Fault) {
-    let occasion = Occasion::next(2);
-    let once = Occasion::next(1);
-    let error = || ApiError::Failed { message: "internal error".to_owned() };
-    let fails = |op, after_effect| Fault::FailCall { op, occasion, after_effect, error: error() };
-    let throttled = ApiError::Throttled { after_ms: 3000 };
+fn cloud_fault(number: u32) -> (&'static str, CloudFault) {
+    use CallFault::{Fail, LoseAnswer, Throttle};
+    let calls = |operation, fault| CloudFault::Calls(operation, fault, 2);
     match number {
-        0 => ("launch fails after its effect", fails(Op::Launch, true)),
-        1 => ("launch fails", fails(Op::Launch, false)),
-        2 => ("launch is slow", Fault::SlowCall { op: Op::Launch, occasion, by_ms: 40_000 }),
-        3 => (
-            "no spot capacity",
-            Fault::InsufficientCapacity {
-                instance_type: None,
-                zone: None,
-                capacity_type: Some("spot".to_owned()),
-                for_seconds: Some(120),
-            },
-        ),
-        4 => ("node never joins", Fault::NeverJoins { occasion: once }),
-        5 => ("list fails", fails(Op::List, false)),
-        6 => ("end fails after its effect", fails(Op::Terminate, true)),
-        7 => ("end fails", fails(Op::Terminate, false)),
-        8 => ("get fails", fails(Op::Get, false)),
-        9 => (
-            "launch is throttled",
-            Fault::FailCall { op: Op::Launch, occasion, after_effect: false, error: throttled },
-        ),
-        10 => ("less memory than sold", Fault::SmallerMemory { occasion: once, percent: 70 }),
-        _ => {
-            let taint = WireTaint {
-                key: objects::LATE.to_owned(),
-                value: String::new(),
-                effect: "NoSchedule".to_owned(),
-            };
-            ("late taint", Fault::LateTaint { occasion: once, taint, after_ms: 5000 })
-        }
+        0 => ("launch fails after its effect", calls(Operation::Launch, LoseAnswer)),
+        1 => ("launch fails", calls(Operation::Launch, Fail)),
+        2 => ("launch is slow", CloudFault::SlowLaunches { count: 2, by_ms: 40_000 }),
+        3 => ("no spot capacity", CloudFault::NoSpot { for_seconds: 120 }),
+        4 => ("node never joins", CloudFault::NeverJoins),
+        5 => ("list fails", calls(Operation::List, Fail)),
+        6 => ("end fails after its effect", calls(Operation::Terminate, LoseAnswer)),
+        7 => ("end fails", calls(Operation::Terminate, Fail)),
+        8 => ("get fails", calls(Operation::Get, Fail)),
+        9 => ("launch is throttled", calls(Operation::Launch, Throttle)),
+        10 => ("less memory than sold", CloudFault::SmallerMemory { percent: 70 }),
+        _ => ("late taint", CloudFault::LateTaint { key: objects::LATE, after_ms: 5000 }),
     }
 }

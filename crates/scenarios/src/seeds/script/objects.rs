@@ -47,14 +47,6 @@ pub(super) fn deployment(app: &str, replicas: u32, protected: bool, spread: bool
     })
 }
 
-/// The node class; its nodes join with this delay in seconds.
-pub(super) fn class(delay: u32) -> Value {
-    json!({
-        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"},
-        "spec": {"nodeRegistrationDelay": format!("{delay}s")},
-    })
-}
-
 /// A change of the prices of one capacity type.
 pub(super) fn overlay(capacity_type: &str, adjustment: &str) -> Value {
     json!({
