@@ -1,9 +1,10 @@
 //! The API of the cloud: servers, and the types that are sold.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fleetwright_core::cloud::CloudError;
-use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use futures::future::{BoxFuture, FutureExt as _};
+use reqwest::{Client, Method, Request, RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// How long a call may take. It is far below the 270 s that a launch has.
@@ -89,12 +90,17 @@ impl ApiError {
     }
 }
 
+/// Carries a request to the cloud.
+pub type Transport = Arc<dyn Fn(Request) -> BoxFuture<'static, reqwest::Result<Response>> + Send + Sync>;
+
 /// A client of the API.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PebbleApi {
     url: String,
     token: String,
     client: Client,
+    /// The network, unless a test in virtual time replaces it.
+    pub transport: Transport,
 }
 
 impl PebbleApi {
@@ -110,7 +116,9 @@ impl PebbleApi {
         }
         let client = Client::builder().no_proxy().timeout(TIMEOUT).build();
         let client = client.map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), token: token.to_owned(), client })
+        let network = client.clone();
+        let transport: Transport = Arc::new(move |request| network.execute(request).boxed());
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), token: token.to_owned(), client, transport })
     }
 
     /// What is sold.
@@ -163,7 +171,7 @@ impl PebbleApi {
 
     async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ApiError> {
         let failed = |error: reqwest::Error| ApiError::Failed(error.to_string());
-        let response = request.send().await.map_err(failed)?;
+        let response = (self.transport)(request.build().map_err(failed)?).await.map_err(failed)?;
         let wait = response.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
         match response.status() {
             status if status.is_success() => response.json().await.map_err(failed),

@@ -9,7 +9,7 @@ use fleetwright_api::{condition::Condition, crd};
 use futures::StreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client, CustomResource,
+    Api, Client, CustomResource, ResourceExt as _,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
@@ -72,8 +72,7 @@ pub struct Classes(Arc<RwLock<Option<BTreeMap<String, PebbleNodeClass>>>>);
 impl Classes {
     /// Replaces all classes.
     pub fn replace(&self, all: Vec<PebbleNodeClass>) {
-        let name = |class: &PebbleNodeClass| class.metadata.name.clone().unwrap_or_default();
-        let all = all.into_iter().map(|class| (name(&class), class)).collect();
+        let all = all.into_iter().map(|class| (class.name_any(), class)).collect();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
     }
 
@@ -90,20 +89,16 @@ pub async fn follow(client: Client, classes: Classes) {
     let mut events = std::pin::pin!(events.default_backoff());
     let mut all: BTreeMap<String, PebbleNodeClass> = BTreeMap::new();
     while let Some(event) = events.next().await {
-        let name = |class: &PebbleNodeClass| class.metadata.name.clone().unwrap_or_default();
+        let is_complete = matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)));
         match event {
             Ok(Event::Init) => all.clear(),
-            Ok(Event::InitApply(class)) => drop(all.insert(name(&class), class)),
-            Ok(Event::InitDone) => classes.replace(all.values().cloned().collect()),
-            Ok(Event::Apply(class)) => {
-                all.insert(name(&class), class);
-                classes.replace(all.values().cloned().collect());
-            }
-            Ok(Event::Delete(class)) => {
-                all.remove(&name(&class));
-                classes.replace(all.values().cloned().collect());
-            }
+            Ok(Event::InitDone) => {}
+            Ok(Event::InitApply(class) | Event::Apply(class)) => drop(all.insert(class.name_any(), class)),
+            Ok(Event::Delete(class)) => drop(all.remove(&class.name_any())),
             Err(error) => tracing::warn!(%error, "the watch of PebbleNodeClasses was interrupted"),
+        }
+        if is_complete {
+            classes.replace(all.values().cloned().collect());
         }
     }
 }

@@ -198,7 +198,7 @@ impl CloudProvider for PebbleProvider {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        let class = self.class(&pool.class).map_err(CloudError::NodeClassNotReady)?;
+        let class = self.class(&pool.template.class).map_err(CloudError::NodeClassNotReady)?;
         Ok(self.catalogue.of_zones(&class.spec.zones, self.clock.now()))
     }
 

@@ -12,10 +12,10 @@ use fleetwright_core::{
     clock::Clock,
     cloud::{
         CloudProvider, async_trait,
-        conformance::{self, Call, CallFault, Fault, GroundTruth, Harness, Operation, ConformanceReport},
+        conformance::{self, Call, CallFault, ConformanceReport, Fault, GroundTruth, Harness, Operation},
         jiff::{SignedDuration, Timestamp},
     },
-    model::{NodeClassRef, ProviderId, Str, Taint, TaintEffect},
+    model::{NodeClassRef, ProviderId, Str},
 };
 use pebble_autoscaler::{
     Classes, PebbleApi, PebbleNodeClass, PebbleNodeClassSpec, PebbleProvider, api::Server,
@@ -77,10 +77,6 @@ impl Pebble {
             .replace(vec![class("first", &[], &image, ready), class("second", &["north"], "one", true)]);
     }
 
-    fn fault(&self, call: stub::Call, status: StatusCode, after_effect: bool, skip: usize) {
-        self.stub.inner().faults.push(stub::Fault { call, status, after_effect, skip });
-    }
-
     fn adopt(&self, cluster: Option<&str>) -> ProviderId {
         let labels =
             cluster.map(|uid| ("fleetwright-cluster".to_owned(), uid.to_owned())).into_iter().collect();
@@ -95,24 +91,6 @@ async fn start(url: &str, classes: &Classes, clock: &Arc<ManualClock>) -> Arc<dy
     let provider = PebbleProvider::connect(api, classes.clone(), clock.clone()).await.unwrap();
     provider.identify(UID).await.unwrap();
     Arc::new(provider)
-}
-
-fn truth(server: &Server) -> GroundTruth {
-    let id = format!("pebble:///{}/{}", server.zone, server.id);
-    let mut truth = GroundTruth::new(id, server.server_type.as_str(), server.zone.as_str());
-    truth.cluster_uid = server.labels.get("fleetwright-cluster").map(|uid| uid.as_str().into());
-    truth.terminating = server.deleting;
-    let labels =
-        stub::flag(&server.user_data, "node-labels").into_iter().filter_map(|label| label.split_once('='));
-    truth.node_labels = labels.map(|(key, value)| (key.into(), value.into())).collect();
-    let taint = |text: &str| {
-        let (key, effect) = text.split_once(':')?;
-        let (key, value) = key.split_once('=').unwrap_or((key, ""));
-        Some(Taint::new(key, value, TaintEffect::parse(effect)?))
-    };
-    truth.node_taints =
-        stub::flag(&server.user_data, "register-with-taints").into_iter().filter_map(taint).collect();
-    truth
 }
 
 #[async_trait]
@@ -164,23 +142,15 @@ impl Harness for Pebble {
     async fn inject(&self, fault: Fault) -> bool {
         match fault {
             Fault::Call(operation, fault) => {
-                let call = match operation {
-                    Operation::Launch => stub::Call::Create,
-                    Operation::Terminate => stub::Call::Delete,
-                    Operation::Get => stub::Call::Get,
-                    _ => stub::Call::List,
-                };
-                let (status, after_effect) = match fault {
-                    CallFault::Throttle => (StatusCode::TOO_MANY_REQUESTS, false),
-                    CallFault::Deny => (StatusCode::FORBIDDEN, false),
-                    CallFault::LoseAnswer => (StatusCode::BAD_GATEWAY, true),
-                    _ => (StatusCode::BAD_GATEWAY, false),
-                };
                 // The lost answer of a batch is that of each of its servers.
-                let times = if operation == Operation::Launch && after_effect { 5 } else { 1 };
-                (0..times).for_each(|_| self.fault(call, status, after_effect, 0));
+                let batch = operation == Operation::Launch && fault == CallFault::LoseAnswer;
+                (0..if batch { 5 } else { 1 }).for_each(|_| self.stub.break_call(operation, fault));
             }
-            Fault::BreakPage => self.fault(stub::Call::List, StatusCode::BAD_GATEWAY, false, 1),
+            Fault::BreakPage => {
+                let (call, status) = (stub::Call::List, StatusCode::BAD_GATEWAY);
+                let fault = stub::Fault { call, status, after_effect: false, skip: 1 };
+                self.stub.inner().faults.push(fault);
+            }
             Fault::Hang { after } => self.stub.inner().hang = Some(after),
             Fault::Exhaust { zone } => drop(self.stub.inner().dry.insert(zone.map(|zone| zone.to_string()))),
             _ => return false,
@@ -207,7 +177,7 @@ impl Harness for Pebble {
         self.adopt(None)
     }
     async fn ground_truth(&self) -> Vec<GroundTruth> {
-        self.stub.inner().servers.values().map(truth).collect()
+        self.stub.ground_truth()
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod conformance;
 mod operator;
+mod properties;
 mod stub;

@@ -8,13 +8,21 @@ use std::{
 
 use axum::{
     Json, Router,
+    body::Body,
     extract::{Path, Query, State},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
-use pebble_autoscaler::api::{Page, Server, ServerType};
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::{CallFault, GroundTruth, Operation},
+    model::{Price, Resources, Taint, TaintEffect},
+};
+use futures::FutureExt as _;
+use pebble_autoscaler::api::{Page, Server, ServerType, Transport};
 use serde::Serialize;
+use tower::ServiceExt as _;
 
 /// Servers on a page.
 pub const PAGE: usize = 50;
@@ -52,6 +60,8 @@ pub struct Inner {
     pub hang: Option<u32>,
     /// Zones without capacity; `None` is all of them.
     pub dry: BTreeSet<Option<String>>,
+    /// A planted bug: the cloud takes a name twice, and does not find servers by it.
+    pub forgets_names: bool,
 }
 
 impl Inner {
@@ -89,7 +99,11 @@ impl Inner {
 
 /// The cloud.
 #[derive(Clone, Default)]
-pub struct Stub(Arc<Mutex<Inner>>);
+pub struct Stub {
+    inner: Arc<Mutex<Inner>>,
+    /// The clock that its time follows, if it is not moved by hand.
+    clock: Option<SharedClock>,
+}
 
 /// What is sold.
 pub fn types() -> Vec<ServerType> {
@@ -105,21 +119,72 @@ pub fn types() -> Vec<ServerType> {
 }
 
 impl Stub {
+    /// A cloud in the time of a clock.
+    pub fn at(clock: SharedClock) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
+    }
+
     pub fn inner(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.0.lock().unwrap();
+        let mut inner = self.inner.lock().unwrap();
+        if let Some(clock) = &self.clock {
+            inner.now = Duration::from_secs(clock.now().as_second().unsigned_abs());
+        }
         inner.settle();
         inner
+    }
+
+    /// What the cloud runs.
+    pub fn ground_truth(&self) -> Vec<GroundTruth> {
+        self.inner().servers.values().map(truth).collect()
+    }
+
+    /// The API without a socket, for virtual time.
+    pub fn transport(&self) -> Transport {
+        let stub = self.clone();
+        Arc::new(move |request| stub.clone().answer(request).boxed())
+    }
+
+    async fn answer(self, request: reqwest::Request) -> reqwest::Result<reqwest::Response> {
+        tokio::time::sleep(LATENCY).await;
+        let request: axum::http::Request<reqwest::Body> = request.try_into()?;
+        let answer =
+            self.routes().oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
+        tokio::time::sleep(LATENCY).await;
+        let (head, body) = answer.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        Ok(axum::http::Response::from_parts(head, body).into())
+    }
+
+    /// The next call of an operation goes wrong.
+    pub fn break_call(&self, operation: Operation, fault: CallFault) {
+        let call = match operation {
+            Operation::Launch => Call::Create,
+            Operation::Terminate => Call::Delete,
+            Operation::Get => Call::Get,
+            _ => Call::List,
+        };
+        let (status, after_effect) = match fault {
+            CallFault::Throttle => (StatusCode::TOO_MANY_REQUESTS, false),
+            CallFault::Deny => (StatusCode::FORBIDDEN, false),
+            CallFault::LoseAnswer => (StatusCode::BAD_GATEWAY, true),
+            _ => (StatusCode::BAD_GATEWAY, false),
+        };
+        self.inner().faults.push(Fault { call, status, after_effect, skip: 0 });
+    }
+
+    fn routes(&self) -> Router {
+        Router::new()
+            .route("/types", get(|| async { Json(types()) }))
+            .route("/servers", get(list).post(create))
+            .route("/servers/{id}", get(read).delete(delete))
+            .with_state(self.clone())
     }
 
     /// Serves the API on a free port, and returns its URL.
     pub async fn serve(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let routes = Router::new()
-            .route("/types", get(|| async { Json(types()) }))
-            .route("/servers", get(list).post(create))
-            .route("/servers/{id}", get(read).delete(delete))
-            .with_state(self.clone());
+        let routes = self.routes();
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         url
     }
@@ -157,9 +222,41 @@ impl Stub {
     }
 }
 
+/// How long a call takes in virtual time.
+const LATENCY: Duration = Duration::from_millis(200);
+
+/// A server as the cloud has it.
+fn truth(server: &Server) -> GroundTruth {
+    let id = format!("pebble:///{}/{}", server.zone, server.id);
+    let mut truth = GroundTruth::new(id, server.server_type.as_str(), server.zone.as_str());
+    let label = |key: &str| server.labels.get(key).map(String::as_str);
+    truth.cluster_uid = label("fleetwright-cluster").map(Into::into);
+    truth.claim = label("fleetwright-nodeclaim").map(Into::into);
+    let attempt = label("fleetwright-attempt").and_then(|attempt| attempt.parse().ok());
+    truth.launched_by = label("fleetwright-batch").map(Into::into).zip(attempt);
+    truth.terminating = server.deleting;
+    if let Some(sold) = types().iter().find(|sold| sold.name == server.server_type) {
+        let capacity = Resources::of(sold.cpus * 1000, sold.memory_gib << 30).with("pods", 110);
+        let allocatable = Resources::of(sold.cpus * 1000 - 100, (sold.memory_gib << 30) - (512 << 20));
+        truth = truth.with_resources(capacity, allocatable.with("pods", 110));
+        truth.price = Price::from_dollars(sold.prices[&server.zone]).unwrap();
+    }
+    let labels = flag(&server.user_data, "node-labels").into_iter();
+    let labels = labels.filter_map(|label| label.split_once('='));
+    truth.node_labels = labels.map(|(key, value)| (key.into(), value.into())).collect();
+    let taint = |text: &str| {
+        let (key, effect) = text.split_once(':')?;
+        let (key, value) = key.split_once('=').unwrap_or((key, ""));
+        Some(Taint::new(key, value, TaintEffect::parse(effect)?))
+    };
+    let taints = flag(&server.user_data, "register-with-taints").into_iter();
+    truth.node_taints = taints.filter_map(taint).collect();
+    truth
+}
+
 async fn create(State(stub): State<Stub>, Json(server): Json<Server>) -> Response {
     stub.call(Call::Create, |inner| {
-        if inner.servers.values().any(|known| known.name == server.name) {
+        if !inner.forgets_names && inner.servers.values().any(|known| known.name == server.name) {
             return Err(StatusCode::CONFLICT);
         }
         if inner.dry.contains(&None) || inner.dry.contains(&Some(server.zone.clone())) {
@@ -188,7 +285,9 @@ async fn delete(State(stub): State<Stub>, Path(id): Path<String>) -> Response {
 async fn list(State(stub): State<Stub>, Query(query): Query<BTreeMap<String, String>>) -> Response {
     if let Some(name) = query.get("name") {
         // A search by name is no list: faults of lists do not concern it.
-        let servers = stub.inner().servers.values().filter(|server| server.name == *name).cloned().collect();
+        let inner = stub.inner();
+        let named = inner.servers.values().filter(|server| server.name == *name && !inner.forgets_names);
+        let servers = named.cloned().collect();
         return Json(Page { servers, next: None }).into_response();
     }
     stub.call(Call::List, |inner| {
