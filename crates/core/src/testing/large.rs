@@ -1,7 +1,7 @@
 //! Pods that are large against nodes, and the nodes for them: a synthetic trace in the shape of a GPU cluster.
 //!
-//! A few pods fill a node, and there are many shapes, so that most of the price of a plan is how well pods fit together. Half of the
-//! shapes may have so many pods to a node, by anti-affinity or by a spread over hosts.
+//! A few pods fill a node, and there are many shapes, so that most of the price of a plan is how well pods fit together. With limits, half of
+//! the shapes have a maximum number of pods per node, by pod anti-affinity or by topology spread over hostnames.
 
 use std::sync::Arc;
 

@@ -83,7 +83,7 @@ fn count(pod: &Value, node: &str, pods: &mut PodCounts) {
     *of = of.saturating_add(1);
 }
 
-/// A node; its provider id is a placeholder for the NodeClaim's name.
+/// A node. Its field `claim` has the provider id, until the caller replaces it by the NodeClaim's name.
 fn read_node(
     node: &Value,
     by_node: &BTreeMap<String, (Resources, usize)>,
