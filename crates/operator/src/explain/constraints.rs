@@ -7,10 +7,7 @@ use std::{
 };
 
 use fleetwright_core::{
-    model::{
-        Incompatible, Node, Pod, Requirement, ResourceName, Resources, Snapshot, StateNode, Toleration,
-        pod::PodSpec,
-    },
+    model::{Incompatible, Pod, Requirement, ResourceName, Snapshot, Toleration, pod::PodSpec},
     scheduling::{
         Compatible, Effort, Eliminated, Nearest, Packer as _, Plan, PreparedSnapshot, Purpose, Request,
         Rules, Unplaced,
@@ -207,21 +204,12 @@ fn selector(pairs: &[(&str, Value)]) -> Value {
 pub(crate) fn only_pool(snapshot: &Snapshot, pool: &str) -> Snapshot {
     let mut only = snapshot.clone();
     only.pools.retain(|known| &*known.name == pool);
-    only.nodes = snapshot.nodes.iter().map(|node| Arc::new(full(node))).collect();
+    for node in &mut only.nodes {
+        // Also of NodeClaims before launch, whose room follows from their instance types.
+        let node = Arc::make_mut(node);
+        node.requested = std::mem::take(&mut node.requested).with("pods", i64::MAX);
+    }
     only
-}
-
-fn full(node: &StateNode) -> StateNode {
-    let mut full = node.clone();
-    if let Some(node) = &node.node {
-        full.node = Some(Arc::new(Node { allocatable: Resources::new(), ..(**node).clone() }));
-    }
-    if let Some(claim) = &node.claim {
-        let mut claim = (**claim).clone();
-        claim.allocatable = Resources::new();
-        full.claim = Some(Arc::new(claim));
-    }
-    full
 }
 
 /// The first plan for one pod.
