@@ -5,9 +5,13 @@ use jiff::Timestamp;
 /// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
 pub(crate) const HOURS_PER_MONTH: f64 = 730.0;
 
-/// Dollars per hour with four digits behind the point.
+/// Dollars per hour with four digits behind the point. What rounds to nothing has no sign.
 pub(crate) fn hourly(dollars: f64) -> String {
-    format!("{dollars:.4}")
+    let text = format!("{dollars:.4}");
+    match text.strip_prefix('-') {
+        Some(digits) if is_zero(digits) => digits.to_owned(),
+        _ => text,
+    }
 }
 
 /// The same of an exact decimal text; text that is no number stays.
@@ -31,9 +35,13 @@ pub(crate) fn monthly(dollars_per_hour: f64) -> String {
         }
         shown.push(digit);
     }
-    let is_zero = !text.contains(|digit: char| ('1'..='9').contains(&digit));
-    let sign = if month < 0.0 && !is_zero { "-" } else { "" };
+    let sign = if month < 0.0 && !is_zero(&text) { "-" } else { "" };
     format!("{sign}${shown}{rest}")
+}
+
+/// Whether a figure has no digit but 0.
+fn is_zero(text: &str) -> bool {
+    !text.contains(|digit: char| ('1'..='9').contains(&digit))
 }
 
 /// Milli-CPUs as CPUs with at most two digits.
@@ -95,6 +103,7 @@ mod tests {
             (hourly(0.054_294_967), hourly_text("unknown")),
             ("0.0543".to_owned(), "unknown".to_owned())
         );
+        assert_eq!([-0.000_01, -0.0, -0.000_1].map(hourly), ["0.0000", "0.0000", "-0.0001"]);
         for (hourly, expected) in [
             (0.0, "$0.00"),
             (0.1, "$73.00"),

@@ -163,18 +163,6 @@ fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
     }
 }
 
-/// The budgets of `pool` for `reason`, and how many of its nodes count against them.
-#[must_use]
-pub fn allowance(
-    snapshot: &Snapshot,
-    pool: &NodePool,
-    reason: DisruptionReason,
-    now: Timestamp,
-) -> Allowance {
-    let counted = counts(snapshot).remove(&*pool.name).unwrap_or_default();
-    of_pool(pool, reason, counted, now)
-}
-
 fn of_pool(pool: &NodePool, reason: DisruptionReason, counted: Counted, now: Timestamp) -> Allowance {
     let Counted { total, disrupting } = counted;
     let (allowed, until, error) = match least(pool, reason, total, now) {
@@ -215,8 +203,10 @@ pub(super) fn is_disrupting(node: &StateNode) -> bool {
     node.is_deleting() || node.node.as_ref().is_none_or(|node| !node.ready)
 }
 
-/// The budgets of all NodePools, for every reason.
-pub(super) fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> {
+/// The budgets of all NodePools, in the order of the snapshot, for every reason, in the order of [`DisruptionReason::ALL`], and how
+/// many nodes count against them.
+#[must_use]
+pub fn allowances(snapshot: &Snapshot, now: Timestamp) -> Vec<Allowance> {
     let counts = counts(snapshot);
     let of_pool = |pool: &NodePool| {
         let counted = counts.get(&*pool.name).copied().unwrap_or_default();

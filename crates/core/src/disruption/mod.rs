@@ -36,7 +36,7 @@ mod validation;
 
 pub use agenda::{Agenda, PassMemory};
 pub use blocker::{Blocked, Blocker, StaticDriftBlocked, Unconsolidatable};
-pub use budget::{Allowance, BudgetError, Budgets, allowance, allowed};
+pub use budget::{Allowance, BudgetError, Budgets, allowances, allowed};
 pub use candidate::{Candidate, candidate, candidates, known};
 pub use cluster_blockers::outage;
 pub use command::{Command, Decision};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fleetwright_core::{
-    disruption::{Allowance, allowance},
-    model::{DisruptionReason, NodePool, Price, Resources, Snapshot, labels::NODEPOOL},
+    disruption::{Allowance, allowances},
+    model::{NodePool, Price, Resources, Snapshot, labels::NODEPOOL},
 };
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -69,11 +69,11 @@ pub(crate) struct BudgetUse {
 /// All NodePools of a snapshot, by name, at its time.
 pub(super) fn of(snapshot: &Snapshot, priced: bool) -> Vec<FleetNodePool> {
     let sums = sums(snapshot);
+    let allowances = allowances(snapshot, snapshot.taken_at);
     let mut rows: Vec<FleetNodePool> = Vec::new();
     for pool in &snapshot.pools {
         let sum = sums.get(&*pool.name).cloned().unwrap_or_default();
-        let budgets =
-            DisruptionReason::ALL.map(|reason| budget(&allowance(snapshot, pool, reason, snapshot.taken_at)));
+        let budgets = allowances.iter().filter(|allowance| allowance.pool == pool.name).map(budget);
         rows.push(FleetNodePool {
             name: pool.name.to_string(),
             state: pool_state(pool),
@@ -81,7 +81,7 @@ pub(super) fn of(snapshot: &Snapshot, priced: bool) -> Vec<FleetNodePool> {
             nodes: sum.nodes,
             cost: FleetCost::new(priced.then_some(sum.hourly), sum.without_price),
             limits: limits(pool, snapshot),
-            budgets: budgets.to_vec(),
+            budgets: budgets.collect(),
         });
     }
     rows.sort_by(|a, b| a.name.cmp(&b.name));

@@ -177,8 +177,9 @@ fn a_budget_blocks_until_its_last_window_closes() {
     let until = |budgets: Vec<Budget>| {
         let builder = ClusterBuilder::default().pool(pool("default").with(|pool| pool.budgets = budgets));
         let snapshot = builder.node(idle("a").build()).build();
-        let pool = snapshot.pool("default").unwrap();
-        allowance(&snapshot, pool, DisruptionReason::Empty, noon).until.map(|until| until.to_string())
+        let found =
+            allowances(&snapshot, noon).into_iter().find(|found| found.reason == DisruptionReason::Empty);
+        found.unwrap().until.map(|until| until.to_string())
     };
     let longer = Some("2026-01-05T15:00:00Z".to_owned());
     assert_eq!(until(vec![zero("0 9 * * *", 4), zero("0 10 * * *", 5)]), longer);
