@@ -23,6 +23,7 @@ pub(crate) const PACKAGES: &[&str] = &[
 const JOBS: &[&str] = &["--jobs", "2"];
 
 /// Clippy as the compiler of our crates, warnings denied: `cargo clippy` would have to check the whole SDK, minutes before it is compiled.
+/// The same as in `.ci/run`, where the rest has been compiled with it.
 const LINTED: [(&str, &str); 2] = [
     ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
     ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
@@ -33,7 +34,10 @@ const SAMPLE: [&str; 2] = ["--every", "4"];
 
 /// Lints and tests of all that has the SDK in it, and a sample of the tier against a moto server.
 pub(crate) fn check() -> anyhow::Result<()> {
-    shell::run(&mut cargo("test"))?;
+    let mut tests = cargo("test");
+    // The repository is no other with the SDK.
+    tests.args(["--", "--skip", "the_repository_is_tidy"]);
+    shell::run(&mut tests)?;
     tier(&SAMPLE.map(str::to_owned))
 }
 
@@ -50,4 +54,17 @@ fn cargo(command: &str) -> Command {
     let mut cargo = shell::cargo(&[command, "--locked"]);
     cargo.args(PACKAGES).args(JOBS).envs(LINTED);
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ci_compiles_all_else_alike() {
+        let ci = std::fs::read_to_string(shell::root().join(".ci/run")).unwrap();
+        for (name, value) in LINTED {
+            assert!(ci.contains(&format!("{name}={value}")), "{name}");
+        }
+    }
 }

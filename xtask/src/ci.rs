@@ -94,7 +94,9 @@ impl CiStep {
             ])),
             Self::Tests => shell::run(&mut shell::cargo(&["test", "--locked"])),
             Self::Doc => shell::run(
-                shell::cargo(&["doc", "--locked", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"),
+                shell::cargo(&["doc", "--locked", "--no-deps"])
+                    .env("RUSTDOCFLAGS", "--deny warnings")
+                    .env_remove("RUSTC_WORKSPACE_WRAPPER"),
             ),
             Self::Deny => deny::run(),
             Self::Generate => generate::run(true),

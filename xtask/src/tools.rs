@@ -51,6 +51,8 @@ impl Program {
         // It runs seldom and briefly: optimising it is most of the time.
         command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_LTO", "off");
         command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        // Our lints are not theirs.
+        command.env_remove("RUSTC_WORKSPACE_WRAPPER");
         shell::run(command.arg(folder))
             .with_context(|| format!("install {} by hand and put it on the PATH", self.name))
     }

@@ -143,6 +143,29 @@ pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result
     virtual_runtime()?.block_on(async move { run_one(seed, None, bug, sink, trouble(seed)).await })
 }
 
+/// Seeds that once had a violation, of the product or the simulator, the minutes that faults lasted then, and what happened.
+pub const MENDED: [(u64, u64, &str); 10] = [
+    (50, 10, "a standby has seen less than its predecessor wrote"),
+    (104, 10, "a pod of a DaemonSet is created for a node that is deleted"),
+    (444, 10, "a NodeClaim is deleted while its node registers"),
+    (930, 10, "a node is initialized and the response is late"),
+    (1362, 10, "a restart forgets how many orphans were terminated"),
+    (1105, 8, "a scheduler counts the pods of nodes that are deleted"),
+    (1441, 8, "an unreachable node is taken for what nodes of its type become"),
+    (1993, 10, "a clock that jumps makes it long ago"),
+    (932, 6, "an operator ends before it marks the node"),
+    (1440, 10, "a replacement is for a pod that is held"),
+];
+
+/// Runs a seed as one of [`MENDED`] was run.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_mended(seed: u64, minutes: u64) -> Result<SeedReport, RunError> {
+    virtual_runtime()?
+        .block_on(async move { run_one(seed, None, None, None, Duration::from_secs(60 * minutes)).await })
+}
+
 /// Runs a seed twice, and reports where the second run differs from the first: a failing seed must fail again.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use fleetwright_sim::simulator::{Simulator, virtual_runtime};
 
 /// The number of claims created at once; twice as many instances are then observed. Apart from the number of fleets, the measured calls
 /// do not depend on it; a simulation of a thousand instances takes minutes.
-const BURST: u32 = 15;
+const BURST: u32 = 8;
 /// The maximum number of claims per fleet.
 const FLEET: u32 = 100;
 /// Longer than unused launch templates are kept and their collector's interval.

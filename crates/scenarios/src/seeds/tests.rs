@@ -1,4 +1,5 @@
-//! Runs without violations, and planted bugs that are caught. `cargo xtask seeds` runs far more seeds, and every bug.
+//! Runs without violations, and planted bugs that are caught. `cargo xtask seeds` runs far more seeds, those that once had a violation, and
+//! every bug.
 
 use rstest::rstest;
 
@@ -28,30 +29,10 @@ fn runs_with_one_seed_are_identical() {
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
-/// Seeds that once had a violation, of the product or the simulator, with the same duration of faults.
-#[rstest]
-#[case::a_standby_has_seen_less_than_its_predecessor_wrote(50, 10)]
-#[case::a_daemon_is_made_for_a_node_that_goes(104, 10)]
-#[case::a_claim_is_deleted_while_its_node_registers(444, 10)]
-#[case::a_node_is_initialized_and_the_answer_is_late(930, 10)]
-#[case::a_restart_forgets_how_many_orphans_were_ended(1362, 10)]
-#[case::a_scheduler_counts_the_pods_of_nodes_that_go(1105, 8)]
-#[case::a_node_out_of_reach_is_taken_for_how_its_like_come_up(1441, 8)]
-#[case::a_clock_that_jumps_makes_it_long_ago(1993, 10)]
-#[case::an_operator_ends_before_it_marks_the_node(932, 6)]
-#[case::a_replacement_is_for_a_pod_that_is_held(1440, 10)]
-fn earlier_violations_stay_fixed(#[case] seed: u64, #[case] minutes: u64) {
-    let life = async move { run_one(seed, None, None, None, Duration::from_secs(60 * minutes)).await };
-    let report = virtual_runtime().unwrap().block_on(life).unwrap();
-    assert_eq!(report.violations, Vec::new(), "{report}");
-}
-
-/// Seeds with what replaces pods: preemption on each new node, rollouts, pods of high priority, Jobs that fail.
-#[rstest]
-#[case(6)]
-#[case(14)]
-fn pods_that_are_replaced_get_no_node_after_the_other(#[case] seed: u64) {
-    let report = run(seed, None).unwrap();
+/// A seed with what replaces pods: preemption on each new node, rollouts, pods of high priority, Jobs that fail.
+#[test]
+fn pods_that_are_replaced_get_no_node_after_the_other() {
+    let report = run(6, None).unwrap();
     assert_eq!(report.violations, Vec::new(), "{report}");
     assert!(report.happened.contains_key("node labeled"), "{report}");
 }
