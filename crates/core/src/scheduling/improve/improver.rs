@@ -38,9 +38,7 @@ pub(crate) fn improve(
     let mut attempts = vec![(scope, effort)];
     if scope.paid.is_none() && tables.pools.iter().any(|pool| pool.is_limited()) {
         // What is cheaper as a whole may be more than the limits of a NodePool allow.
-        if !matches!(effort, Effort::First) {
-            attempts.push((scope, Effort::First));
-        }
+        attempts.push((Scope { raised: false, ..scope }, Effort::First));
         attempts.push((Scope { limited: false, ..scope }, effort));
     }
     for (scope, effort) in attempts {

@@ -48,15 +48,17 @@ pub(crate) struct Scope {
     pub(super) paid: Option<i64>,
     /// Whether NodePools with limits take part.
     pub(super) limited: bool,
+    /// Whether pods may go to NodePools of a higher weight, which limits kept them from.
+    pub(super) raised: bool,
 }
 
 impl Scope {
     /// The new NodeClaims of a batch.
-    pub(crate) const BATCH: Self = Self { within: ANY, paid: None, limited: true };
+    pub(crate) const BATCH: Self = Self { within: ANY, paid: None, limited: true, raised: true };
 
     /// The replacements of nodes that cost `paid`, in nano-dollars per hour, with the overhead of nodes.
     pub(crate) fn replacements(within: Req, paid: i64) -> Self {
-        Self { within, paid: Some(paid), limited: true }
+        Self { within, paid: Some(paid), limited: true, raised: false }
     }
 }
 
@@ -139,7 +141,7 @@ pub(super) fn members(
     if !enough {
         return None;
     }
-    let (keys, item_of, eligibilities) = survey.items(tables, &limits)?;
+    let (keys, item_of, eligibilities) = survey.items(tables, &limits, scope.raised)?;
     let claims = claims
         .into_iter()
         .map(|(claim_id, pods)| (claim_id, pods.into_iter().map(|pod| item_of[pod]).collect()));
@@ -196,6 +198,7 @@ impl Survey {
         self,
         tables: &Tables,
         limits: &Limits,
+        raised: bool,
     ) -> Option<(IndexSet<ItemKey>, Vec<ItemId>, Vec<Eligibility>)> {
         let mut order: Vec<usize> = (0..self.pinned.len()).collect();
         order.sort_by_key(|index| {
@@ -206,7 +209,7 @@ impl Survey {
         let mut item_of = vec![ItemId::FIRST; order.len()];
         for index in order {
             let pinned @ (class, level, ..) = self.pinned[index];
-            let eligibility = eligibilities.insert_full(eligibility(tables, limits, pinned)?).0;
+            let eligibility = eligibilities.insert_full(eligibility(tables, (limits, raised), pinned)?).0;
             let requests = tables.classes[class].requests.clone();
             let hostname = self.domains.get(&(class, level))?.as_ref()?.hostname.clone();
             let key = ItemKey { requests, eligibility: EligibilityId::new(eligibility), hostname };
@@ -257,13 +260,18 @@ fn pinned_domains(
     Some(pinned)
 }
 
-/// Where a pod may go that keeps some requirements: the NodePools of the weight of its own.
-fn eligibility(tables: &Tables, limits: &Limits, (class, level, own, pins): Pinned) -> Option<Eligibility> {
-    let weight = tables.pools[own].model.weight;
+/// Where a pod may go that keeps some requirements: the NodePools of the weight of its own or, if `raised`, a higher one.
+fn eligibility(
+    tables: &Tables,
+    (limits, raised): (&Limits, bool),
+    (class, level, own, pins): Pinned,
+) -> Option<Eligibility> {
+    let own_weight = tables.pools[own].model.weight;
     let mut templates: Vec<(NodePoolId, Req)> = Vec::new();
     for pool in tables.pools.ids() {
-        let other = tables.pools[pool].model.weight != weight || limits.allows_no_node(pool);
-        if other || templates.len() == MAX_TEMPLATES {
+        let weight = tables.pools[pool].model.weight;
+        let other = if raised { weight < own_weight } else { weight != own_weight };
+        if other || limits.allows_no_node(pool) || templates.len() == MAX_TEMPLATES {
             continue;
         }
         let Some(template) = tables.template_for(class, level, pool) else { continue };

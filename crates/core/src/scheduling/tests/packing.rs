@@ -315,3 +315,26 @@ fn never_dearer_never_worse(seed: u64, rounds: u32) -> Result<(), TestCaseError>
 fn more_effort_is_never_worse(#[case] seed: u64, #[case] rounds: u32) {
     never_dearer_never_worse(seed, rounds).unwrap();
 }
+
+/// Nodes of "spot" have the higher weight, and pods that run apart. What one NodeClaim may become at most fills most of the limit.
+#[test]
+fn a_limit_is_not_spent_on_what_new_claims_will_not_be() {
+    let builder = |limit: i64| {
+        ClusterBuilder::new()
+            .pool(pool("spot").weight(10).limit("cpu", limit).require(CAPACITY_TYPE, Operator::In, &[SPOT]))
+            .pool(pool("dear").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]))
+            .pending_many(3, &pod("large").cpu(5000).selector(CAPACITY_TYPE, ON_DEMAND))
+            .pending_many(6, &pod("web").app("web").cpu(1500).anti_affinity(affinity_to(HOSTNAME, "web")))
+            .build()
+    };
+    let on_dear = |plan: &Plan| {
+        let of = plan.new_claims.iter().filter(|new_claim| new_claim.pool.weight == 0);
+        of.flat_map(|new_claim| &new_claim.pods).filter(|pod| pod.labels.get("app").is_some()).count()
+    };
+    let (reference, plan) = both(&builder(40_000), &Rules::default(), 100);
+    assert!(on_dear(&reference) >= 3, "16 CPUs are charged for each: {}", on_dear(&reference));
+    assert_eq!((on_dear(&plan), plan.unplaced.len()), (0, 0));
+    // Where the limit itself is in the way, what it allows is still packed by price.
+    let (reference, plan) = both(&builder(9_000), &Rules::default(), 100);
+    assert!(plan.cost.hourly <= reference.cost.hourly && plan.unplaced.is_empty());
+}
