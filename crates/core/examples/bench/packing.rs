@@ -197,7 +197,9 @@ impl Case {
         let budget = if let Target::Gap(_, budget) = self.target { budget } else { Duration::ZERO };
         let go_on = || begin.elapsed() < budget;
         let effort = if budget.is_zero() { Effort::First } else { Effort::While(&go_on) };
-        let (plan, solving) = measure::cost(|| self.packer.pack(&mut prepared, &request(snapshot, effort)));
+        let asked = request(snapshot, effort);
+        let (mut plan, solving) = measure::cost(|| self.packer.pack(&mut prepared, &asked));
+        prepared.tighten_bound(&asked, &mut plan);
         (plan, tables, solving)
     }
 

@@ -1,17 +1,21 @@
 //! The resource bound on the price of a plan: min Σ cₜxₜ subject to Σ aₜxₜ ≥ D, x ≥ 0, with a row per resource.
 //!
-//! Every plan satisfies these rows, so that the optimum of this linear program is below the price of all. A small
+//! Every plan satisfies these rows, so that the optimum of this linear program is below the price of all. A
 //! revised simplex finds the duals λ in floating point; they are then made feasible (λ·aₜ ≤ cₜ for every type) as
 //! checked in integer arithmetic, and the bound is λ·D. Inexact duals make the bound weaker, never wrong.
+//!
+//! `patterns` has the same for whole pods: a program whose columns are what nodes hold.
 
-mod whole_pods;
+mod covering;
+mod knapsack;
+mod patterns;
 
-pub(crate) use whole_pods::{KINDS_MAX, PodKind, whole_pods_bound};
+pub(crate) use knapsack::PodKind;
+pub(crate) use patterns::{KINDS_MAX, Pattern, Program, whole_pods};
 
+use self::covering::Covering;
 use crate::model::Price;
 
-/// Pivots at most: a handful suffices for a handful of rows.
-const MAX_PIVOTS: usize = 500;
 /// Bits after the point of an integer dual.
 const FRACTION: u32 = 30;
 /// How often duals are shrunk until they are feasible.
@@ -37,11 +41,6 @@ impl Columns {
         let given = amounts.into_iter().map(|amount| amount.max(0));
         self.amounts.extend(given.chain(std::iter::repeat(0)).take(self.rows));
         self.prices.push(price.nanos());
-    }
-
-    /// How many there are.
-    fn len(&self) -> usize {
-        self.prices.len()
     }
 
     /// Whether there is none.
@@ -95,108 +94,14 @@ pub(crate) fn lower_bound(demand: &[i64], columns: &Columns) -> Price {
 /// The duals of the covering program by row, as good as floating point makes them: nano-dollars per unit. Rows without
 /// demand are worth nothing.
 pub(super) fn duals(demand: &[i64], columns: &Columns) -> Vec<f64> {
-    let rows = demand.len();
-    let size = columns.prices.len();
-    // Each row in units of its demand, so that the right-hand side is one everywhere.
-    let scale: Vec<f64> = demand.iter().map(|amount| float(i128::from((*amount).max(1)))).collect();
-    let mut prices: Vec<f64> = columns.prices.iter().map(|price| float(i128::from(*price))).collect();
-    let mut amounts: Vec<f64> = Vec::with_capacity((size + 2 * rows) * rows);
-    let mut dearest: f64 = 1.0;
-    for (price, column) in columns.iter() {
-        for (amount, scale) in column.iter().zip(&scale) {
-            let scaled = float(i128::from(*amount)) / scale;
-            if scaled > 0.0 {
-                dearest = dearest.max(float(i128::from(price)) / scaled);
-            }
-            amounts.push(scaled);
-        }
+    let is_needed = |row: usize| demand[row] > 0;
+    let mut program = Covering::new(demand);
+    for (price, amounts) in columns.iter() {
+        let needed = amounts.iter().copied().enumerate().filter(|(row, _)| is_needed(*row));
+        program.push(price, needed);
     }
-    // Surplus, then artificial columns that are dearer than anything: they make the first basis.
-    for (price, value) in [(0.0, -1.0), (dearest * 1e3, 1.0)] {
-        for row in 0..rows {
-            prices.push(price);
-            amounts.extend((0..rows).map(|index| if index == row { value } else { 0.0 }));
-        }
-    }
-    let right: Vec<f64> = demand.iter().map(|amount| if *amount > 0 { 1.0 } else { 0.0 }).collect();
-    let duals = Simplex::new(rows, &prices, &amounts, right).solve();
-    duals.iter().zip(&scale).map(|(dual, scale)| (dual / scale).max(0.0)).collect()
-}
-
-/// A revised simplex on a handful of rows, whose last columns are the first basis.
-struct Simplex<'a> {
-    rows: usize,
-    prices: &'a [f64],
-    /// Column after column.
-    amounts: &'a [f64],
-    basis: Vec<usize>,
-    /// The inverse of the basis, row after row.
-    inverse: Vec<f64>,
-    values: Vec<f64>,
-}
-
-impl<'a> Simplex<'a> {
-    fn new(rows: usize, prices: &'a [f64], amounts: &'a [f64], values: Vec<f64>) -> Self {
-        let basis = (prices.len() - rows..prices.len()).collect();
-        let inverse =
-            (0..rows * rows).map(|index| if index / rows == index % rows { 1.0 } else { 0.0 }).collect();
-        Self { rows, prices, amounts, basis, inverse, values }
-    }
-
-    fn column(&self, index: usize) -> &'a [f64] {
-        &self.amounts[index * self.rows..(index + 1) * self.rows]
-    }
-
-    fn inverse_row(&self, row: usize) -> &[f64] {
-        &self.inverse[row * self.rows..(row + 1) * self.rows]
-    }
-
-    /// The duals of the best basis that was found.
-    fn solve(mut self) -> Vec<f64> {
-        let mut duals = vec![0.0; self.rows];
-        for _ in 0..MAX_PIVOTS {
-            for (index, dual) in duals.iter_mut().enumerate() {
-                let terms = self.basis.iter().enumerate();
-                *dual = terms.map(|(row, basic)| self.prices[*basic] * self.inverse_row(row)[index]).sum();
-            }
-            let reduced = self.prices.iter().enumerate().map(|(index, price)| {
-                (index, price - dot(&duals, self.column(index)), 1e-9 * (1.0 + price.abs()))
-            });
-            let entering = reduced
-                .filter(|(_, reduced, tolerance)| *reduced < -tolerance)
-                .min_by(|a, b| a.1.total_cmp(&b.1));
-            let Some((entering, ..)) = entering else { break };
-            if !self.pivot(entering) {
-                break;
-            }
-        }
-        duals
-    }
-
-    /// Brings a column into the basis; `false` where nothing would leave.
-    fn pivot(&mut self, entering: usize) -> bool {
-        let column = self.column(entering);
-        let direction: Vec<f64> = (0..self.rows).map(|row| dot(self.inverse_row(row), column)).collect();
-        let ratios = (0..self.rows).filter(|row| direction[*row] > 1e-12);
-        let ratios = ratios.map(|row| (row, self.values[row] / direction[row]));
-        let Some((leaving, ratio)) = ratios.min_by(|a, b| a.1.total_cmp(&b.1)) else { return false };
-        let pivot_row: Vec<f64> =
-            self.inverse_row(leaving).iter().map(|value| value / direction[leaving]).collect();
-        for row in (0..self.rows).filter(|row| *row != leaving) {
-            for (index, base) in pivot_row.iter().enumerate() {
-                self.inverse[row * self.rows + index] -= direction[row] * base;
-            }
-            self.values[row] = (self.values[row] - direction[row] * ratio).max(0.0);
-        }
-        self.inverse[leaving * self.rows..(leaving + 1) * self.rows].copy_from_slice(&pivot_row);
-        self.values[leaving] = ratio;
-        self.basis[leaving] = entering;
-        true
-    }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    let duals = program.solve().into_iter().enumerate();
+    duals.map(|(row, dual)| if is_needed(row) { dual } else { 0.0 }).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "duals are guidance; feasibility is checked in integers")]
@@ -211,6 +116,15 @@ fn float(value: i128) -> f64 {
 )]
 fn fixed(dual: f64) -> i128 {
     (dual.max(0.0) * f64::from(1_u32 << FRACTION)).floor() as i128
+}
+
+/// A figure as an integer, rounded down.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the cast saturates, and whatever comes of it is checked in integers"
+)]
+fn rounded(value: f64) -> i64 {
+    value as i64
 }
 
 #[cfg(test)]

@@ -278,7 +278,11 @@ pub(crate) fn solve_without(
         (SolveEffort::Time(_), None) => Effort::First,
     };
     let request = Request { pods, without, purpose: Purpose::Provisioning, effort };
-    packing.packer().pack(prepared, &request)
+    let mut plan = packing.packer().pack(prepared, &request);
+    if !matches!(effort, Effort::First) {
+        prepared.tighten_bound(&request, &mut plan);
+    }
+    plan
 }
 
 /// Pods of the input that are not scheduled, with the reason.

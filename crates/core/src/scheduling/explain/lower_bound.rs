@@ -1,7 +1,7 @@
 //! What a plan must cost at least: a covering program over resources, with a row for nodes where pods keep apart by
 //! host. See [`bound`] for the program; what it leaves out (zones, weights, whole nodes) only makes the bound weaker.
-//! Where no node that exists has room, one node must also hold the most demanding pod whole, and with time for more than a first plan,
-//! all pods are whole ([`bound::whole_pods_bound`]).
+//! Where no node that exists has room, one node must also hold the most demanding pod whole. Whoever has a fifth of a second learns
+//! what pods cost that are all whole ([`bound::Program`]).
 
 use hashbrown::HashMap;
 
@@ -9,10 +9,8 @@ use crate::{
     model::Price,
     scheduling::{
         bound::{self, Columns, PodKind},
-        greedy::pass::Pass,
-        ids::{IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, PodId, TopologyGroupId},
+        ids::{InstanceTypeId, NodeId, NodePoolId, PodClassId, TopologyGroupId},
         placement::Placement,
-        request::{Effort, Request},
         tables::{
             Tables,
             amounts::{Amounts, fits_free, get, update},
@@ -27,69 +25,92 @@ use crate::{
 struct SeparatedPods {
     members: i64,
     per_node: i64,
-    /// The topology groups that keep as many apart.
-    groups: Vec<TopologyGroupId>,
 }
 
-/// The lower bound on the price of the placed pods, less what the usable nodes have room for.
-pub(crate) fn lower_bound(
-    tables: &Tables,
-    placement: &Placement,
-    pass: &Pass,
-    request: &Request<'_>,
-    classes: &IdVec<PodId, PodClassId>,
-) -> Price {
-    if pass.claims.is_empty() {
-        return Price::ZERO;
+/// Pods on new NodeClaims by class, ascending, and the nodes that another plan could put pods of the request on.
+pub(crate) struct Bought {
+    placed: Vec<(PodClassId, i64)>,
+    usable: Bits<NodeId>,
+}
+
+impl Bought {
+    /// Some pods on new NodeClaims, beside nodes that are not excluded; `request` has the classes of all pods.
+    pub(crate) fn new(
+        tables: &Tables,
+        placed: impl IntoIterator<Item = PodClassId>,
+        excluded: &Bits<NodeId>,
+        request: impl IntoIterator<Item = PodClassId>,
+    ) -> Self {
+        let mut counts: HashMap<PodClassId, i64> = HashMap::new();
+        placed.into_iter().for_each(|class| *counts.entry(class).or_insert(0) += 1);
+        let mut placed: Vec<(PodClassId, i64)> = counts.into_iter().collect();
+        placed.sort_unstable();
+        Self { placed, usable: usable(tables, excluded, request) }
     }
-    let mut demand = Amounts::new();
-    let mut placed: HashMap<PodClassId, i64> = HashMap::new();
-    for class in pass.claims.iter().flat_map(|claim| &claim.pods).map(|node_id| classes[*node_id]) {
-        update(&mut demand, &tables.classes[class].requests, i64::saturating_add);
-        *placed.entry(class).or_insert(0) += 1;
-    }
-    let usable = usable(tables, pass, request, classes);
-    for node_id in usable.iter() {
-        let free = &placement.room(node_id).free;
-        for (slot, amount) in demand.iter_mut().enumerate() {
-            *amount = amount.saturating_sub(get(free, slot).max(0));
+
+    /// No plan for these pods can cost less, by what resources cost, less what the usable nodes have room for.
+    pub(crate) fn lower_bound(&self, tables: &Tables, placement: &Placement) -> Price {
+        if self.placed.is_empty() {
+            return Price::ZERO;
         }
+        let mut demand = self.demand(tables);
+        for node_id in self.usable.iter() {
+            let free = &placement.room(node_id).free;
+            for (slot, amount) in demand.iter_mut().enumerate() {
+                *amount = amount.saturating_sub(get(free, slot).max(0));
+            }
+        }
+        let apart = apart(tables, placement, &self.placed, &self.usable);
+        let columns = columns(tables, &offers(tables, &self.placed), demand.len(), Some(apart.per_node));
+        demand.push(apart.members);
+        let sum = bound::lower_bound(&demand, &columns);
+        // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
+        if self.usable.is_empty() { sum.max(dearest(tables, &self.placed)) } else { sum }
     }
-    let mut placed: Vec<(PodClassId, i64)> = placed.into_iter().collect();
-    placed.sort_unstable();
-    let apart = apart(tables, placement, &placed, &usable);
-    let mut demand: Vec<i64> = demand.to_vec();
-    let rows = demand.len();
-    demand.push(apart.members);
-    let offers = offers(tables, &placed);
-    let mut columns = Columns::new(rows + 1);
-    for ((pool, row), price) in &offers {
+
+    /// What the pods request together.
+    fn demand(&self, tables: &Tables) -> Vec<i64> {
+        let mut demand = Amounts::new();
+        for (class, count) in &self.placed {
+            let add = |sum: i64, amount: i64| sum.saturating_add(amount.saturating_mul(*count));
+            update(&mut demand, &tables.classes[*class].requests, add);
+        }
+        demand.to_vec()
+    }
+
+    /// No plan for these pods can cost less, since each is whole; zero where nodes that exist may have room for some.
+    pub(crate) fn whole_pods_bound(&self, tables: &Tables) -> Price {
+        if self.placed.is_empty() || !self.usable.is_empty() {
+            return Price::ZERO;
+        }
+        let offers = offers(tables, &self.placed);
+        let rows = self.demand(tables).len();
+        let kinds = kinds(tables, &self.placed, &offers, rows);
+        kinds.map_or(Price::ZERO, |kinds| bound::whole_pods(&kinds, &columns(tables, &offers, rows, None)))
+    }
+}
+
+/// What may be bought, with a row for each resource and one for pods that keep apart, if so many of them share a node.
+fn columns(tables: &Tables, offers: &[Offered], resources: usize, per_node: Option<i64>) -> Columns {
+    let mut columns = Columns::new(resources + usize::from(per_node.is_some()));
+    for ((pool, row), price) in offers {
         let free = &tables.row(*pool, *row).free;
-        columns.push(*price, (0..rows).map(|at| get(free, at)).chain([apart.per_node]));
+        columns.push(*price, (0..resources).map(|at| get(free, at)).chain(per_node));
     }
-    let sum = bound::lower_bound(&demand, &columns);
-    if !usable.is_empty() {
-        return sum;
-    }
-    // Where nothing else has room, the pod that is dearest by itself needs a node that holds it whole.
-    let sum = sum.max(dearest(tables, &placed));
-    match request.effort {
-        Effort::First => sum,
-        _ => sum.max(whole_pods(tables, &placed, &apart, (&offers, &columns), rows)),
-    }
+    columns
 }
 
 /// What decides which offers hold a pod: its requests, and what it asks of each NodePool.
 type KindKey = (Vec<i64>, Vec<(NodePoolId, Req)>);
 
-/// What new nodes must cost that hold whole pods, of which no node that exists takes any.
-fn whole_pods(
+/// Pods that are equal to the bound by whole pods: those that differ neither in requests nor in what may be bought for them nor in how
+/// many may share a node; `None` where there are too many kinds. What keeps pods of several kinds apart is left out.
+fn kinds(
     tables: &Tables,
     placed: &[(PodClassId, i64)],
-    apart: &SeparatedPods,
-    (offers, columns): (&[Offered], &Columns),
+    offers: &[Offered],
     rows: usize,
-) -> Price {
+) -> Option<Vec<PodKind>> {
     let mut bought: HashMap<(NodePoolId, Req), Bits<InstanceTypeId>> = HashMap::new();
     let mut known: HashMap<KindKey, Vec<bool>> = HashMap::new();
     let mut kinds: Vec<(PodKind, Vec<TopologyGroupId>)> = Vec::new();
@@ -108,37 +129,35 @@ fn whole_pods(
             };
             offers.iter().map(|(row, _)| may(row)).collect()
         });
-        let kind = PodKind { amounts, allowed: allowed.clone(), count: *count };
-        kinds.push((kind, always_obeys(tables, *class)));
+        let mut groups = always_obeys(tables, *class);
+        groups.sort_unstable();
+        let per_node = groups.iter().map(|group| per_node(tables, *group)).min().unwrap_or(i64::MAX);
+        kinds.push((PodKind { amounts, allowed: allowed.clone(), per_node, count: *count }, groups));
         if known.len() > bound::KINDS_MAX {
-            return Price::ZERO;
+            return None;
         }
     }
-    // The result must not depend on the order of ids, which are given as pods come and go.
-    let members = |group: &TopologyGroupId| {
-        let own = kinds.iter().filter(|(_, groups)| groups.contains(group)).map(|(kind, _)| kind);
-        let mut own: Vec<&PodKind> = own.collect();
-        own.sort_unstable();
-        own
-    };
-    let group = match &*apart.groups {
-        [] => None,
-        [only] => Some(*only),
-        several => several.iter().min_by_key(|group| members(group)).copied(),
-    };
-    let with_row = kinds.into_iter().map(|(mut kind, groups)| {
-        kind.amounts.push(i64::from(group.is_some_and(|group| groups.contains(&group))));
-        kind
-    });
-    let mut kinds: Vec<PodKind> = with_row.collect();
-    kinds.sort_unstable();
-    // Classes that differ neither in requests nor in what may be bought for them are one kind.
-    kinds.dedup_by(|next, kind| {
-        let alike = next.amounts == kind.amounts && next.allowed == kind.allowed;
-        kind.count += if alike { next.count } else { 0 };
-        alike
-    });
-    bound::whole_pods_bound(&kinds, columns)
+    let mut merged = merge(&kinds);
+    if merged.len() > bound::KINDS_MAX {
+        for (kind, groups) in &mut kinds {
+            kind.per_node = i64::MAX;
+            groups.clear();
+        }
+        merged = merge(&kinds);
+    }
+    Some(merged)
+}
+
+/// One of each kind, with how many there are. Pods of other groups may share a node.
+fn merge(kinds: &[(PodKind, Vec<TopologyGroupId>)]) -> Vec<PodKind> {
+    let mut counts: HashMap<(PodKind, &[TopologyGroupId]), i64> = HashMap::new();
+    for (kind, groups) in kinds {
+        *counts.entry((PodKind { count: 0, ..kind.clone() }, groups)).or_insert(0) += kind.count;
+    }
+    let merged = counts.into_iter().map(|((kind, _), count)| PodKind { count, ..kind });
+    let mut merged: Vec<PodKind> = merged.collect();
+    merged.sort_unstable();
+    merged
 }
 
 /// A row, and the least effective price at which some class can buy it.
@@ -179,20 +198,19 @@ fn dearest(tables: &Tables, placed: &[(PodClassId, i64)]) -> Price {
     dearest
 }
 
-/// Nodes that another plan could put pods of the request on: what is left there counts as free of charge.
+/// Nodes that another plan could put pods of these classes on: what is left there counts as free of charge.
 fn usable(
     tables: &Tables,
-    pass: &Pass,
-    request: &Request<'_>,
-    classes: &IdVec<PodId, PodClassId>,
+    excluded: &Bits<NodeId>,
+    classes: impl IntoIterator<Item = PodClassId>,
 ) -> Bits<NodeId> {
-    let mut distinct: Vec<PodClassId> = classes.iter().take(request.pods.len()).copied().collect();
+    let mut distinct: Vec<PodClassId> = classes.into_iter().collect();
     distinct.sort_unstable();
     distinct.dedup();
     let mut usable = Bits::default();
     for class in distinct {
         for level in tables.classes[class].levels.ids() {
-            for node_id in tables.fitting(class, level).iter().filter(|node_id| pass.is_there(*node_id)) {
+            for node_id in tables.fitting(class, level).iter().filter(|node_id| !excluded.has(*node_id)) {
                 usable.insert(node_id);
             }
         }
@@ -226,7 +244,7 @@ fn apart(
     placed: &[(PodClassId, i64)],
     usable: &Bits<NodeId>,
 ) -> SeparatedPods {
-    let mut most = SeparatedPods { members: 0, per_node: 1, groups: Vec::new() };
+    let mut most = SeparatedPods { members: 0, per_node: 1 };
     let mut members: HashMap<TopologyGroupId, i64> = HashMap::new();
     for (class, count) in placed {
         for group in always_obeys(tables, *class) {
@@ -237,19 +255,22 @@ fn apart(
     members.sort_unstable();
     for (group_id, members) in members {
         let group = placement.counted(&tables.topology, group_id);
-        let per_node = match group.spec.kind {
-            GroupKind::Spread { max_skew, .. } => max_skew.max(1),
-            GroupKind::Anti | GroupKind::Affinity => 1,
-        };
+        let per_node = per_node(tables, group_id);
         let room = usable.iter().map(|node| (per_node - i64::from(group.count(node.into()))).max(0));
         let members = members.saturating_sub(room.sum());
         if members.saturating_mul(most.per_node) > most.members.saturating_mul(per_node) {
-            most = SeparatedPods { members, per_node, groups: vec![group_id] };
-        } else if (members, per_node) == (most.members, most.per_node) {
-            most.groups.push(group_id);
+            most = SeparatedPods { members, per_node };
         }
     }
     most
+}
+
+/// How many of its pods a topology group by hostname allows on a node.
+fn per_node(tables: &Tables, group: TopologyGroupId) -> i64 {
+    match tables.topology.groups[group].spec.kind {
+        GroupKind::Spread { max_skew, .. } => max_skew.max(1),
+        GroupKind::Anti | GroupKind::Affinity => 1,
+    }
 }
 
 /// Groups by host that hold pods of a class apart from each other whatever is relaxed.

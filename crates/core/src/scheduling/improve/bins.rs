@@ -72,6 +72,21 @@ impl Problem {
         bin
     }
 
+    /// A node of a template that holds some pods; `None` where it cannot be had.
+    pub(super) fn loaded(&self, template: TemplateId, content: &[(ItemId, u32)]) -> Option<Bin> {
+        let mut bin = Bin { template, types: usize::MAX, ..self.empty() };
+        for (item, count) in content {
+            bin.template = self.join(bin.template, *item)?;
+            bin.types = bin.types.min(self.items[*item].types[self.templates[bin.template].pool]);
+            bin.add(*item, *count, &self.items[*item]);
+        }
+        if bin.types == 0 || bin.tallies.iter().any(|tally| tally.count > tally.most) {
+            return None;
+        }
+        bin.price = self.price(bin.template, &bin.used, bin.types)?;
+        Some(bin)
+    }
+
     /// All pods, which are on no node yet, as what may be spent for them.
     pub(super) fn pile(&self, paid: i64) -> Bin {
         let mut pile = Bin { price: paid.saturating_sub(NODE_OVERHEAD), ..self.empty() };
@@ -137,7 +152,8 @@ impl Problem {
         }
     }
 
-    fn note_room(&self, bin: &mut Bin) {
+    /// Notes what fits without a higher price.
+    pub(super) fn note_room(&self, bin: &mut Bin) {
         let table = &self.templates[bin.template].table;
         // Which values the types have is another question than how much room.
         let room = if table.asks_for_values() { None } else { table.room_at_price(&bin.used, bin.types) };

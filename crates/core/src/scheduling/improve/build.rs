@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use crate::{
     model::labels::SPOT,
     scheduling::{
+        bound::KINDS_MAX,
         ids::{EligibilityId, Id, IdVec, ItemId, NodePoolId, SubproblemId, TemplateId},
         improve::{
             problem::{HostnameRules, Item, Problem, Subproblem, Template},
@@ -57,8 +58,8 @@ pub(super) fn problem(
     tables: &Tables,
     limits: &Limits,
     eligibilities: &[Eligibility],
-    items: impl IntoIterator<Item = ItemKey> + Clone,
-    counts: &IdVec<ItemId, u32>,
+    (items, counts): (impl IntoIterator<Item = ItemKey> + Clone, &IdVec<ItemId, u32>),
+    thorough: bool,
 ) -> Problem {
     let mut dims: Vec<usize> = Vec::new();
     for ItemKey { requests, .. } in items.clone() {
@@ -79,7 +80,7 @@ pub(super) fn problem(
         builder.item(tables, key, *count, &mut subproblems);
     }
     // Only patterns are priced by them, and finding the sizes takes longer than the rest.
-    if builder.problem.is_plain() {
+    if builder.problem.is_plain() || (thorough && counts.len() <= KINDS_MAX) {
         builder.subproblems(subproblems);
     }
     builder.problem

@@ -42,7 +42,8 @@ pub(crate) fn improve(
         attempts.push((Scope { limited: false, ..scope }, effort));
     }
     for (scope, effort) in attempts {
-        let Some(members) = members(pass, tables, placement, classes, scope) else { continue };
+        let thorough = scope.paid.is_none() && !matches!(effort, Effort::First);
+        let Some(members) = members(pass, tables, placement, classes, (scope, thorough)) else { continue };
         let saving = if members.whole { Saving::CompleteSimulation } else { Saving::Part };
         let mut bins = Vec::new();
         match scope.paid {
@@ -73,6 +74,7 @@ fn search(
     let paid = (price(&bins), cost(&bins));
     let mut search = Search::new(&members.problem, bins);
     search.restart();
+    search.round_patterns(effort);
     search.improve(effort);
     let bins = search.into_bins();
     let cheaper = price(&bins) <= paid.0 && cost(&bins) < paid.1;

@@ -99,13 +99,14 @@ struct Survey {
     pinned: IndexSet<Pinned>,
 }
 
-/// Finds what may be packed again; `None` where nothing of it could become cheaper.
+/// Finds what may be packed again; `None` where nothing of it could become cheaper. What is to be packed thoroughly has subproblems
+/// in any case.
 pub(super) fn members(
     pass: &Pass,
     tables: &Tables,
     placement: &Placement,
     classes: &IdVec<PodId, PodClassId>,
-    scope: Scope,
+    (scope, thorough): (Scope, bool),
 ) -> Option<Members> {
     let mut distinct = classes.to_vec();
     distinct.sort_unstable();
@@ -151,7 +152,7 @@ pub(super) fn members(
         items.iter().zip(&pass.claims[*claim_id].pods).for_each(|(item, pod)| of_item[*item].push(*pod));
     }
     let counts = of_item.iter().map(|pods| u32::try_from(pods.len()).unwrap_or(u32::MAX)).collect();
-    let problem = build::problem(tables, &limits, &eligibilities, keys, &counts);
+    let problem = build::problem(tables, &limits, &eligibilities, (keys, &counts), thorough);
     (problem.is_plain() || pods <= MAX_INSERTED).then_some(Members {
         problem,
         claims,

@@ -4,7 +4,7 @@
 //!
 //! 1. `members`: which new NodeClaims may be packed again, and what their pods keep; `build`: the [`problem`] that they are.
 //! 2. `search`: ruin and recreate over `bins`. It recreates by `patterns` (column generation, `fill`; `exact` where pods are equal)
-//!    or by `insertion`, at the prices of a `table`.
+//!    or by `insertion`, at the prices of a `table`. With time for it, `whole` rounds the solution of the pattern program.
 //! 3. `commit`: what was found, as new NodeClaims.
 
 mod bins;
@@ -20,6 +20,7 @@ mod problem;
 mod random;
 mod search;
 mod table;
+mod whole;
 
 /// What a node counts as in the search beside its effective price, in nano-dollars per hour. It decides between packings that cost
 /// nearly the same, and keeps the search off the smallest sizes, whose perfect fits leave what is hard to place. No plan's price

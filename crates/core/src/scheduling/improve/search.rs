@@ -14,6 +14,7 @@ use crate::scheduling::{
         patterns::Patterns,
         problem::Problem,
         random::Random,
+        whole,
     },
     request::Effort,
 };
@@ -27,6 +28,9 @@ const MAX_MOVED: usize = 160;
 /// Rounds without a saving after which the search ends: this many per node, and at most.
 const IDLE_PER_NODE: usize = 500;
 const MAX_IDLE: usize = 20_000;
+
+/// Pods are large where a node holds no more than this, on average.
+const LARGE_PODS: usize = 8;
 
 /// How pods are packed again.
 #[derive(Debug)]
@@ -79,6 +83,33 @@ impl<'p> Search<'p> {
                     insertion.restart(&mut random, &mut self.bins, pods);
                 }
             }
+        }
+    }
+
+    /// Packs all pods by the pattern program, and inserts those that its nodes do not hold; keeps what is cheapest. Its solution has at most
+    /// as many patterns as there are items, and only whole ones are worth rounding; and where a node holds many pods, how they fit together
+    /// decides little.
+    pub(super) fn round_patterns(&mut self, effort: Effort<'_>) {
+        let pods: usize = self.bins.iter().map(Bin::len).sum();
+        let large = pods <= LARGE_PODS * self.bins.len()
+            && self.bins.len() > self.problem.items.len()
+            && self.problem.items.len() > 1;
+        if !large || matches!(effort, Effort::First) {
+            return;
+        }
+        let Some(mut bins) = whole::round(self.problem, effort) else { return };
+        let mut left = self.problem.counts();
+        for (item, count) in bins.iter().flat_map(|bin| &bin.content) {
+            left[*item] = left[*item].saturating_sub(*count);
+        }
+        let many = |count: &u32| usize::try_from(*count).unwrap_or(0);
+        let rest: Vec<ItemId> =
+            left.entries().flat_map(|(item, count)| std::iter::repeat_n(item, many(count))).collect();
+        let insertion = Insertion::new(self.problem, &self.bins);
+        let none = (&[][..], &mut Vec::new(), i64::MAX);
+        let whole = insertion.insert(&mut Random::new(3), &mut bins, rest, none).is_some();
+        if whole && cost(&bins) < cost(&self.bins) {
+            self.bins = bins;
         }
     }
 

@@ -219,6 +219,14 @@ impl Table {
         kept
     }
 
+    /// What each type has, where enough others hold all of it.
+    pub(super) fn whole_types(&self, types: usize) -> impl Iterator<Item = Size> {
+        self.columns.iter().filter_map(move |column| {
+            let price = self.price(&column.free, types)?;
+            Some(Size { room: column.free.clone(), price })
+        })
+    }
+
     fn narrow(&self, set: &mut Set, dim: usize, amount: i64) {
         if let Some(dim) = self.dims.get(dim) {
             dim.intersect(amount, set);

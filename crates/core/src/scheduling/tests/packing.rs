@@ -14,9 +14,10 @@ fn request<'a>(snapshot: &'a Snapshot, effort: Effort<'a>) -> Request<'a> {
 fn both(snapshot: &Snapshot, rules: &Rules, rounds: u32) -> (Plan, Plan) {
     let request = request(snapshot, Effort::Iterations(rounds));
     let mut prepared = PreparedSnapshot::new(snapshot, rules);
-    let reference = Compatible.pack(&mut prepared, &request);
-    let plan = LeastCost.pack(&mut prepared, &request);
-    for plan in [&reference, &plan] {
+    let mut reference = Compatible.pack(&mut prepared, &request);
+    let mut plan = LeastCost.pack(&mut prepared, &request);
+    for plan in [&mut reference, &mut plan] {
+        prepared.tighten_bound(&request, plan);
         assert_eq!(violations(snapshot, &request, rules, plan), Vec::<String>::new());
     }
     (reference, plan)
@@ -46,6 +47,43 @@ fn spot_claims_stay_flexible() {
     let tight = Rules { flexibility: Flexibility { spot: 1, on_demand: 1 }, ..Rules::default() };
     let (_, plan) = both(&snapshot, &tight, 50);
     assert!(least(&plan) < 15, "without the policy nothing keeps them");
+}
+
+/// Some shapes of large pods, of which half have limits per node if `limited`.
+fn large_scene(limited: bool, shapes: usize, seed: u64) -> Snapshot {
+    let mut snapshot = ClusterBuilder::new().catalog(gpu_catalog()).pool(pool("default")).build();
+    snapshot.pending = large_pods(limited, seed);
+    snapshot.pending.retain(|pod| *pod.id.name < *format!("large-{shapes:03}"));
+    snapshot
+}
+
+/// What rounding the pattern program is for; and the bound is close.
+#[rstest]
+#[case::no_limits(false)]
+#[case::at_most_n_per_node(true)]
+fn large_pods_fit_together(#[case] limited: bool) {
+    let snapshot = large_scene(limited, 10, 42);
+    let (_, plan) = both(&snapshot, &Rules::default(), 60);
+    let (price, bound) = (plan.cost.effective.dollars(), plan.cost.lower_bound.dollars());
+    assert!(price <= bound * 1.015, "{price} is {:.1} % above {bound}", (price / bound - 1.0) * 100.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rounded_plans_are_valid_and_never_dearer(seed in any::<u64>(), limited in any::<bool>(), rounds in 1..30_u32) {
+        let mut snapshot = large_scene(limited, 5, seed);
+        snapshot.pending.truncate(60);
+        let rules = Rules::default();
+        let (reference, plan) = both(&snapshot, &rules, rounds);
+        let first = solve(&snapshot, &request(&snapshot, Effort::First), &rules);
+        prop_assert!(plan.unplaced.is_empty() && plan.cost.hourly <= reference.cost.hourly);
+        prop_assert!(plan.cost.hourly <= with_near_tie(first.cost.hourly));
+        prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
+        let again = solve(&snapshot, &request(&snapshot, Effort::Iterations(rounds)), &rules);
+        prop_assert_eq!(report(&snapshot, &plan), report(&snapshot, &again));
+    }
 }
 
 #[test]

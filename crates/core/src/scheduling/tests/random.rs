@@ -109,7 +109,8 @@ proptest! {
         let plan = LeastCost.pack(&mut prepared, &request);
         prop_assert_eq!(violations(&snapshot, &request, &rules, &plan), Vec::<String>::new(), "{:#?}", text(&snapshot, &plan));
         prop_assert!(plan.cost.lower_bound <= plan.cost.hourly);
-        let reference = Compatible.pack(&mut prepared, &request);
+        let mut reference = Compatible.pack(&mut prepared, &request);
+        prepared.tighten_bound(&request, &mut reference);
         prop_assert_eq!(violations(&snapshot, &request, &rules, &reference), Vec::<String>::new());
         let thorough = LeastCost.pack(&mut prepared, &Request { effort: Effort::Iterations(10), ..request.clone() });
         prop_assert_eq!(violations(&snapshot, &request, &rules, &thorough), Vec::<String>::new());

@@ -5,34 +5,41 @@ use rstest::rstest;
 use super::*;
 use crate::scheduling::bound::lower_bound;
 
-/// Prices and rooms of types; amounts and counts of kinds.
-type Scene = (Vec<(i64, Vec<i64>)>, Vec<(Vec<i64>, i64)>);
+/// Amounts and count of a kind, and how many of it may share a node.
+type KindInput = (Vec<i64>, i64, i64);
+/// Prices and rooms of types, and kinds.
+type Scene = (Vec<(i64, Vec<i64>)>, Vec<KindInput>);
 
-fn bounds((types, kinds): &Scene) -> (i64, i64) {
+fn inputs((types, kinds): &Scene) -> (Vec<PodKind>, Columns) {
     let dims = types[0].1.len();
     let mut columns = Columns::new(dims);
     for (price, room) in types {
         columns.push(Price::from_nanos(*price), room.iter().copied());
     }
-    let kind = |(amounts, count): &(Vec<i64>, i64)| {
+    let kind = |(amounts, count, per_node): &KindInput| {
         let fits = |room: &Vec<i64>| amounts.iter().zip(room).all(|(amount, room)| amount <= room);
         let allowed = types.iter().map(|(_, room)| fits(room)).collect();
-        PodKind { amounts: amounts.clone(), count: *count, allowed }
+        PodKind { amounts: amounts.clone(), count: *count, allowed, per_node: *per_node }
     };
-    let kinds: Vec<PodKind> = kinds.iter().map(kind).collect();
+    (kinds.iter().map(kind).collect(), columns)
+}
+
+fn bounds(scene: &Scene) -> (i64, i64) {
+    let (kinds, columns) = inputs(scene);
     let sum = |dim: usize| kinds.iter().map(|kind| kind.amounts[dim] * kind.count).sum();
-    let demand: Vec<i64> = (0..dims).map(sum).collect();
-    (whole_pods_bound(&kinds, &columns).nanos(), lower_bound(&demand, &columns).nanos())
+    let demand: Vec<i64> = (0..scene.0[0].1.len()).map(sum).collect();
+    (whole_pods(&kinds, &columns).nanos(), lower_bound(&demand, &columns).nanos())
 }
 
 /// The least price of nodes for what is left of each kind: the first pod goes on a node with every set of others.
-fn cheapest(types: &[(i64, Vec<i64>)], kinds: &[(Vec<i64>, i64)], left: &mut Vec<i64>) -> Option<i64> {
+fn cheapest(types: &[(i64, Vec<i64>)], kinds: &[KindInput], left: &mut Vec<i64>) -> Option<i64> {
     let Some(first) = left.iter().position(|count| *count > 0) else { return Some(0) };
     let mut best = None;
     let mut node = vec![0; left.len()];
     node[first] = 1;
     loop {
-        if node.iter().zip(left.iter()).all(|(on, left)| on <= left) {
+        let few = node.iter().zip(kinds).all(|(on, kind)| *on <= kind.2);
+        if few && node.iter().zip(left.iter()).all(|(on, left)| on <= left) {
             let used = |dim: usize| node.iter().zip(kinds).map(|(on, kind)| on * kind.0[dim]).sum::<i64>();
             let holds = |room: &[i64]| room.iter().enumerate().all(|(dim, room)| used(dim) <= *room);
             if let Some(price) = types.iter().filter(|(_, room)| holds(room)).map(|(price, _)| *price).min() {
@@ -56,10 +63,14 @@ fn cheapest(types: &[(i64, Vec<i64>)], kinds: &[(Vec<i64>, i64)], left: &mut Vec
     }
 }
 
+/// Some scenes have amounts of few units, which are counted, others of many.
 fn scene() -> impl Strategy<Value = Scene> {
-    let types = prop::collection::vec((1..2_000_000_000_i64, prop::collection::vec(1..12_i64, 2)), 1..4);
-    let kinds = prop::collection::vec((prop::collection::vec(1..7_i64, 2), 1..4_i64), 1..4);
-    (types, kinds)
+    prop_oneof![Just(1_i64), Just(1000)].prop_flat_map(|unit| {
+        let rooms = prop::collection::vec(unit..12 * unit, 2);
+        let types = prop::collection::vec((1..2_000_000_000_i64, rooms), 1..4);
+        let amounts = prop::collection::vec(0..7 * unit, 2);
+        (types, prop::collection::vec((amounts, 1..4_i64, 1..4_i64), 1..4))
+    })
 }
 
 proptest! {
@@ -67,11 +78,35 @@ proptest! {
 
     #[test]
     fn no_plan_costs_less((types, kinds) in scene()) {
-        let mut left: Vec<i64> = kinds.iter().map(|(_, count)| *count).collect();
+        let mut left: Vec<i64> = kinds.iter().map(|(_, count, _)| *count).collect();
         if let Some(least) = cheapest(&types, &kinds, &mut left) {
             let (bound, _) = bounds(&(types.clone(), kinds.clone()));
             prop_assert!(bound <= least, "{bound} > {least}");
         }
+    }
+
+    #[test]
+    fn rounded_nodes_hold_all_pods((types, kinds) in scene()) {
+        let (pods, columns) = inputs(&(types.clone(), kinds.clone()));
+        let price_of = |column: usize, _: &[(usize, i64)]| Some(types[column].0);
+        let mut program = Program::new(&pods, &columns, &price_of, WORK_BOUND).unwrap();
+        let solution = program.generate(&|| true);
+        let mut left: Vec<i64> = kinds.iter().map(|(_, count, _)| *count).collect();
+        let least = cheapest(&types, &kinds, &mut left);
+        prop_assert_eq!(solution.is_some(), least.is_some());
+        let mut spent = 0;
+        for (pattern, times) in solution.iter().flat_map(|solution| program.whole(solution)) {
+            for (dim, room) in types[pattern.column].1.iter().enumerate() {
+                prop_assert!(pattern.content.iter().map(|(kind, on)| kinds[*kind].0[dim] * on).sum::<i64>() <= *room);
+            }
+            for (kind, on) in pattern.content {
+                prop_assert!(on <= kinds[kind].2);
+                left[kind] -= on * times;
+            }
+            spent += types[pattern.column].0 * times;
+        }
+        prop_assert!(least.is_none() || left.iter().all(|left| *left == 0), "{left:?}");
+        prop_assert!(least.is_none_or(|least| spent >= least));
     }
 }
 
@@ -90,7 +125,7 @@ fn whole_pods_cost_whole_nodes(
     #[case] least: i64,
 ) {
     let types = types.iter().map(|(price, room)| (price * 1_000_000, room.to_vec())).collect();
-    let kinds = kinds.iter().map(|(amounts, count)| (amounts.to_vec(), *count)).collect();
+    let kinds = kinds.iter().map(|(amounts, count)| (amounts.to_vec(), *count, i64::MAX)).collect();
     let (found, resources) = bounds(&(types, kinds));
     let least = least * 1_000_000;
     assert!(found <= least && found >= least - least / 500, "{found} is not just below {least}");
