@@ -60,7 +60,7 @@ fn cost(report: &PlanReport) -> String {
     };
     let dollars: f64 = cost.hourly.parse().unwrap_or(0.0);
     let bound = match cost.gap {
-        gap if gap > TELLING_GAP => String::new(),
+        gap if gap > TELLING_GAP || dollars <= 0.0 => String::new(),
         gap if gap < EQUAL_GAP => "; at the lower bound".to_owned(),
         gap => format!("; at most {:.1} % above the lower bound", gap * 100.0),
     };
