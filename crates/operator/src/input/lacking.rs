@@ -4,13 +4,16 @@ use serde_json::Value;
 
 use super::{Item, Source, prepare};
 
-/// Notes on the kinds that a dump lacks. Manifests and live clusters lack none: what they do not have does not exist.
+/// Notes on the kinds that a dump lacks. Manifests and live clusters lack none but StorageClasses: what
+/// else they do not have does not exist.
 pub(crate) fn lacking(items: &[Item]) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(storage_classes(items));
     let of_files = items.iter().filter(|item| matches!(item.source, Source::File { .. }));
     let dumped =
         |kind: &str| of_files.clone().any(|item| item.value["kind"] == kind && prepare::is_dump(&item.value));
     if !dumped("Node") && !dumped("Pod") {
-        return Vec::new();
+        return notes;
     }
     let has = |kind: &str| items.iter().any(|item| item.value["kind"] == kind);
     let volumes = |pod: &Value| {
@@ -18,7 +21,6 @@ pub(crate) fn lacking(items: &[Item]) -> Vec<String> {
         volumes.into_iter().flatten().any(|volume| volume["persistentVolumeClaim"].is_object())
     };
     let claimants = items.iter().filter(|item| item.value["kind"] == "Pod" && volumes(&item.value)).count();
-    let mut notes = Vec::new();
     if !has("DaemonSet") {
         notes.push(
             "no DaemonSets in the input: node overhead is not counted, and nodes look cheaper than they are"
@@ -41,6 +43,30 @@ pub(crate) fn lacking(items: &[Item]) -> Vec<String> {
     notes
 }
 
+/// A note where claims of files have to be provisioned and the input has no StorageClass at all: its author did not read them, rather than
+/// that each class is mistyped.
+fn storage_classes(items: &[Item]) -> Option<String> {
+    let is_file = |item: &&Item| matches!(item.source, Source::File { .. });
+    let is_unbound = |item: &&Item| {
+        let text = |pointer: &str| item.value.pointer(pointer).and_then(Value::as_str);
+        item.value["kind"] == "PersistentVolumeClaim"
+            && text("/spec/volumeName").is_none_or(str::is_empty)
+            && text("/spec/storageClassName") != Some("")
+    };
+    let count = items.iter().filter(is_file).filter(is_unbound).count();
+    if count == 0 || items.iter().any(|item| item.value["kind"] == "StorageClass") {
+        return None;
+    }
+    let claims = if count == 1 {
+        "1 unbound PersistentVolumeClaim cannot".to_owned()
+    } else {
+        format!("{count} unbound PersistentVolumeClaims cannot")
+    };
+    Some(format!(
+        "no StorageClasses in the input: {claims} be provisioned, and their pods cannot be placed; add `kubectl get storageclasses -o yaml`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     //! Which dumps lack something.
@@ -60,6 +86,9 @@ mod tests {
     #[case::manifests("{apiVersion: v1, kind: Pod, metadata: {name: a}}", &[])]
     #[case::nodes(NODE, &["no DaemonSets", "no NodeClaims"])]
     #[case::pods(POD, &["no DaemonSets", "no PersistentVolumeClaims in the input: 1 pod that uses", "no Nodes"])]
+    #[case::claims_of_manifests("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {storageClassName: gp3}}", &["no StorageClasses in the input: 1 unbound PersistentVolumeClaim cannot"])]
+    #[case::static_claim("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {storageClassName: ''}}", &[])]
+    #[case::bound_claim("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {storageClassName: gp3, volumeName: v}}", &[])]
     #[case::whole(&format!("{NODE}{REST}"), &[])]
     fn what_is_missing_is_reported(#[case] text: &str, #[case] expected: &[&str]) {
         let mut items = Vec::new();

@@ -264,6 +264,8 @@ impl Loader {
             // Their pods are objects of their own.
             ("apps", "Deployment") | ("batch", "Job" | "CronJob") => {}
             ("", "LimitRange") if self.limit_ranges => self.apply::<LimitRange>(value, source),
+            // Admission of new pods has read them.
+            ("", "LimitRange") | ("node.k8s.io", "RuntimeClass") => {}
             ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
                 self.buffer(value, source);

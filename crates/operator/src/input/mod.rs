@@ -5,10 +5,12 @@
 //! - [`load`]: applies items to the controller's index, as watch events.
 //! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
+//! - [`admission`]: what admission plugins write into new pods and claims.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
 //! - [`select`]: the options that choose the input and the objects to report on.
 
+mod admission;
 pub(crate) mod cluster;
 pub(crate) mod evaluate;
 mod files;

@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use serde_json::{Map, Value};
 
 use super::{
-    Item, Source,
+    Item, Source, admission,
     object::{id_of, namespace_of},
     template,
     template::Owner,
@@ -133,7 +133,7 @@ struct Changes {
     counts: Vec<String>,
 }
 
-/// Adds the pods that workloads lack, and returns notes about them. With `replicas`, workloads have that many pods.
+/// Adds the pods that workloads lack, admits new pods, and returns notes about them. With `replicas`, workloads have that many pods.
 ///
 /// # Errors
 /// If `replicas` names a workload that the input does not have, or the sum is above [`MAX_PODS`].
@@ -176,7 +176,9 @@ pub(crate) fn expand(items: &mut Vec<Item>, replicas: &[Replicas]) -> anyhow::Re
         let made = template::Made { template, like, source: &item.source, names: &names, claims: &claims };
         changes.added.extend(template::pods(&owner, &made, usize::try_from(missing).unwrap_or(0)));
     }
-    Ok(apply(items, changes))
+    let mut notes = apply(items, changes);
+    notes.extend(admission::admit(items));
+    Ok(notes)
 }
 
 fn apply(items: &mut Vec<Item>, changes: Changes) -> Vec<String> {
