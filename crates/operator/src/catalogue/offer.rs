@@ -183,6 +183,10 @@ impl Offer {
     }
 
     fn unserved(&mut self, class: &NodeClassRef, pools: &[&Value]) {
+        // A NodePool without group or kind, such as one of v1beta1, is reported as invalid where it is loaded.
+        if class.group.is_empty() || class.kind.is_empty() {
+            return;
+        }
         for pool in pools {
             let (name, group, kind) = (name_of(pool), &class.group, &class.kind);
             self.gaps.push(format!(

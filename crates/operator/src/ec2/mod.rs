@@ -90,6 +90,12 @@ impl OfflineCatalogue for Ec2Catalogue {
             &figures.table,
             &OfflineClass { class: &class, settings: &settings, prices: &prices, zones: &zones },
         );
+        if request.values.gate("ReservedCapacity") && selects_reservations(&class) {
+            offer.gaps.push(format!(
+                "{}: how much of its capacity reservations is left is not known: nodes are planned on-demand or spot",
+                request.class
+            ));
+        }
         offer.notes.extend(made.problems.iter().map(|problem| format!("{}: {problem}", request.class)));
         offer.catalog = made.catalog;
         unknown::note(request, &figures.table, &prices, &mut offer);
@@ -147,6 +153,12 @@ fn read(_values: &Values) -> anyhow::Result<Figures> {
 
 fn types_of(table: &Table) -> String {
     format!("EC2 instance types of {} ({})", table.date(), table.source())
+}
+
+/// Whether reserved capacity may be launched for the NodeClass.
+fn selects_reservations(class: &KnownClass) -> bool {
+    class.class.status.as_ref().is_some_and(|status| !status.capacity_reservations.is_empty())
+        || !class.class.spec.capacity_reservation_selector_terms.is_empty()
 }
 
 /// The NodeClass as the provider reads it. If the input does not have it, the usual image family is assumed, which is a gap.

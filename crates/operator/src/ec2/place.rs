@@ -31,8 +31,8 @@ pub(super) fn region(request: &ClassRequest<'_>, class: &KnownClass, live: &str)
         .next()
 }
 
-/// The zones of the assumed subnets if the status of the NodeClass has none: those of nodes, otherwise those of the NodePools, otherwise
-/// all of the region.
+/// The zones of the assumed subnets if the status of the NodeClass has none: those of nodes, otherwise those of the NodePools if each of
+/// them names some, otherwise all of the region.
 pub(super) fn zones(
     request: &ClassRequest<'_>,
     class: &KnownClass,
@@ -48,7 +48,11 @@ pub(super) fn zones(
         request.nodes.iter().filter_map(|node| label(node, ZONE)).filter(here).map(str::to_owned).collect();
     let asked = request.pools.iter().flat_map(|pool| values(pool, ZONE));
     let asked: BTreeSet<String> = asked.filter(here).map(str::to_owned).collect();
-    let found = [of_nodes, asked, table.zones(region)].into_iter().find(|zones| !zones.is_empty());
+    // A NodePool of one zone says nothing about the zones of another NodePool.
+    let is_open = request.pools.iter().any(|pool| values(pool, ZONE).next().is_none());
+    let all = table.zones(region);
+    let of_pools = if is_open && !all.is_empty() { all.clone() } else { asked };
+    let found = [of_nodes, of_pools, all].into_iter().find(|zones| !zones.is_empty());
     let Some(zones) = found else {
         offer.gaps.push(format!(
             "{}: its status has no subnets, and the zones of {region} are unknown: use a dump with the status",

@@ -7,7 +7,10 @@ use fleetwright_core::model::labels::{INSTANCE_TYPE, NODEPOOL};
 use serde_json::Value;
 
 use super::place::{label, values};
-use crate::catalogue::{ClassOffer, ClassRequest};
+use crate::{
+    catalogue::{ClassOffer, ClassRequest},
+    figures,
+};
 
 /// Reports each one once as a gap.
 pub(super) fn note(request: &ClassRequest<'_>, table: &Table, prices: &Prices, offer: &mut ClassOffer) {
@@ -24,12 +27,14 @@ pub(super) fn note(request: &ClassRequest<'_>, table: &Table, prices: &Prices, o
     for (instance_type, count) in nodes {
         if !table.describes(instance_type) {
             offer.gaps.push(format!(
-                "{count} nodes have instance type {instance_type}, which the catalogue does not have: their price is unknown"
+                "{} of instance type {instance_type}, which the catalogue does not have: the price is unknown",
+                figures::count(count, "node")
             ));
         } else if prices.has_on_demand() && prices.on_demand(instance_type).is_none() {
-            offer
-                .gaps
-                .push(format!("{count} nodes have instance type {instance_type}, whose price is unknown"));
+            offer.gaps.push(format!(
+                "{} of instance type {instance_type}, whose price is unknown",
+                figures::count(count, "node")
+            ));
         }
     }
     for pool in request.pools {
