@@ -42,6 +42,8 @@ type Constraint = (String, TakeOver);
 /// The funnel of a pod for a NodePool.
 pub(crate) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> Funnel {
     let only = only_pool(snapshot, pool);
+    // A NodeClaim names at most 600 types, cheapest first; the funnel counts all of them.
+    let rules = &Rules { max_instance_types: usize::MAX, ..rules.clone() };
     let mut prepared = PreparedSnapshot::new(&only, rules);
     let total = snapshot.catalog(pool).map_or(0, |catalog| catalog.instance_types.len());
     let mut steps = vec![FunnelStep { constraint: "catalogue".to_owned(), left: total }];

@@ -1,7 +1,12 @@
 //! `explain nodepool`.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use anyhow::bail;
-use fleetwright_core::model::{Price, Requirements, labels::NODEPOOL};
+use fleetwright_core::{
+    model::{InstanceType, Price, Requirements, Str, labels::NODEPOOL},
+    scheduling::MinValuesPolicy,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -57,16 +62,18 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
             catalog.instance_types.iter().filter(|known| so_far.intersects(&known.requirements).is_ok());
         funnel.push(FunnelStep { constraint: requirement.to_string(), left: left.count() });
     }
-    let available = catalog
-        .instance_types
-        .iter()
-        .filter(|known| so_far.intersects(&known.requirements).is_ok() && known.cheapest(&so_far).is_some());
-    funnel.push(FunnelStep { constraint: "available offerings".to_owned(), left: available.count() });
+    let is_available = |known: &&Arc<InstanceType>| {
+        so_far.intersects(&known.requirements).is_ok() && known.cheapest(&so_far).is_some()
+    };
+    let available: Vec<&Arc<InstanceType>> = catalog.instance_types.iter().filter(is_available).collect();
+    funnel.push(FunnelStep { constraint: "available offerings".to_owned(), left: available.len() });
     let nodes =
         snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
     let nodes: Vec<_> = nodes.collect();
     let hourly: Price = nodes.iter().filter_map(|node| fleet::price(snapshot, node)).sum();
-    let state = fleet::pool_state(pool);
+    let is_strict = question.rules.min_values == MinValuesPolicy::Strict;
+    let narrow = (is_strict && !available.is_empty()).then(|| too_narrow(&so_far, &available)).flatten();
+    let state = narrow.unwrap_or_else(|| fleet::pool_state(pool));
     let (used, count) = snapshot.usage(name);
     let mut limits: Vec<LimitRow> = Vec::new();
     for (resource, limit) in &pool.limits.resources {
@@ -92,6 +99,27 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
         nodes: nodes.len(),
         hourly: hourly.to_string(),
         limits,
+    })
+}
+
+/// Why no node can be launched although instance types are left: they have too few values for a minValues.
+fn too_narrow(requirements: &Requirements, available: &[&Arc<InstanceType>]) -> Option<String> {
+    requirements.iter().find_map(|requirement| {
+        let wanted = usize::try_from(requirement.min_values()?).ok()?;
+        let of_type = |known: &&Arc<InstanceType>| known.requirements.get(requirement.key()).cloned();
+        let values: BTreeSet<Str> = available
+            .iter()
+            .filter_map(of_type)
+            .filter(|known| !known.is_complement())
+            .flat_map(|known| known.intersection(requirement).values().clone())
+            .collect();
+        (values.len() < wanted).then(|| {
+            format!(
+                "cannot launch nodes: minValues of {} is {wanted}, and the types that are left have {}: allow more of them, lower minValues, or set MIN_VALUES_POLICY=BestEffort",
+                requirement.key(),
+                figures::count(values.len(), "value"),
+            )
+        })
     })
 }
 

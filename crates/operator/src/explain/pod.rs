@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, bail};
 use fleetwright_core::{
     model::{Pod, Snapshot, labels::INSTANCE_TYPE},
-    scheduling::{NewClaim, Plan, PreparedSnapshot, Unplaced},
+    scheduling::{NewClaim, Obstacle, Plan, PreparedSnapshot, Unplaced},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -170,14 +170,17 @@ pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
 
 /// Why each node refuses the pod. A node is asked alone, so that its obstacle is its own; what it has none of by itself is topology.
 fn nodes(snapshot: &Snapshot, question: &Question, pod: &Arc<Pod>) -> Vec<NodeRow> {
-    let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut rows: BTreeMap<String, (Option<Obstacle>, Vec<String>)> = BTreeMap::new();
     for node in snapshot.nodes.iter().take(MAX_NODES) {
         let mut alone = snapshot.clone();
         alone.nodes = vec![node.clone()];
         // NodePools without instance types: only the node can take the pod.
         alone.catalogs.clear();
         let plan = ask(&mut PreparedSnapshot::new(&alone, &question.rules), pod);
-        let why = match plan.nodes.get(&pod.uid).and_then(|nodes| nodes.obstacles.first()) {
+        let obstacle = plan.nodes.get(&pod.uid).and_then(|nodes| nodes.obstacles.first());
+        let why = match obstacle {
+            // Nodes with too little of one resource share a row, whatever each of them has free.
+            Some((Obstacle::Resource { name, .. }, _)) => name.as_str().to_owned(),
             Some((obstacle, _)) => obstacle.to_string(),
             None if !plan.existing.is_empty() => {
                 "has room for it, if spread and affinity with other pods allow it".to_owned()
@@ -190,11 +193,30 @@ fn nodes(snapshot: &Snapshot, question: &Question, pod: &Arc<Pod>) -> Vec<NodeRo
                 None => "no verdict".to_owned(),
             },
         };
-        rows.entry(why).or_default().push(node.name().to_owned());
+        let (most, nodes) = rows.entry(why).or_default();
+        most_free(most, obstacle.map(|(obstacle, _)| obstacle));
+        nodes.push(node.name().to_owned());
     }
-    let mut rows: Vec<NodeRow> = rows.into_iter().map(|(why, nodes)| NodeRow { nodes, why }).collect();
+    let row = |(why, (most, nodes)): (String, (Option<Obstacle>, Vec<String>))| NodeRow {
+        nodes,
+        why: most.map_or(why, |obstacle| obstacle.to_string()),
+    };
+    let mut rows: Vec<NodeRow> = rows.into_iter().map(row).collect();
     rows.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()).then_with(|| a.why.cmp(&b.why)));
     rows
+}
+
+/// Keeps the obstacle of the node that has the most free.
+fn most_free(known: &mut Option<Obstacle>, obstacle: Option<&Obstacle>) {
+    let free = |obstacle: &Obstacle| match obstacle {
+        Obstacle::Resource { most, .. } => Some(*most),
+        _ => None,
+    };
+    if let Some(obstacle) = obstacle
+        && known.as_ref().is_none_or(|known| free(known) < free(obstacle))
+    {
+        *known = Some(obstacle.clone());
+    }
 }
 
 type Broken = BTreeMap<fleetwright_core::model::NamespacedName, String>;
@@ -234,8 +256,15 @@ pub(super) fn page(report: &PodReport) -> Page {
         sheet.row([row.node_pool.clone(), row.place.to_string(), row.reason.clone(), row.message.clone()]);
     }
     page.sheet(sheet);
-    for patch in report.constraints.iter().filter_map(|row| row.patch.as_ref()) {
-        page.line(format!("patch of {}: {}", patch.object, patch.merge));
+    for row in &report.constraints {
+        let Some(patch) = &row.patch else { continue };
+        let same = report.constraints.iter().filter(|other| other.node_pool == row.node_pool).count();
+        // Of several constraints of a NodePool, a patch lifts one: the pod needs all of them lifted.
+        let lifts = match same {
+            1 => String::new(),
+            all => format!(", which lifts constraint {} of {all} of NodePool {}", row.place, row.node_pool),
+        };
+        page.line(format!("patch of {}{lifts}: {}", patch.object, patch.merge));
     }
     let mut sheet = Sheet::new(&[figure("NODES"), text("NODE"), text("WHY NOT")]);
     for row in &report.nodes {
