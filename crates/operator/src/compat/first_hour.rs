@@ -138,11 +138,12 @@ pub(super) fn commands(survey: &Survey, priced: bool) -> Vec<Finding> {
         let nodes: Vec<String> =
             command.candidates.iter().map(|candidate| candidate.name().to_string()).collect();
         let pods: usize = command.candidates.iter().map(|candidate| candidate.pods.len()).sum();
-        let saves = disrupt::savings(command);
-        let saves = match (priced, saves.strip_prefix('-')) {
-            (false, _) => String::new(),
-            (true, Some(more)) => format!("; costs ${more} more per hour"),
-            (true, None) => format!("; saves ${saves} per hour"),
+        let saves = match disrupt::savings(command).filter(|_| priced) {
+            None => String::new(),
+            Some(saves) => match saves.strip_prefix('-') {
+                Some(more) => format!("; costs ${more} more per hour"),
+                None => format!("; saves ${saves} per hour"),
+            },
         };
         let what = format!(
             "the first disruption pass removes {} ({}) by {}, launches {} and moves {}{saves}",

@@ -10,7 +10,8 @@ use anyhow::{Context as _, bail};
 use fleetwright_controllers::disruption as controller;
 use fleetwright_core::{
     clock::Clock as _,
-    disruption::{self, Method, Survey},
+    disruption::{self, DisruptionStatus, Method, Survey},
+    model::Snapshot,
 };
 use jiff::Timestamp;
 
@@ -20,6 +21,7 @@ use crate::{
     catalogue::{CatalogueOptions, Catalogues, SourceRow},
     cli::{DisruptOptions, ExplainOptions},
     clock::SystemClock,
+    figures,
     input::{
         Item, evaluate, lacking,
         load::{self, Loaded},
@@ -161,6 +163,7 @@ fn survey(
     }
     let Surveyed { mut loaded, mut survey, timing } = decide(items, asked, catalogues, values, times)?;
     loaded.notes.splice(0..0, notes);
+    loaded.notes.extend(expired(&survey, &loaded.index.snapshot(times.0), times.0));
     survey.nodes.retain(|status| {
         let node = &status.node;
         let in_namespace = |name: &String| node.pods.iter().any(|pod| *pod.id.namespace == **name);
@@ -168,6 +171,26 @@ fn survey(
             && options.select.selector.as_ref().is_none_or(|selector| selector.selects(|key| node.label(key)))
     });
     Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing }))
+}
+
+/// A note on the expired nodes, which are deleted beside all methods and budgets. Those of NodePools that replace expired nodes within
+/// budgets are candidates of drift.
+fn expired(survey: &Survey, snapshot: &Snapshot, at: Timestamp) -> Option<String> {
+    let is_expired = |status: &&DisruptionStatus| {
+        let claim = status.node.claim.as_ref().filter(|claim| claim.deleting.is_none());
+        let pool = status.node.pool().and_then(|pool| snapshot.pool(&pool));
+        pool.is_some_and(|pool| pool.expiry_grace.is_none())
+            && claim.is_some_and(|claim| {
+                let end = claim.expire_after.and_then(|after| claim.created.checked_add(after).ok());
+                end.is_some_and(|end| end <= at)
+            })
+    };
+    let names: Vec<String> =
+        survey.nodes.iter().filter(is_expired).map(|status| status.node.name().to_owned()).collect();
+    let (count, listed) = (figures::count(names.len(), "expired node"), plan::names(&names));
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty())
+        .then(|| format!("{count} {verb} deleted by expireAfter, whatever budgets and pods allow: {listed}"))
 }
 
 /// The requested methods, in order; by default those of the settings.

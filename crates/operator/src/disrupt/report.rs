@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     disruption::{Allowance, BalancedScore, Blocker, Command, DisruptionStatus, Survey},
-    model::{Price, labels::NODEPOOL},
+    model::{Price, StateNode, labels::NODEPOOL, nodeclaim::ConditionType},
     scheduling::NewClaim,
 };
 use schemars::JsonSchema;
@@ -110,6 +110,19 @@ pub(super) struct NodeRow {
     pub(super) price: Option<String>,
     /// Its disruption blockers.
     pub(super) blockers: Vec<BlockerRow>,
+    /// Why it is drifted, such as `AMIDrift`, if it is.
+    pub(super) drifted: Option<DriftRow>,
+    /// When it expires, if it does: its NodeClaim is then deleted, whatever blocks disruption.
+    pub(super) expires: Option<String>,
+}
+
+/// Drift of a node.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DriftRow {
+    /// The reason of the condition Drifted.
+    pub(super) reason: String,
+    /// Since when.
+    pub(super) since: String,
 }
 
 /// A disruption blocker.
@@ -190,7 +203,7 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.iter().map(replacement).collect(),
         pods: moved.map(|pod| pod.id.to_string()).collect(),
-        savings_hourly: context.loaded.priced.then(|| savings(command)),
+        savings_hourly: savings(command).filter(|_| context.loaded.priced),
         disruption_cost: command.disruption_cost().pods(),
         scores: command.scores.iter().map(score).collect(),
     }
@@ -206,12 +219,13 @@ fn score(score: &BalancedScore) -> ScoreRow {
     }
 }
 
-/// The saving per hour; negative if the replacements cost more. Unknown if the price of a node is:
-/// such nodes count as zero, and the price of their replacements is not reported.
-pub(crate) fn savings(command: &Command) -> String {
+/// The saving per hour; negative if the replacements cost more. `None` if the price of a node is unknown, which counts as zero.
+pub(crate) fn savings(command: &Command) -> Option<String> {
     let (now, then) = (command.price_before(), command.price_after());
-    let known = command.candidates.iter().all(|candidate| candidate.price > Price::ZERO);
-    if known && then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() }
+    if command.candidates.iter().any(|candidate| candidate.price == Price::ZERO) {
+        return None;
+    }
+    Some(if then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() })
 }
 
 /// The disruption status of one node.
@@ -224,7 +238,19 @@ pub(super) fn node(status: &DisruptionStatus) -> NodeRow {
         candidate: status.candidate,
         price: status.price.map(|price| price.to_string()),
         blockers: blockers(status),
+        drifted: drift(node),
+        expires: node.claim.as_ref().and_then(|claim| {
+            let end = claim.created.checked_add(claim.expire_after?).ok()?;
+            Some(end.to_string())
+        }),
     }
+}
+
+fn drift(node: &StateNode) -> Option<DriftRow> {
+    let claim = node.claim.as_ref()?;
+    let since = claim.true_since(ConditionType::Drifted)?;
+    let reason = claim.conditions.get(&ConditionType::Drifted)?.reason.to_string();
+    Some(DriftRow { reason, since: since.to_string() })
 }
 
 /// The blockers, each once: several pods may be kept by one PodDisruptionBudget.

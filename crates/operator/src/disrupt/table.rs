@@ -41,6 +41,9 @@ pub(super) fn page(report: &DisruptReport, wide: bool) -> Page {
         ]);
     }
     page.sheet(sheet).sheet(nodes(report));
+    if let Some(line) = waiting(report) {
+        page.line(line);
+    }
     let mut sheet = Sheet::new(&[text("NODEPOOL"), text("REASON"), figure("ALLOWED"), figure("DISRUPTING")]);
     for budget in &report.budgets {
         sheet.row([
@@ -53,6 +56,22 @@ pub(super) fn page(report: &DisruptReport, wide: bool) -> Page {
     page.sheet(sheet);
     footer(&mut page, &report.catalogues);
     page
+}
+
+/// What becomes of candidates that nothing blocks and that are in no command.
+fn waiting(report: &DisruptReport) -> Option<String> {
+    let method = &report.commands.first()?.method;
+    let is_taken = |name: &String| report.commands.iter().any(|command| command.nodes.contains(name));
+    let is_waiting = |node: &&NodeRow| {
+        node.candidate && node.blockers.is_empty() && !is_taken(&node.node) && !is_taken(&node.node_claim)
+    };
+    let count = report.nodes.iter().filter(is_waiting).count();
+    (count > 0).then(|| {
+        format!(
+            "{} without a blocker left for the next pass: {method} ended this one",
+            figures::count(count, "candidate")
+        )
+    })
 }
 
 fn nodes(report: &DisruptReport) -> Sheet {
@@ -95,6 +114,12 @@ pub(super) fn one(node: &NodeRow, sources: &[SourceRow]) -> Page {
     let price = node.price.as_ref().map(|price| figures::hourly_text(price));
     page.line(format!("$/h        {}", price.as_deref().unwrap_or("unknown")));
     page.line(format!("Candidate  {}", if node.candidate { "yes" } else { "no" }));
+    if let Some(drifted) = &node.drifted {
+        page.line(format!("Drifted    {} since {}", drifted.reason, figures::time(&drifted.since)));
+    }
+    if let Some(expires) = &node.expires {
+        page.line(format!("Expires    {}", figures::time(expires)));
+    }
     let mut sheet = Sheet::new(&[text("BLOCKED BY"), text("OWNER"), text("UNTIL"), text("MESSAGE")]);
     for blocker in &node.blockers {
         sheet.row([

@@ -66,6 +66,19 @@ fn the_score_of_a_command_is_in_the_document() {
 }
 
 #[test]
+fn the_explanation_of_a_node_has_its_drift_and_its_expiry() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/disrupt/ec2.yaml");
+    let items = crate::input::read(&[file]).unwrap();
+    let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
+    let at = "2026-01-01T12:00:00Z".parse().unwrap();
+    let tools = (&scenarios::catalogues(), &values);
+    let page = explanation(items, "a", &CatalogueOptions::default(), tools, at).unwrap();
+    let text = page.render(sheet::Format::Table, None);
+    assert!(text.contains("\nDrifted    RequirementsDrifted since "), "{text}");
+    assert!(text.contains("\nExpires    "), "{text}");
+}
+
+#[test]
 fn unknown_methods_are_named() {
     let error = methods(&["emptyness".to_owned()], &[]).err().unwrap().to_string();
     assert!(error.contains("emptyness") && error.contains("emptiness"), "{error}");
