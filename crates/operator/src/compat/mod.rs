@@ -111,7 +111,10 @@ fn check(
     let values = configured.values(build.settings, flags, &build.values)?;
     let clouds = Clouds::new(build, &cluster);
     let mut findings = facts(&cluster, &running, &clouds, build, &values);
-    findings.extend(clouds.findings(build, &cluster, &values));
+    // Without a controller and without flags, the settings are unknown rather than at their defaults; C500 says so.
+    let knows_settings = !running.is_empty() || !flags.is_empty();
+    let of_clouds = clouds.findings(build, &cluster, &values).into_iter();
+    findings.extend(of_clouds.filter(|finding| knows_settings || finding.object != "settings"));
     findings.extend(policies(options, build, &clouds, &values)?);
     let items = plans::readable(items);
     let planned = decide(items, options, build, &values, ((at, started), &mut findings))?;
