@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::duration;
-use crate::input::select::InputOptions;
+use crate::{catalogue::CatalogueOptions, input::select::InputOptions};
 
 /// Options of `lint`, beside the controller's settings.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,6 +20,9 @@ pub(crate) struct LintOptions {
     /// The findings that end with another status than 0: 5 for errors, 4 for warnings.
     #[arg(long, value_enum, default_value_t = FailOn::Error)]
     pub(crate) fail_on: FailOn,
+    /// Instance types and prices.
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueOptions,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = LintFormat::Text)]
     pub(crate) output: LintFormat,

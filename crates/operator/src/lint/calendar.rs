@@ -1,9 +1,9 @@
-//! `lint --calendar 7d`: how many nodes disruption budgets allow, by NodePool, reason and hour, and which budget decides.
+//! `lint --calendar 7d`: how many nodes disruption budgets allow, by NodePool, reason and time, and which budget decides.
 
 use fleetwright_controllers::settings::SolveEffort;
 use fleetwright_core::{
     disruption,
-    model::{DisruptionReason, NodePool},
+    model::{Budget, DisruptionReason, NodePool},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// The size of a NodePool for budgets in percent, where it has no nodes.
 const ASSUMED_NODES: i64 = 100;
-/// The longest calendar: 5 weeks of hours.
+/// The longest calendar: 5 weeks of hours; at most 50,400 steps of a minute.
 const MAX_HOURS: i64 = 5 * 7 * 24;
 
 /// A time without a change.
@@ -81,9 +81,10 @@ fn stretches(
     (start, hours): (Timestamp, i64),
 ) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
-    for hour in 0..hours {
-        let at = |hour: i64| start.saturating_add(SignedDuration::from_hours(hour)).unwrap_or(Timestamp::MAX);
-        let (from, to) = (at(hour), at(hour + 1));
+    let step = pool.budgets.iter().map(step_minutes).fold(60, gcd);
+    for step_at in 0..hours * 60 / step {
+        let at = |minutes| start.saturating_add(SignedDuration::from_mins(minutes)).unwrap_or(Timestamp::MAX);
+        let (from, to) = (at(step_at * step), at((step_at + 1) * step));
         let (allowed, by) = decides(pool, reason, total, from);
         match found.last_mut().filter(|last| last.allowed == allowed && last.by == by) {
             Some(last) => last.to = to,
@@ -91,6 +92,25 @@ fn stretches(
         }
     }
     found
+}
+
+/// A number of minutes, a divisor of 60, between whose multiples a budget neither begins nor ends.
+fn step_minutes(budget: &Budget) -> i64 {
+    let Some(schedule) = budget.schedule.as_deref().map(str::trim) else { return 60 };
+    // `@daily` and its like start on the hour; lists and steps of plain numbers at multiples of them.
+    let field = schedule.split_whitespace().next().unwrap_or_default();
+    let of_field =
+        |part: &str| part.strip_prefix("*/").unwrap_or(part).parse().map_or(1, |minute| gcd(60, minute));
+    let start = if field.starts_with('@') { 60 } else { field.split(',').map(of_field).fold(60, gcd) };
+    let minutes = budget.duration.map_or(60, |duration| i64::try_from(duration.as_secs() / 60).unwrap_or(1));
+    // Time zones differ by quarters of an hour.
+    let zone = if budget.zone.is_some() { 15 } else { 60 };
+    gcd(gcd(start, minutes), zone)
+}
+
+/// The greatest common divisor, of 60 and others: 0 divides nothing, and leaves the other.
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// How many nodes may be disrupted, and by which budget that is so.

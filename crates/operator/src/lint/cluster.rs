@@ -1,5 +1,9 @@
 //! Rules about several objects.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
 use super::{LintReport, objects::pod_template};
 use crate::input::Item;
 
@@ -39,6 +43,21 @@ fn expiry(items: &[Item], report: &mut LintReport) {
             "set spec.template.spec.terminationGracePeriod",
         );
     }
+}
+
+/// The resources that LimitRanges give to containers without them, by namespace.
+pub(super) fn container_defaults(items: &[Item]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for item in items.iter().filter(|item| item.value["kind"] == "LimitRange") {
+        let (_, _, namespace, _) = crate::input::select::identity(&item.value);
+        let limits = item.value.pointer("/spec/limits").and_then(Value::as_array);
+        for limit in limits.into_iter().flatten().filter(|limit| limit["type"] == "Container") {
+            let of_field = |field: &str| limit[field].as_object().into_iter().flatten();
+            let names = ["default", "defaultRequest", "max", "min"].into_iter().flat_map(of_field);
+            found.entry(namespace.clone()).or_default().extend(names.map(|(name, _)| name.clone()));
+        }
+    }
+    found
 }
 
 /// Whether the input has a kind.

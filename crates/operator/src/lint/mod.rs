@@ -17,7 +17,10 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+};
 
 use fleetwright_core::clock::Clock as _;
 
@@ -26,7 +29,7 @@ use self::{
     rules::{Finding, Severity},
 };
 use crate::{
-    catalogue::Catalogues,
+    catalogue::{CatalogueOptions, Catalogues},
     cli::{FailOn, LintOptions},
     clock::SystemClock,
     input::{self, Item},
@@ -51,7 +54,10 @@ pub(crate) fn run(
         anstream::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Outcome::Complete);
     }
-    let findings = lint(&items, catalogues, values)?;
+    let Linted { findings, unchecked } = lint(&items, &options.catalogue, catalogues, values)?;
+    for note in unchecked {
+        writeln!(anstream::stderr(), "note: {note}")?;
+    }
     anstream::stdout().lock().write_all(output::render(options.output, &findings)?.as_bytes())?;
     Ok(outcome(&findings, options.fail_on))
 }
@@ -64,26 +70,46 @@ fn outcome(findings: &[Finding], fail_on: FailOn) -> Outcome {
     }
 }
 
-/// All findings, by position.
-pub(crate) fn lint(items: &[Item], catalogues: &Catalogues, values: &Values) -> anyhow::Result<Vec<Finding>> {
-    let mut report = LintReport { places: Places::default(), findings: Vec::new() };
+/// The findings of an input.
+struct Linted {
+    /// By position.
+    findings: Vec<Finding>,
+    /// Notes on rules that were not checked.
+    unchecked: Vec<String>,
+}
+
+fn lint(
+    items: &[Item],
+    options: &CatalogueOptions,
+    catalogues: &Catalogues,
+    values: &Values,
+) -> anyhow::Result<Linted> {
+    let mut report = LintReport {
+        places: Places::default(),
+        findings: Vec::new(),
+        unchecked: Vec::new(),
+        defaults: cluster::container_defaults(items),
+    };
     let schemas = schema::Schemas::shared()?;
     for item in items {
         schemas.check(item, &mut report);
         objects::check(item, &mut report);
     }
     cluster::check(items, &mut report);
-    placement::check(items, catalogues, values, &mut report)?;
-    let mut findings = report.findings;
+    placement::check(items, options, catalogues, values, &mut report)?;
+    let LintReport { mut findings, unchecked, .. } = report;
     findings.sort();
     findings.dedup();
-    Ok(findings)
+    Ok(Linted { findings, unchecked })
 }
 
 /// Collects findings.
 struct LintReport {
     places: Places,
     findings: Vec<Finding>,
+    unchecked: Vec<String>,
+    /// The resources that LimitRanges give to containers without them, by namespace.
+    defaults: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl LintReport {

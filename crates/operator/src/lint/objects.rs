@@ -284,8 +284,11 @@ fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mu
                     item,
                     &format!("{path}.resources.{part}.{name}"),
                     format!(
-                        "{name}: {text} is {} bytes, rounded up: m is a thousandth",
-                        quantity.units_ceil()
+                        "{name}: {text} is {}, rounded up: m is a thousandth",
+                        match quantity.units_ceil() {
+                            1 => "1 byte".to_owned(),
+                            bytes => format!("{bytes} bytes"),
+                        }
                     ),
                     format!("write {}Mi or {}M", text.trim_end_matches('m'), text.trim_end_matches('m')),
                 );
@@ -294,7 +297,11 @@ fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mu
     }
     if list == "containers" {
         let has = |name: &str| !resources["requests"][name].is_null() || !resources["limits"][name].is_null();
-        let missing: Vec<&str> = ["cpu", "memory"].into_iter().filter(|name| !has(name)).collect();
+        let (_, _, namespace, _) = crate::input::select::identity(&item.value);
+        let of_namespace = report.defaults.get(&namespace);
+        let is_given = |name: &str| of_namespace.is_some_and(|given| given.contains(name));
+        let missing: Vec<&str> =
+            ["cpu", "memory"].into_iter().filter(|name| !has(name) && !is_given(name)).collect();
         if !missing.is_empty() {
             report.add(
                 "L114",

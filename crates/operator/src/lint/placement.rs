@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::{LintReport, cluster::has};
 use crate::{
-    catalogue::Catalogues,
+    catalogue::{CatalogueOptions, Catalogues},
     cli::PlanOptions,
-    explain::constraints::{Finder, ask, only_pool},
+    explain::constraints::{Finder, Row, ask, only_pool},
     input::{Item, select::identity, workloads},
     plan,
     settings::Values,
@@ -26,6 +26,7 @@ const MAX_WORKLOADS: usize = 500;
 /// Adds the findings, if the input has NodePools whose instance types are known.
 pub(super) fn check(
     items: &[Item],
+    catalogue: &CatalogueOptions,
     catalogues: &Catalogues,
     values: &Values,
     report: &mut LintReport,
@@ -33,7 +34,7 @@ pub(super) fn check(
     if !has(items, "NodePool") {
         return Ok(());
     }
-    let options = PlanOptions::of_tool(SolveEffort::Iterations(0), Default::default());
+    let options = PlanOptions::of_tool(SolveEffort::Iterations(0), catalogue.clone());
     let mut expanded = items.to_vec();
     // Nodes and pods that run say nothing about what new nodes can run.
     expanded.retain(|item| !matches!(item.value["kind"].as_str(), Some("Node" | "NodeClaim")));
@@ -42,6 +43,8 @@ pub(super) fn check(
     let snapshot = loaded.index.snapshot(Timestamp::UNIX_EPOCH);
     budgets(items, &snapshot, report);
     if !snapshot.catalogs.values().any(|catalog| !catalog.instance_types.is_empty()) {
+        let of = |gap: &String| format!("L116 and L117 are not checked: {gap}");
+        report.unchecked.extend(loaded.gaps.iter().map(of));
         return Ok(());
     }
     let rules = plan::rules(values);
@@ -69,7 +72,9 @@ pub(super) fn check(
         }
         let rows = finder.rows(&pod, why);
         let all: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.node_pool, row.message)).collect();
-        let fix = rows.iter().find_map(|row| row.patch.as_ref());
+        // A patch of a NodePool that another constraint rules out too is no fix.
+        let is_only = |row: &&Row| rows.iter().filter(|other| other.node_pool == row.node_pool).count() == 1;
+        let fix = rows.iter().filter(is_only).find_map(|row| row.patch.as_ref());
         let fix = fix.map_or_else(
             || "change the workload, or let a NodePool have such nodes".to_owned(),
             |patch| format!("patch of {}: {}", patch.object, patch.merge),

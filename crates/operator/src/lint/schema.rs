@@ -64,7 +64,9 @@ impl Schemas {
             .or_else(|| item.value.pointer("/spec/nodeClassRef/kind"));
         let is_kwok = class.is_some_and(|kind| kind == "KWOKNodeClass") || key.1 == "KWOKNodeClass";
         let order = if is_kwok { [&self.of_kwok, &self.of_aws] } else { [&self.of_aws, &self.of_kwok] };
-        let Some(served) = order.iter().find_map(|all| all.get(&key)) else { return };
+        let Some(served) = order.iter().find_map(|all| all.get(&key)) else {
+            return self.check_version(item, &key, report);
+        };
         for path in served.schema.unknown_fields(&item.value) {
             let (parent, name) = path.rsplit_once('.').unwrap_or(("", &path));
             let known = fields(&served.definition, parent);
@@ -79,10 +81,31 @@ impl Schemas {
         served.schema.prune(&mut value);
         served.schema.prune_nulls(&mut value);
         served.schema.default(&mut value);
-        for error in served.schema.validate(&value, None) {
-            let path = if error.path == "<nil>" { "" } else { error.path.as_str() };
-            report.add("L002", item, path, error.to_string(), "change the value");
+        // Without a path, the API server says that CEL rules wait for the other errors.
+        for error in served.schema.validate(&value, None).iter().filter(|error| error.path != "<nil>") {
+            report.add("L002", item, &error.path, error.to_string(), "change the value");
         }
+    }
+
+    /// Reports an object of Karpenter whose version is not served any more.
+    fn check_version(&self, item: &Item, (version, kind): &(String, String), report: &mut LintReport) {
+        let group = version.split('/').next().unwrap_or_default();
+        let served = [&self.of_aws, &self.of_kwok]
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .find(|(known, of)| of == kind && known.split('/').next() == Some(group));
+        let of_first_api = [
+            ("karpenter.sh", "Provisioner", "NodePool"),
+            ("karpenter.k8s.aws", "AWSNodeTemplate", "EC2NodeClass"),
+        ]
+        .into_iter()
+        .find(|first| (first.0, first.1) == (group, kind.as_str()));
+        let fix = match (served, of_first_api) {
+            (Some((served, _)), _) => format!("convert the object to {served}"),
+            (None, Some((_, _, successor))) => format!("replace it by a {successor}"),
+            (None, None) => return,
+        };
+        report.add("L002", item, "apiVersion", format!("{kind} of {version} is not served"), fix);
     }
 }
 

@@ -8,10 +8,14 @@ use crate::{
     scenarios,
 };
 
+fn linted(items: &[Item], values: &Values) -> Linted {
+    lint(items, &CatalogueOptions::default(), &scenarios::catalogues(), values).unwrap()
+}
+
 fn findings(path: &Path) -> Vec<Finding> {
     let items = input::read(&[path.to_owned()]).unwrap();
     let values = Values::resolve(&Default::default(), |_| None).unwrap();
-    let mut findings = lint(&items, &scenarios::catalogues(), &values).unwrap();
+    let mut findings = linted(&items, &values).findings;
     for finding in &mut findings {
         finding.file = path.file_name().unwrap().to_string_lossy().into_owned();
     }
@@ -101,6 +105,25 @@ fn a_calendar_names_the_budget_that_decides() {
         "default,Drifted,2026-01-01T00:00:00Z,2026-01-01T09:00:00Z,10,budgets[1]",
         "default,Drifted,2026-01-01T09:00:00Z,2026-01-01T17:00:00Z,0,budgets[0]",
         "default,Drifted,2026-01-01T17:00:00Z,2026-01-02T00:00:00Z,10,budgets[1]",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn a_window_within_an_hour_is_in_the_calendar() {
+    let pool = std::fs::read_to_string(scenarios::from_root("tests/scenarios/lint/L109-pass.yaml")).unwrap();
+    let pool = pool.replace("0 9 * * *", "40 2 * * *").replace("8h", "30m");
+    let mut items = Vec::new();
+    input::parse(Path::new("in.yaml"), &pool, &mut items).unwrap();
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let when = ("2026-01-01T00:00:00Z".parse().unwrap(), std::time::Duration::from_secs(6 * 3600));
+    let page = calendar::page(items, when, &scenarios::catalogues(), &values).unwrap();
+    let text = page.render(crate::sheet::Format::Csv, None);
+    for line in [
+        "default,Empty,2026-01-01T00:00:00Z,2026-01-01T02:40:00Z,10,budgets[1]",
+        "default,Empty,2026-01-01T02:40:00Z,2026-01-01T03:10:00Z,0,budgets[0]",
+        "default,Empty,2026-01-01T03:10:00Z,2026-01-01T06:00:00Z,10,budgets[1]",
     ] {
         assert!(text.contains(line), "{text}");
     }
