@@ -423,9 +423,15 @@ impl Loader {
                 Ok(()) if pool.metadata.deletion_timestamp.is_some() => {
                     Some("is ignored: it is being deleted".to_owned())
                 }
-                Ok(()) if pool.spec.replicas.is_some() => Some(
-                    "is not used for scheduling: it has a fixed number of nodes (spec.replicas)".to_owned(),
-                ),
+                Ok(()) if pool.spec.replicas.is_some() => {
+                    let fixed = "is not used for scheduling: it has a fixed number of nodes (spec.replicas)";
+                    let gate = if self.gates.static_capacity {
+                        ""
+                    } else {
+                        ", and the feature gate StaticCapacity, which would launch them, is off"
+                    };
+                    Some(format!("{fixed}{gate}"))
+                }
                 Ok(()) => None,
             };
             if let Some(why) = aside {
