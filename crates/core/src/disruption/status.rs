@@ -189,7 +189,7 @@ impl<'a> Findings<'a> {
         if !in_command {
             let lenient = methods.iter().all(|method| method.spec().is_eventual());
             all = blockers(context.snapshot, cluster_blockers, index, context.now, lenient);
-            self.name_pods(&mut all);
+            self.name_pods(&node, &mut all);
             if methods.iter().any(|method| !method.spec().is_eventual()) {
                 all.extend(self.consolidate_after_blocker(context, index));
             }
@@ -218,10 +218,12 @@ impl<'a> Findings<'a> {
         DisruptionStatus { candidate: !considered.is_empty(), node, price, blockers: all }
     }
 
-    fn name_pods(&self, blockers: &mut [Blocker]) {
+    /// Names the pods of nominations: those that wait, and those that run on the node by now.
+    fn name_pods(&self, node: &StateNode, blockers: &mut [Blocker]) {
         for blocker in blockers {
             if let Blocker::Nominated { pod, name, .. } = blocker {
-                *name = self.pods.get(pod).map(|id| (*id).clone());
+                let bound = || node.pods.iter().find(|other| other.uid == *pod).map(|other| &other.id);
+                *name = self.pods.get(pod).copied().or_else(bound).cloned();
             }
         }
     }

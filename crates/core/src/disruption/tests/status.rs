@@ -105,6 +105,17 @@ fn all_blockers_of_a_node_are_listed() {
 }
 
 #[test]
+fn a_nomination_names_a_pod_that_runs_on_its_node_by_now() {
+    let until = now() + jiff::SignedDuration::from_secs(9);
+    let bound = pod("w").cpu(100);
+    let mut nominated = (*idle("a").pod(running("a", bound).into()).build()).clone();
+    nominated.nominations.push(Nomination { pod: pod("w").build().uid.clone(), until });
+    let survey = surveyed(ClusterBuilder::new().pool(pool("default")).node(nominated), METHODS);
+    let [listed] = listed(&survey).try_into().unwrap();
+    assert!(listed.starts_with("a: Nominated(pod/default/w, 9)"), "{listed}");
+}
+
+#[test]
 fn budgets_and_prices_are_listed_too() {
     let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3900)).build();
     let builder = ClusterBuilder::new()
