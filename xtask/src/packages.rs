@@ -99,19 +99,22 @@ fn index_path(name: &str) -> PathBuf {
     }
 }
 
-/// The entry of a version in the index. What only its own tests use is left out.
+/// The entry of a version in the index. It has what only the tests of the version use, because features may name that: cargo refuses an
+/// entry whose features name an unknown dependency.
 fn index_line(package: &Package, checksum: &str) -> Value {
-    let used =
-        package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
     json!({
         "name": package.name, "vers": package.version.to_string(), "cksum": checksum, "yanked": false,
-        "deps": used.map(index_dependency).collect::<Vec<_>>(),
+        "deps": package.dependencies.iter().map(index_dependency).collect::<Vec<_>>(),
         "features": {}, "features2": package.features, "v": 2, "links": package.links,
     })
 }
 
 fn index_dependency(dependency: &Dependency) -> Value {
-    let kind = if dependency.kind == DependencyKind::Build { "build" } else { "normal" };
+    let kind = match dependency.kind {
+        DependencyKind::Build => "build",
+        DependencyKind::Development => "dev",
+        _ => "normal",
+    };
     json!({
         "name": dependency.rename.as_ref().unwrap_or(&dependency.name),
         "package": dependency.rename.as_ref().map(|_| &dependency.name),
@@ -124,6 +127,26 @@ fn index_dependency(dependency: &Dependency) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As hashbrown 0.17.1, whose feature `nightly` is about a dependency of its tests.
+    #[test]
+    fn every_dependency_that_a_feature_names_is_in_the_index() {
+        let dependency = |name: &str, kind: Option<&str>, rename: Option<&str>| {
+            json!({"name": name, "source": null, "req": "^1", "kind": kind, "rename": rename, "optional": false,
+                "uses_default_features": true, "features": [], "target": null, "registry": null})
+        };
+        let package = json!({"name": "some", "version": "1.0.0", "id": "some", "source": null,
+            "dependencies": [dependency("bumpalo", Some("dev"), None), dependency("cc", Some("build"), None),
+                dependency("rustc-std-workspace-core", None, Some("core"))],
+            "features": {"nightly": ["bumpalo/allocator_api"]}, "targets": [], "manifest_path": "/some/Cargo.toml"});
+        let line = index_line(&serde_json::from_value(package).unwrap(), "sum");
+        let deps: Vec<_> =
+            line["deps"].as_array().unwrap().iter().map(|dep| (&dep["name"], &dep["kind"])).collect();
+        let expected = json!([["bumpalo", "dev"], ["cc", "build"], ["core", "normal"]]);
+        assert_eq!(json!(deps), expected);
+        assert_eq!(line["deps"][2]["package"], "rustc-std-workspace-core");
+        assert_eq!(line["features2"]["nightly"], json!(["bumpalo/allocator_api"]));
+    }
 
     #[test]
     fn crates_are_where_cargo_looks_for_them() {
