@@ -107,13 +107,15 @@ impl PebbleApi {
     /// The API at `url`.
     ///
     /// # Errors
-    /// If the URL is empty, or there is no TLS for it.
+    /// If the URL is empty, or TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> Result<Self, CloudError> {
         let invalid =
             |message: String| CloudError::Invalid { field: "PEBBLE_URL".into(), message: message.into() };
         if url.is_empty() {
             return Err(invalid("is empty: give the URL of the API".to_owned()));
         }
+        // The cryptography that the client of the API server has too. It is there already if that client was made before.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = Client::builder().no_proxy().timeout(TIMEOUT).build();
         let client = client.map_err(|error| invalid(error.to_string()))?;
         let network = client.clone();

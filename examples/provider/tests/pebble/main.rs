@@ -1,5 +1,6 @@
 //! The provider and its operator, over the cloud in memory.
 
+mod api;
 mod conformance;
 mod operator;
 mod properties;
