@@ -31,6 +31,9 @@ pub struct Server {
     pub labels: BTreeMap<String, String>,
     /// What the server runs when it boots.
     pub user_data: String,
+    /// Whether the cloud is still building it: it will run, and cannot be used yet.
+    #[serde(default)]
+    pub building: bool,
     /// Whether the cloud is deleting it.
     #[serde(default)]
     pub deleting: bool,

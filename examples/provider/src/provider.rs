@@ -1,6 +1,9 @@
 //! Pebble as a [`CloudProvider`]: one server for each NodeClaim.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fleetwright_core::{
     clock::SharedClock,
@@ -24,6 +27,8 @@ const CLUSTER: &str = "fleetwright-cluster";
 const CLAIM: &str = "fleetwright-nodeclaim";
 const BATCH: &str = "fleetwright-batch";
 const ATTEMPT: &str = "fleetwright-attempt";
+/// When to ask again for a server that the cloud builds.
+const BUILDING: Duration = Duration::from_secs(5);
 /// The form of a provider id: `pebble:///ZONE/ID`.
 const SCHEME: &str = "pebble:///";
 
@@ -88,6 +93,15 @@ impl PebbleProvider {
         instance.launched_by = label(BATCH).map(Into::into).zip(label(ATTEMPT).and_then(|n| n.parse().ok()));
         instance.terminating = server.deleting;
         instance
+    }
+
+    /// The answer for a server that was created: it is asked for again while the cloud builds it.
+    fn launched(&self, server: &Server) -> Result<Instance, LaunchError> {
+        if server.building {
+            let message = format!("Pebble builds server {}", server.id).into();
+            return Err(LaunchError::Pending { message, after: BUILDING });
+        }
+        Ok(self.instance(server))
     }
 
     /// Reads the server of an id.
@@ -209,12 +223,12 @@ impl CloudProvider for PebbleProvider {
         if !request.first_call
             && let Some(server) = self.api.named(&name).await.map_err(launch_error)?
         {
-            return Ok(self.instance(&server));
+            return self.launched(&server);
         }
         let class = self.class(&request.claim.class).map_err(LaunchError::NodeClassNotReady)?;
         while let Some(order) = self.order(request, &name, &class) {
             match self.api.create(&order).await {
-                Ok(server) => return Ok(self.instance(&server)),
+                Ok(server) => return self.launched(&server),
                 Err(ApiError::NoCapacity) => {
                     self.catalogue.mark_unavailable((order.server_type, order.zone), self.clock.now());
                 }
@@ -222,7 +236,7 @@ impl CloudProvider for PebbleProvider {
                     let server = self.api.named(&name).await.map_err(launch_error)?;
                     let gone =
                         || LaunchError::Unknown(format!("server {name} exists and is not found").into());
-                    return server.map(|server| self.instance(&server)).ok_or_else(gone);
+                    return self.launched(&server.ok_or_else(gone)?);
                 }
                 Err(error) => return Err(launch_error(error)),
             }

@@ -31,6 +31,9 @@ pub(crate) enum Bug {
     ThrottledLaunchIsUnknown,
     LostLaunchIsFailed,
     DeniedLaunchIsNoCapacity,
+    QuotaIsNoCapacity,
+    PendingLaunchIsUnknown,
+    NewTokenAfterPending,
     FailsLargeLaunches,
     OneInstanceForManyClaims,
     IgnoresRequests,
@@ -188,6 +191,21 @@ impl BuggyProvider {
         answers
     }
 
+    /// Takes what is under way for a failure, and launches again.
+    async fn forget_pending(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        let pending = |answer: &Result<_, LaunchError>| matches!(answer, Err(LaunchError::Pending { .. }));
+        let tokens = || requests.iter().map(token);
+        if tokens().any(|token| self.launched.lock().unwrap().contains_key(&token)) {
+            return self.launch_with_another_token(requests).await;
+        }
+        let answers = self.inner.launch(requests).await;
+        if answers.iter().any(pending) {
+            let forgotten = tokens().map(|token| (token, Instance::new("forgotten")));
+            self.launched.lock().unwrap().extend(forgotten);
+        }
+        answers
+    }
+
     /// Terminates an instance of others.
     fn end_anyway(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         self.cloud.lose(id);
@@ -230,6 +248,7 @@ impl CloudLayer for BuggyProvider {
         let mut answers = match self.bug {
             Bug::NewTokenForEachCall => self.launch_with_another_token(&requests).await,
             Bug::ChecksThenCreates => self.check_then_create(&requests).await,
+            Bug::NewTokenAfterPending => self.forget_pending(&requests).await,
             Bug::NewTokenWhileACallRuns => self.mark_then_create(&requests).await,
             _ => self.inner.launch(&requests).await,
         };
@@ -242,6 +261,12 @@ impl CloudLayer for BuggyProvider {
                     Err(LaunchError::Failed { reason: "Failed".into(), message: message.clone() })
                 }
                 (Bug::DeniedLaunchIsNoCapacity, Err(LaunchError::Failed { message, .. })) => {
+                    Err(LaunchError::InsufficientCapacity(message.clone()))
+                }
+                (Bug::PendingLaunchIsUnknown, Err(LaunchError::Pending { message, .. })) => {
+                    Err(LaunchError::Unknown(message.clone()))
+                }
+                (Bug::QuotaIsNoCapacity, Err(LaunchError::QuotaExceeded { message, .. })) => {
                     Err(LaunchError::InsufficientCapacity(message.clone()))
                 }
                 (Bug::FailsLargeLaunches, Ok(_)) if requests.len() > LARGE => {

@@ -1,15 +1,23 @@
-//! Classes that restrict zones and drift, which a KWOKNodeClass does not.
+//! What the fake cloud does not have: classes that restrict zones and drift, an account with a quota, and slow
+//! launches.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use fleetwright_core::{
+    clock::SharedClock,
     cloud::{CloudError, CloudLayer, CloudProvider, Drift, Instance, LaunchError, LaunchRequest},
-    model::{Catalog, NodeClaim, NodePool, ProviderId, Requirement, Str, labels::ZONE},
+    model::{BatchId, Catalog, NodeClaim, NodePool, ProviderId, Requirement, Str, labels::ZONE},
 };
+
+use jiff::{SignedDuration, Timestamp};
 
 pub(crate) const CLASS: &str = "default";
 pub(crate) const SECOND_CLASS: &str = "second";
@@ -22,11 +30,27 @@ pub(crate) struct Revisions {
     revision: Mutex<u32>,
     /// The revision that instances of the first class were launched by.
     launched: Mutex<BTreeMap<ProviderId, u32>>,
+    /// Whether the account may not have more instances.
+    pub(crate) is_full: AtomicBool,
+    /// Whether the next launch is slow.
+    pub(crate) is_slow: AtomicBool,
+    /// When slow launches are over, by batch and attempt.
+    slow: Mutex<BTreeMap<(BatchId, u32), Timestamp>>,
 }
+
+/// How long a slow launch takes.
+const SLOW: SignedDuration = SignedDuration::from_secs(30);
 
 impl Revisions {
     pub(crate) fn new(zones: Vec<Str>) -> Self {
-        Self { zones, revision: Mutex::default(), launched: Mutex::default() }
+        Self {
+            zones,
+            revision: Mutex::default(),
+            launched: Mutex::default(),
+            is_full: AtomicBool::default(),
+            is_slow: AtomicBool::default(),
+            slow: Mutex::default(),
+        }
     }
 
     pub(crate) fn change(&self) -> bool {
@@ -48,6 +72,20 @@ pub(crate) fn restricted_zones(catalog: &Catalog) -> Vec<Str> {
 pub(crate) struct ClassRules {
     pub(crate) inner: Arc<dyn CloudProvider>,
     pub(crate) revisions: Arc<Revisions>,
+    pub(crate) clock: SharedClock,
+}
+
+impl ClassRules {
+    /// How long a launch is still under way.
+    fn left(&self, request: &LaunchRequest) -> Option<Duration> {
+        let (key, now) = ((request.batch.clone(), request.attempt), self.clock.now());
+        let mut slow = self.revisions.slow.lock().unwrap();
+        if self.revisions.is_slow.swap(false, Ordering::SeqCst) {
+            slow.insert(key.clone(), now + SLOW);
+        }
+        let left = slow.get(&key)?.duration_since(now);
+        Duration::try_from(left).ok().filter(|left| !left.is_zero())
+    }
 }
 
 #[async_trait]
@@ -71,6 +109,11 @@ impl CloudLayer for ClassRules {
     }
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {
+        if self.revisions.is_full.load(Ordering::SeqCst) {
+            let refused =
+                || LaunchError::QuotaExceeded { quota: "instances".into(), message: "ask for more".into() };
+            return requests.iter().map(|_| Err(refused())).collect();
+        }
         let restrict = |request: &LaunchRequest| {
             let mut claim = (*request.claim).clone();
             if &*claim.class.name == SECOND_CLASS {
@@ -79,13 +122,20 @@ impl CloudLayer for ClassRules {
             request.clone().for_claim(claim)
         };
         let restricted: Vec<LaunchRequest> = requests.iter().map(restrict).collect();
+        let left = requests.first().and_then(|request| self.left(request));
         let answers = self.inner.launch(&restricted).await;
         let revision = *self.revisions.revision.lock().unwrap();
         for instance in answers.iter().flatten() {
             let mut launched = self.revisions.launched.lock().unwrap();
             launched.entry(instance.provider_id.clone()).or_insert(revision);
         }
-        answers
+        let under_way = |after| LaunchError::Pending { message: "instances start".into(), after };
+        match left {
+            Some(left) => {
+                answers.into_iter().map(|answer| answer.and_then(|_| Err(under_way(left)))).collect()
+            }
+            None => answers,
+        }
     }
 
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {

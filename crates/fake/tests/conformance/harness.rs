@@ -1,7 +1,7 @@
 //! The fake cloud as the suite sees it.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) catalogue: Catalogue,
     pub(crate) over_http: bool,
     pub(crate) tags_node_claims: bool,
-    /// Whether classes restrict zones and drift.
+    /// Whether classes restrict zones and drift, the account has a quota, and launches may be slow.
     pub(crate) class_rules: bool,
     pub(crate) bug: Option<Bug>,
 }
@@ -95,6 +95,12 @@ impl Fake {
         Self { cloud, clock, process, provider, server }
     }
 
+    /// Whether the account may not have more. `false` if it has no quota.
+    fn set_full(&self, is_full: bool) -> bool {
+        let revisions = self.process.revisions.as_ref();
+        revisions.inspect(|rules| rules.is_full.store(is_full, Ordering::SeqCst)).is_some()
+    }
+
     fn adopted(&self, id: &str, cluster_uid: Option<&str>) -> ProviderId {
         let tags = Tags { cluster_uid: cluster_uid.map(str::to_owned), ..Tags::default() };
         self.cloud.adopt(Adopted { provider_id: id.to_owned(), tags, ..Adopted::default() });
@@ -119,7 +125,11 @@ impl Process {
         let provider = FakeProvider::new(api, self.classes.clone(), self.clock.clone()).await.unwrap();
         let mut provider: Arc<dyn CloudProvider> = Arc::new(provider);
         if let Some(revisions) = &self.revisions {
-            provider = Arc::new(ClassRules { inner: provider, revisions: revisions.clone() });
+            provider = Arc::new(ClassRules {
+                inner: provider,
+                revisions: revisions.clone(),
+                clock: self.clock.clone(),
+            });
         }
         if let Some(bug) = self.bug {
             provider = Arc::new(BuggyProvider::new(provider, bug, self.cloud.clone()));
@@ -213,12 +223,18 @@ impl Harness for Fake {
                 capacity_type: None,
                 for_seconds: None,
             }),
+            Wrong::Quota => return self.set_full(true),
+            Wrong::SlowLaunch => {
+                let revisions = self.process.revisions.as_ref();
+                return revisions.inspect(|rules| rules.is_slow.store(true, Ordering::SeqCst)).is_some();
+            }
             _ => return false,
         }
         true
     }
     async fn heal(&self) {
         self.cloud.heal();
+        self.set_full(false);
         self.process.wire.heal();
     }
     async fn abandon(&self, call: Call<'_>) {

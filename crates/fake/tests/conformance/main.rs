@@ -24,8 +24,10 @@ use fleetwright_fake::{
 };
 use harness::{Fake, Options};
 
-/// Cases about drift and restrictions of classes: a KWOKNodeClass has neither.
-const NOT_APPLICABLE: [&str; 3] = [
+/// Cases about slow launches and quotas, and about drift and restrictions of classes: a KWOKNodeClass has neither.
+const NOT_APPLICABLE: [&str; 5] = [
+    "a launch that is under way is asked for again",
+    "a launch above a quota names it and launches nothing",
     "a class restricts the catalogue of its pools",
     "a class restricts the instances of its claims",
     "a changed class drifts its own instances",
@@ -37,7 +39,7 @@ async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool)
     assert_eq!(report, ConformanceReport { failures: Vec::new(), not_applicable: NOT_APPLICABLE.to_vec() });
 }
 
-/// With classes that restrict zones and drift, every case applies.
+/// With classes that restrict zones and drift, a quota and slow launches, every case applies.
 #[tokio::test]
 async fn every_case_applies_to_a_cloud_with_classes() {
     let options = Options { class_rules: true, ..Options::of(kwok()) };

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Each bug and the case that catches it.
-const CAUGHT_BY: [(Bug, &str); 43] = [
+const CAUGHT_BY: [(Bug, &str); 46] = [
     (Bug::NewTokenForEachCall, "a repeated call launches nothing more"),
     (Bug::ChecksThenCreates, "two calls of one attempt at a time launch once"),
     (Bug::NewTokenWhileACallRuns, "a launch that is dropped at any await is repeated"),
@@ -17,6 +17,9 @@ const CAUGHT_BY: [(Bug, &str); 43] = [
     (Bug::ThrottledLaunchIsUnknown, "a throttled launch launches nothing"),
     (Bug::LostLaunchIsFailed, "a call whose answer was lost is repeated without effect"),
     (Bug::DeniedLaunchIsNoCapacity, "a launch that is not permitted fails and launches nothing"),
+    (Bug::QuotaIsNoCapacity, "a launch above a quota names it and launches nothing"),
+    (Bug::PendingLaunchIsUnknown, "a launch that is under way is asked for again"),
+    (Bug::NewTokenAfterPending, "a launch that is under way is asked for again"),
     (Bug::FailsLargeLaunches, "five thousand requests get five thousand instances"),
     (Bug::OneInstanceForManyClaims, "five thousand requests get five thousand instances"),
     (Bug::IgnoresRequests, "an instance has room for what its claim requests"),

@@ -153,13 +153,15 @@ impl Harness for Pebble {
             }
             Fault::Hang { after } => self.stub.inner().hang = Some(after),
             Fault::Exhaust { zone } => drop(self.stub.inner().dry.insert(zone.map(|zone| zone.to_string()))),
+            Fault::SlowLaunch => self.stub.inner().is_slow = true,
+            Fault::Quota => self.stub.inner().is_full = true,
             _ => return false,
         }
         true
     }
     async fn heal(&self) {
         let mut inner = self.stub.inner();
-        (inner.hang, inner.faults) = (None, Vec::new());
+        (inner.hang, inner.faults, inner.is_full) = (None, Vec::new(), false);
         inner.dry.clear();
     }
     async fn abandon(&self, call: Call<'_>) {

@@ -29,6 +29,9 @@ pub const PAGE: usize = 50;
 /// How long a deletion takes.
 pub const DELETION: Duration = Duration::from_secs(30);
 
+/// How long a server takes that cannot be used at once.
+const BUILDING: Duration = Duration::from_secs(12);
+
 /// A call, as faults name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -60,6 +63,12 @@ pub struct Inner {
     pub hang: Option<u32>,
     /// Zones without capacity; `None` is all of them.
     pub dry: BTreeSet<Option<String>>,
+    /// Whether the next server takes a while until it can be used.
+    pub is_slow: bool,
+    /// When servers can be used that could not at once.
+    built_at: BTreeMap<String, Duration>,
+    /// Whether the account may not have more servers.
+    pub is_full: bool,
     /// A planted bug: the cloud takes a name twice, and does not find servers by it.
     pub forgets_names: bool,
 }
@@ -77,6 +86,8 @@ impl Inner {
             self.deleted_at.remove(&id);
             self.servers.remove(&id);
         }
+        let built = |id: &String| self.built_at.get(id).is_none_or(|at| *at <= self.now);
+        self.servers.iter_mut().for_each(|(id, server)| server.building = !built(id));
     }
 
     /// Puts a server into the cloud.
@@ -262,7 +273,16 @@ async fn create(State(stub): State<Stub>, Json(server): Json<Server>) -> Respons
         if inner.dry.contains(&None) || inner.dry.contains(&Some(server.zone.clone())) {
             return Err(StatusCode::INSUFFICIENT_STORAGE);
         }
-        Ok(inner.add(server))
+        if inner.is_full {
+            return Err(StatusCode::PAYMENT_REQUIRED);
+        }
+        let mut server = inner.add(server);
+        if std::mem::take(&mut inner.is_slow) {
+            let at = inner.now + BUILDING;
+            inner.built_at.insert(server.id.clone(), at);
+            server.building = true;
+        }
+        Ok(server)
     })
     .await
 }

@@ -5,17 +5,19 @@ use std::time::Duration;
 use super::{
     CallFault, Case, Fault, Harness, Operation, Verdict,
     support::{
-        check, claim, fleet, good, inject, launched, on_demand, owned, request, runs_exactly, still_runs,
+        check, claim, fleet, good, inject, launch, launched, on_demand, owned, request, runs_exactly,
+        still_runs,
     },
 };
 use crate::cloud::{CloudError, LaunchError, LaunchRequest};
 
-pub(super) const CASES: [Case; 7] = [
+pub(super) const CASES: [Case; 8] = [
     Case { name: "a get that fails is an error and not the end of an instance", run: |h| Box::pin(get(h)) },
     Case { name: "a list that fails is an error", run: |h| Box::pin(list(h)) },
     Case { name: "a termination that fails is an error and ends nothing", run: |h| Box::pin(terminate(h)) },
     Case { name: "the end of an orphan that fails is an error", run: |h| Box::pin(orphan(h)) },
     Case { name: "a launch that is not permitted fails and launches nothing", run: |h| Box::pin(denied(h)) },
+    Case { name: "a launch above a quota names it and launches nothing", run: |h| Box::pin(quota(h)) },
     Case { name: "a list has all pages, or it fails", run: |h| Box::pin(pages(h)) },
     Case { name: "a failure is not drift", run: |h| Box::pin(not_drift(h)) },
 ];
@@ -107,6 +109,19 @@ async fn denied(harness: &dyn Harness) -> Verdict {
     let answers = harness.provider().launch(std::slice::from_ref(&first)).await;
     let failed = |answer: &Result<_, LaunchError>| matches!(answer, Err(LaunchError::Failed { .. }));
     check(answers.len() == 1 && answers.iter().all(failed), || format!("it is {answers:?}"))?;
+    runs_exactly(harness, &[]).await?;
+    harness.heal().await;
+    harness.advance(RECOVERY).await;
+    let instance = launched(harness, &claim, 2).await?;
+    runs_exactly(harness, &[&instance]).await
+}
+
+async fn quota(harness: &dyn Harness) -> Verdict {
+    let claim = claim(harness, "a", "quota", on_demand());
+    inject(harness, Fault::Quota).await?;
+    let answer = launch(harness, &claim, 1).await?;
+    let named = matches!(&answer, Err(LaunchError::QuotaExceeded { quota, .. }) if !quota.is_empty());
+    check(named, || format!("a launch above a quota is {answer:?}"))?;
     runs_exactly(harness, &[]).await?;
     harness.heal().await;
     harness.advance(RECOVERY).await;

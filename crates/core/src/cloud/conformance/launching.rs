@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-pub(super) const CASES: [Case; 16] = [
+pub(super) const CASES: [Case; 17] = [
     Case { name: "no request, no answer", run: |h| Box::pin(nothing(h)) },
     Case { name: "an instance is what its claim requires", run: |h| Box::pin(as_required(h)) },
     Case { name: "an instance tells type, zone and capacity type", run: |h| Box::pin(labelled(h)) },
@@ -27,6 +27,7 @@ pub(super) const CASES: [Case; 16] = [
     Case { name: "a restarted process finds what it launched", run: |h| Box::pin(restarted(h)) },
     Case { name: "a launch that failed unknown is retried to one instance", run: |h| Box::pin(failed(h)) },
     Case { name: "a throttled launch launches nothing", run: |h| Box::pin(throttled(h)) },
+    Case { name: "a launch that is under way is asked for again", run: |h| Box::pin(under_way(h)) },
     Case { name: "answers stand in the order of requests", run: |h| Box::pin(ordered(h)) },
     Case { name: "instances without a claim belong to ranks by their ids", run: |h| Box::pin(ranked(h)) },
     Case { name: "what fails in one launch fails in no other", run: |h| Box::pin(partial(h)) },
@@ -156,6 +157,26 @@ async fn throttled(harness: &dyn Harness) -> Verdict {
     runs_exactly(harness, &[]).await?;
     harness.advance(after).await;
     let instance = launched(harness, &claim, 1).await?;
+    runs_exactly(harness, &[&instance]).await
+}
+
+async fn under_way(harness: &dyn Harness) -> Verdict {
+    /// How often a launch may still be under way when it is asked for again.
+    const TIMES: usize = 20;
+    let claim = claim(harness, "a", "under-way", on_demand());
+    inject(harness, Fault::SlowLaunch).await?;
+    let mut answer = launch(harness, &claim, 1).await?;
+    let pending = matches!(&answer, Err(LaunchError::Pending { after, .. }) if !after.is_zero());
+    check(pending, || format!("a launch that is under way is {answer:?}"))?;
+    // Too early, and later by another process.
+    answer = launch(harness, &claim, 1).await?;
+    harness.restart().await;
+    for _ in 0..TIMES {
+        let Err(LaunchError::Pending { after, .. }) = &answer else { break };
+        harness.advance(*after).await;
+        answer = launch(harness, &claim, 1).await?;
+    }
+    let instance = good("launch", answer)?;
     runs_exactly(harness, &[&instance]).await
 }
 

@@ -90,6 +90,10 @@ pub enum Fault {
         /// The zone.
         zone: Option<Str>,
     },
+    /// The account may not have more instances: launches are refused until [`Harness::heal`].
+    Quota,
+    /// The cloud accepts the next launch and answers before its instances can be used, which takes it a while.
+    SlowLaunch,
 }
 
 /// Why a case does not pass.
