@@ -107,7 +107,7 @@ impl CiStep {
             Self::Tidy => tidy::run(),
             Self::Package => packages::check(),
             Self::Semver => semver::check(),
-            Self::ProviderExample => provider::check(),
+            Self::ProviderExample => provider::check(false),
             Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),
         }

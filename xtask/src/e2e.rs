@@ -3,6 +3,8 @@
 //! What `--speed` measures is built as users run it, as the image is. `--tier aws` has a runner of its own, which has the AWS SDK in
 //! it.
 
+use std::path::PathBuf;
+
 use crate::{aws, shell};
 
 /// Runs the cases that `args` choose, or measures.
@@ -18,6 +20,13 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     shell::run(shell::cargo(&["build", "--locked"]).args(profile).args(["--bin", "fleetwright"]))?;
     let mut runner = shell::cargo(&["run", "--locked"]);
     shell::run(runner.args(profile).args(["--bin", "fleetwright-e2e", "--"]).args(args))
+}
+
+/// Builds the runner of the cases, for a task that starts it itself. It finds its folder by its own path.
+pub(crate) fn runner() -> anyhow::Result<PathBuf> {
+    shell::run(&mut shell::cargo(&["build", "--locked", "--bin", "fleetwright-e2e"]))?;
+    let target = shell::workspace()?.target_directory.into_std_path_buf();
+    Ok(target.join("debug").join(format!("fleetwright-e2e{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn is_measured(args: &[String]) -> bool {

@@ -69,7 +69,11 @@ enum Task {
         args: Vec<String>,
     },
     /// Build and test examples/provider from packaged crates, with a target directory of its own
-    ProviderExample,
+    ProviderExample {
+        /// Only its test on a real control plane, which is that of e2e; by hand
+        #[arg(long)]
+        e2e: bool,
+    },
     /// Make a new provider of examples/provider
     NewProvider {
         /// Its name in lower-case letters, such as acme
@@ -109,7 +113,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Seeds { args } => seeds::run(&args),
         Task::Realized { args } => seeds::realized(&args),
         Task::E2e { args } => e2e::run(&args),
-        Task::ProviderExample => provider::check(),
+        Task::ProviderExample { e2e } => provider::check(e2e),
         Task::NewProvider { name, folder } => provider::create(&name, &folder),
         Task::Dashboards(args) => dashboards::live::run(&args),
         Task::Picture => browser::picture(),

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::{packages, shell};
+use crate::{e2e, packages, shell};
 
 /// How a name is written.
 type Renaming = fn(&str) -> String;
@@ -15,26 +16,60 @@ type Renaming = fn(&str) -> String;
 const NAMES: [(&str, Renaming); 3] =
     [("pebble", str::to_owned), ("Pebble", capitalized), ("PEBBLE", str::to_ascii_uppercase)];
 
-/// Tests of the example from a folder of its own, with a registry of packaged crates and a target directory of its own.
-pub(crate) fn check() -> anyhow::Result<()> {
+/// The test beside an API server, which is left out otherwise.
+const ON_CLUSTER: [&str; 4] = ["cluster::", "--", "--ignored", "--nocapture"];
+
+/// Tests of the example as a stranger runs them; with `on_cluster` the one beside a real API server, and no other.
+pub(crate) fn check(on_cluster: bool) -> anyhow::Result<()> {
     let folder = shell::workspace()?.target_directory.join("provider-example").into_std_path_buf();
-    let (registry, copy) = (folder.join("registry"), folder.join("source"));
-    packages::registry(&registry)?;
-    if copy.exists() {
-        fs::remove_dir_all(&copy).with_context(|| copy.display().to_string())?;
-    }
-    copied(&example(), &copy, &str::to_owned)?;
-    let config = format!(
-        "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\nlocal-registry = {:?}\n",
-        registry.display().to_string()
-    );
-    fs::create_dir_all(copy.join(".cargo"))?;
-    fs::write(copy.join(".cargo/config.toml"), config)?;
+    let stranger = timed("packaged", || Stranger::new(&folder))?;
+    timed("compiled", || {
+        shell::run(stranger.isolate(&mut shell::cargo(&["test", "--offline", "--no-run"])))
+    })?;
     let mut test = shell::cargo(&["test", "--offline"]);
-    test.current_dir(&copy).env("CARGO_TARGET_DIR", folder.join("target"));
-    // What a workspace above the folder, or the task's own cargo, would add.
-    test.env_remove("CARGO_MANIFEST_DIR").env_remove("RUSTFLAGS");
-    shell::run(&mut test)
+    if on_cluster {
+        let runner = e2e::runner()?;
+        let cargo = std::mem::replace(&mut test, Command::new(runner));
+        test.arg("--exec").arg(cargo.get_program()).args(cargo.get_args()).args(ON_CLUSTER);
+    }
+    timed("tested", || shell::run(stranger.isolate(&mut test)))
+}
+
+/// Runs a part of the task and prints how long it took.
+fn timed<T>(what: &str, part: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let (result, took) = shell::timed(part);
+    anstream::println!("provider-example: {what} in {:.0} s", took.as_secs_f64());
+    result
+}
+
+/// The example in a folder of its own, with a registry of packaged crates and a target directory of its own.
+struct Stranger {
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl Stranger {
+    fn new(folder: &Path) -> anyhow::Result<Self> {
+        let (registry, source) = (folder.join("registry"), folder.join("source"));
+        packages::registry(&registry)?;
+        if source.exists() {
+            fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
+        }
+        copied(&example(), &source, &str::to_owned)?;
+        let config = format!(
+            "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\nlocal-registry = {:?}\n",
+            registry.display().to_string()
+        );
+        fs::create_dir_all(source.join(".cargo"))?;
+        fs::write(source.join(".cargo/config.toml"), config)?;
+        Ok(Self { source, target: folder.join("target") })
+    }
+
+    /// Lets a command run in the folder, without what a workspace above it, or the task's own cargo, would add.
+    fn isolate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.current_dir(&self.source).env("CARGO_TARGET_DIR", &self.target);
+        command.env_remove("CARGO_MANIFEST_DIR").env_remove("RUSTFLAGS").env_remove("RUSTC_WORKSPACE_WRAPPER")
+    }
 }
 
 /// Writes a provider called `name` to `folder`: the example with other names.

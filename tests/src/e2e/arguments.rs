@@ -34,6 +34,10 @@ pub struct Arguments {
     /// With --speed: how many pods, one measurement each
     #[arg(long, value_delimiter = ',', default_value = "1000,5000")]
     pub pods: Vec<usize>,
+    /// Start the API server, run this command with an administrator's KUBECONFIG, and stop: for programs outside of this repository
+    #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(conflicts_with_all = ["cases", "list", "bless", "speed"])]
+    pub exec: Vec<String>,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,

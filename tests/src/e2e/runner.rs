@@ -17,7 +17,9 @@ use super::arguments::{Arguments, Environment, Tier};
 use super::assets::Assets;
 use super::case::{Case, Cx};
 use super::cases;
+use super::installation::Installation;
 use super::process::tail;
+use super::server::Server;
 use super::speed;
 use super::world::LaneWorld;
 
@@ -39,6 +41,12 @@ pub async fn run(
     if arguments.speed {
         return tokio::select! {
             result = measure(arguments, environment, out) => result,
+            signal = interrupted() => { signal?; bail!("interrupted") }
+        };
+    }
+    if !arguments.exec.is_empty() {
+        return tokio::select! {
+            result = execute(arguments, environment, out) => result,
             signal = interrupted() => { signal?; bail!("interrupted") }
         };
     }
@@ -160,6 +168,28 @@ async fn measure(
     drop(world);
     std::fs::remove_dir_all(&folder)?;
     Ok(true)
+}
+
+/// Runs a command beside an API server that is its own. True when it succeeds.
+async fn execute(
+    arguments: &Arguments,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let folder = run_folder(environment, arguments.tier)?;
+    writeln!(out, "e2e --tier {} --exec, logs in {}", arguments.tier.name(), folder.display())?;
+    let assets = Assets::find(arguments.tier, environment, out)?;
+    let installation = Installation::read(&environment.root.join("deploy"))?;
+    let server = Server::start(arguments.tier, environment, &assets, &folder, &installation.accounts).await?;
+    let (program, args) = arguments.exec.split_first().context("--exec needs a command")?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(args).env("KUBECONFIG", &server.kubeconfigs.admin).kill_on_drop(true);
+    let status = command.status().await.with_context(|| format!("cannot start {program}"))?;
+    drop(server);
+    if status.success() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    Ok(status.success())
 }
 
 /// What the lanes of a run share.

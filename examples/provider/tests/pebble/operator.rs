@@ -1,21 +1,22 @@
 //! The operator's binary on an API server in memory: a pending pod becomes a node, and the node goes with its pod.
 
 use std::{
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use fleetwright_core::cloud::jiff::Timestamp;
 use fleetwright_fake_kube::{Config, Server};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::stub::{self, Stub};
+use crate::{kubelet, stub::Stub};
 
 /// How long a step may take on a slow host.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process that ends with the test.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -23,33 +24,27 @@ impl Drop for Running {
     }
 }
 
-/// Stands in for the kubelets: each server registers the node that its user data describe.
+/// Starts the operator.
+pub fn start(kubeconfig: &Path, url: &str, settings: &[(&str, &str)]) -> Running {
+    let command = Command::new(env!("CARGO_BIN_EXE_pebble-autoscaler"))
+        .args(["--cloud", "pebble", "--pebble-url", url])
+        .env("KUBECONFIG", kubeconfig)
+        .envs([("METRICS_PORT", "0"), ("HEALTH_PROBE_PORT", "0")])
+        .envs([("DISRUPTION_PERIOD", "1s"), ("DISRUPTION_VALIDATION_DELAY", "3s")])
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .spawn();
+    Running(command.unwrap())
+}
+
+/// Stands in for the kubelets: each server registers its node.
 fn register_nodes(kube: &Server, stub: &Stub, elapsed: Duration) {
     stub.inner().now = elapsed;
     let servers: Vec<_> = stub.inner().servers.values().filter(|server| !server.deleting).cloned().collect();
     for server in servers {
-        if kube.list("v1", "Node", "").iter().any(|node| node["metadata"]["name"] == *server.id) {
-            continue;
+        if !kube.list("v1", "Node", "").iter().any(|node| node["metadata"]["name"] == *server.id) {
+            kube.apply(kubelet::node(&server)).unwrap();
         }
-        let sold = stub::types().into_iter().find(|sold| sold.name == server.server_type).unwrap();
-        let labels = stub::flag(&server.user_data, "node-labels");
-        let labels: Value = labels.iter().filter_map(|label| label.split_once('=')).collect();
-        let taint = |text: &&str| {
-            let (key, effect) = text.split_once(':').unwrap();
-            let (key, value) = key.split_once('=').unwrap_or((key, ""));
-            json!({"key": key, "value": value, "effect": effect})
-        };
-        let taints: Vec<Value> =
-            stub::flag(&server.user_data, "register-with-taints").iter().map(taint).collect();
-        let resources =
-            json!({"cpu": sold.cpus.to_string(), "memory": format!("{}Gi", sold.memory_gib), "pods": "110"});
-        let node = json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": server.id, "labels": labels},
-            "spec": {"providerID": format!("pebble:///{}/{}", server.zone, server.id), "taints": taints},
-            "status": {"capacity": resources, "allocatable": resources,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
-                    "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}]}});
-        kube.apply(node).unwrap();
     }
 }
 
@@ -76,17 +71,9 @@ async fn a_pending_pod_becomes_a_node_and_the_node_goes_with_it() {
         kube.apply(object).unwrap();
     }
     let listening = kube.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let kubeconfig = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubeconfig");
+    let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubeconfig");
     std::fs::write(&kubeconfig, kube.kubeconfig(listening.address)).unwrap();
-    let operator = Command::new(env!("CARGO_BIN_EXE_pebble-autoscaler"))
-        .args(["--cloud", "pebble", "--pebble-url", &url])
-        .env("KUBECONFIG", &kubeconfig)
-        .envs([("METRICS_PORT", "0"), ("HEALTH_PROBE_PORT", "0"), ("DISABLE_LEADER_ELECTION", "true")])
-        .envs([("DISRUPTION_PERIOD", "1s"), ("DISRUPTION_VALIDATION_DELAY", "3s")])
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _operator = Running(operator);
+    let _operator = start(&kubeconfig, &url, &[("DISABLE_LEADER_ELECTION", "true")]);
     let begun = Instant::now();
     let until = async |what: &str, holds: &dyn Fn() -> bool| {
         let since = Instant::now();

@@ -98,6 +98,11 @@ impl Inner {
         server
     }
 
+    /// How many servers there have been.
+    pub fn launched(&self) -> usize {
+        self.number
+    }
+
     fn fault(&mut self, call: Call) -> Option<Fault> {
         let position = self.faults.iter().position(|fault| fault.call == call)?;
         if self.faults[position].skip > 0 {
