@@ -1,7 +1,8 @@
 //! S21: a demand, the pods of one owner that request the same, that missed two nodes gets the next one only after a pause.
 //!
 //! A launch is missed if its instance existed and none of the pods that it was for ran for a minute or completed, nor any pod of the demand on
-//! its node. Launches before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
+//! its node: from the end of its NodeClaim on, or since its node is initialized and no pod that it was for waits for it any more. Launches
+//! before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,12 +82,10 @@ impl Launches {
 
     /// A NodeClaim for pods without a node.
     fn see_claim(&mut self, observation: &Observation<'_>, claim: &Value, found: &mut Findings) {
-        let nominated = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
-        let uids = nominated.filter_map(|pod| pod.rsplit_once(':')).map(|(_, uid)| uid.to_owned());
         let mut demands: BTreeMap<Demand, BTreeSet<String>> = BTreeMap::new();
-        for uid in uids {
-            if let Some((demand, None)) = self.pods.get(&uid) {
-                demands.entry(demand.clone()).or_default().insert(uid);
+        for uid in nominated(claim) {
+            if let Some((demand, None)) = self.pods.get(uid) {
+                demands.entry(demand.clone()).or_default().insert(uid.to_owned());
             }
         }
         for (demand, pods) in demands {
@@ -148,7 +147,11 @@ impl Launches {
                 let is_active = |pod: &Value| {
                     !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
                 };
-                let intended_left = there.iter().any(|pod| is_active(pod));
+                // A pod that the NodeClaim no longer names is planned elsewhere.
+                let named = |pod: &Value| {
+                    claim.is_some_and(|claim| nominated(claim).any(|uid| uid == text(pod, "/metadata/uid")))
+                };
+                let intended_left = there.iter().any(|pod| is_active(pod) && named(pod));
                 there.extend(on_node.filter(|pod| demand(pod) == *demand_of));
                 if there.iter().any(|pod| ran(pod)) {
                     launch.answered = Some(observation.at);
@@ -167,6 +170,12 @@ impl Launches {
             }
         }
     }
+}
+
+/// The UIDs of the pods that a NodeClaim names.
+fn nominated(claim: &Value) -> impl Iterator<Item = &str> {
+    let pods = annotation(claim, "fleetwright.dev/nominated-pods").split(',');
+    pods.filter_map(|pod| pod.rsplit_once(':')).map(|(_, uid)| uid)
 }
 
 /// How many nodes were missed, the pause after them, and since when; `None` as long as there is none.
