@@ -89,7 +89,7 @@ impl PreparedSnapshot {
     }
 
     /// Raises the lower bound of a plan for a request of provisioning to what new nodes cost that hold whole pods, where no node that
-    /// exists has room for any. Takes as long as a fifth of a second.
+    /// exists has room for any. Takes as long as half a second.
     pub fn tighten_bound(&mut self, request: &Request<'_>, plan: &mut Plan) {
         if plan.cost.lower_bound == plan.cost.effective {
             return;

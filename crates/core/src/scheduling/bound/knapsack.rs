@@ -11,6 +11,9 @@ use super::{float, rounded};
 const STATES_MAX: i64 = 2048;
 /// Dimensions are counted where a node holds no more pods of a kind.
 pub(super) const COUNTED_PODS_MAX: i64 = 24;
+/// What an entry of a relaxation costs beside its table, and a step of the search: in cells of tables, as measured, about.
+const ENTRY_WORK: usize = 64;
+const STEP_WORK: usize = 32;
 /// Bits after the point of integer multipliers.
 const FRACTION: u32 = 30;
 
@@ -175,7 +178,7 @@ struct Relaxation<'a> {
     table: Vec<i64>,
     /// The room by the multipliers, rounded up.
     slack: i64,
-    /// How many cells of tables it took.
+    /// What it cost, in cells of tables.
     work: usize,
 }
 
@@ -218,7 +221,8 @@ impl<'a> Relaxation<'a> {
         }
         entries.sort_by(|a, b| b.rate.total_cmp(&a.rate).then_with(|| a.kind.cmp(&b.kind)));
         let slack = weight(room).saturating_add(1);
-        let mut this = Self { entries, counted, sizes, table: Vec::new(), slack, work: 0 };
+        let work = ENTRY_WORK * entries.len();
+        let mut this = Self { entries, counted, sizes, table: Vec::new(), slack, work };
         this.tabulate();
         this
     }
@@ -266,7 +270,11 @@ impl<'a> Relaxation<'a> {
         let counts = vec![0; self.entries.len()];
         let mut tree = Tree { relaxation: self, counts, best: least, contents: Vec::new(), open: 0, steps };
         tree.visit(0, 0, self.slack, self.sizes.map(|size| size - 1), &mut room.to_vec());
-        Filled { most: tree.best.max(tree.open), work: 32 * (steps - tree.steps), contents: tree.contents }
+        Filled {
+            most: tree.best.max(tree.open),
+            work: STEP_WORK * (steps - tree.steps),
+            contents: tree.contents,
+        }
     }
 
     /// No content is worth more.

@@ -21,7 +21,7 @@ const ROUNDS_MAX: usize = 200;
 /// The search for the content of one node, in a round and for the bound.
 const CARE: Care = Care { looks: 1, steps: 300 };
 const CARE_EXACT: Care = Care { looks: 8, steps: 10_000 };
-/// What the search for the bound may cost, in additions of tables: less than a fifth of a second.
+/// What the search for the bound may cost, in cells of tables, of a few nanoseconds each.
 const WORK_BOUND: usize = 160_000_000;
 /// What the bound of some worths may cost before it becomes rougher.
 const WORK_EXACT: usize = 40_000_000;
@@ -97,17 +97,17 @@ impl<'a> Program<'a> {
         Some(self.search(best, ROUNDS_MAX, go_on))
     }
 
-    /// Adds a pattern of each kind alone: the first basis.
+    /// Adds a pattern of each kind alone, on the type that is cheapest per pod: the first basis.
     fn singles(&mut self) -> Option<()> {
         for kind in 0..self.kinds.len() {
+            let mut fitting: Vec<&NodeType> = self.types.iter().filter(|one| one.most[kind] > 0).collect();
+            fitting.sort_by_key(|one| one.price / one.most[kind]);
             let single = |one: &NodeType| {
                 let content = vec![(kind, one.most[kind])];
                 let price = (self.price_of)(one.column, &content)?;
                 Some(Pattern { column: one.column, price, content })
             };
-            let fitting = self.types.iter().filter(|one| one.most[kind] > 0).filter_map(single);
-            let rate = |pattern: &Pattern| pattern.price / pattern.content[0].1.max(1);
-            let cheapest = fitting.min_by_key(rate)?;
+            let cheapest = fitting.into_iter().find_map(single)?;
             self.patterns.push(cheapest);
         }
         Some(())

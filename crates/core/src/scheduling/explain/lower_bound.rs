@@ -1,6 +1,6 @@
 //! What a plan must cost at least: a covering program over resources, with a row for nodes where pods keep apart by
 //! host. See [`bound`] for the program; what it leaves out (zones, weights, whole nodes) only makes the bound weaker.
-//! Where no node that exists has room, one node must also hold the most demanding pod whole. Whoever has a fifth of a second learns
+//! Where no node that exists has room, one node must also hold the most demanding pod whole. Whoever has half a second learns
 //! what pods cost that are all whole ([`bound::Program`]).
 
 use hashbrown::HashMap;
