@@ -60,6 +60,7 @@ pub(crate) fn picture() -> anyhow::Result<()> {
     let mut tab = browser.open(&demo.url)?;
     tab.size(1360, 860)?;
     demo.wait_for_the_peak(&mut tab)?;
+    tab.wait(&format!("{} >= 10 && {} === 0", rows("nodes"), rows("pending")))?;
     let picture = tab.screenshot()?;
     ensure!(picture.len() <= MAX_PICTURE, "the picture has {} bytes", picture.len());
     let file = shell::root().join("docs/pictures/ui.png");
