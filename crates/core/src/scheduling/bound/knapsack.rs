@@ -265,7 +265,7 @@ impl<'a> Relaxation<'a> {
         self.table = table;
     }
 
-    /// Looks for contents that are worth more than `least` in so many steps.
+    /// Searches for contents that are worth more than `least`, in `steps` steps at most.
     fn search(&self, room: &[i64], least: i64, steps: usize) -> Filled {
         let counts = vec![0; self.entries.len()];
         let mut tree = Tree { relaxation: self, counts, best: least, contents: Vec::new(), open: 0, steps };

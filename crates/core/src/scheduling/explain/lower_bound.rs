@@ -90,7 +90,7 @@ impl Bought {
     }
 }
 
-/// What may be bought, with a row for each resource and one for pods that keep apart, if so many of them share a node.
+/// The offers, with a row for each resource and, given `per_node`, one for pods that keep apart: at most `per_node` share a node.
 fn columns(tables: &Tables, offers: &[Offered], resources: usize, per_node: Option<i64>) -> Columns {
     let mut columns = Columns::new(resources + usize::from(per_node.is_some()));
     for ((pool, row), price) in offers {
