@@ -60,6 +60,6 @@ impl<'a> ClusterBlockers<'a> {
 
     /// Whether `pod` has to be rescheduled as soon as its node drains.
     pub(super) fn is_currently_reschedulable(&self, pod: &'a Pod, now: Timestamp) -> bool {
-        pod.is_reschedulable() && is_currently_reschedulable(pod, self.covering(pod), now)
+        is_currently_reschedulable(pod, self.covering(pod), now)
     }
 }
