@@ -101,10 +101,9 @@ fn requirements_drifted(claim: &NodeClaim, pool: &NodePool) -> bool {
 }
 
 /// Whether the catalogue still has the claim's instance type, in an offering like the claim's. Whether it is available
-/// now does not matter.
+/// now does not matter. A NodeClaim without the label of one has none.
 fn is_offered(claim: &NodeClaim, view: &ClaimView<'_>, catalog: &Catalog) -> bool {
-    let Some(name) = claim.labels.get(INSTANCE_TYPE) else { return true };
-    let Some(found) = catalog.instance_types.iter().find(|instance_type| instance_type.name == *name) else {
+    let Some(found) = claim.labels.get(INSTANCE_TYPE).and_then(|name| catalog.get(name)) else {
         return false;
     };
     let mut known = Requirements::from_labels(&claim.labels);

@@ -95,6 +95,9 @@ fn drifted_when_the_type_is_gone() {
     ] {
         assert_eq!(node(labels).says(&stage, after(at)), expected, "{labels:?} +{at}");
     }
+    let mut unlabeled = node(&[]);
+    unlabeled.claim.labels.remove(INSTANCE_TYPE);
+    assert_eq!(unlabeled.says(&stage, after(3600)), gone, "no instance type is known");
 }
 
 /// A node that is deleted, with pods; `last` is the deadline in seconds.
