@@ -212,9 +212,16 @@ fn phase(phase: Option<&str>) -> PodPhase {
     }
 }
 
+/// The controller of a pod. Karpenter takes any owner for it that ties pods to nodes or names, so one that does not say that it controls the
+/// pod is the next best.
 fn owner(meta: &ObjectMeta) -> Option<Owner> {
     let controls = |owner: &&OwnerReference| owner.controller == Some(true);
-    let owner = meta.owner_references.iter().flatten().find(controls)?;
+    let ties = |owner: &&OwnerReference| {
+        let kind = (&*owner.api_version, &*owner.kind);
+        matches!(kind, ("apps/v1", "DaemonSet" | "StatefulSet") | ("v1", "Node"))
+    };
+    let owners = || meta.owner_references.iter().flatten();
+    let owner = owners().find(controls).or_else(|| owners().find(ties))?;
     Some(Owner { kind: text(&owner.kind), name: text(&owner.name), uid: text(&owner.uid) })
 }
 

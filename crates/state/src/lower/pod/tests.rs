@@ -180,3 +180,17 @@ fn terms_without_a_condition_are_left_out() {
     let found = with(json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred})).unwrap();
     assert_eq!(found.spec.preferred_node_terms.len(), 1);
 }
+
+#[rstest]
+#[case::the_controller(&[("v1", "Node", false), ("apps/v1", "ReplicaSet", true)], Some("ReplicaSet"))]
+#[case::a_daemon_without_the_mark(&[("example.com/v1", "Batch", false), ("apps/v1", "DaemonSet", false)], Some("DaemonSet"))]
+#[case::a_static_pod_without_it(&[("v1", "Node", false)], Some("Node"))]
+#[case::of_another_group(&[("example.com/v1", "DaemonSet", false)], None)]
+#[case::not_a_controller(&[("apps/v1", "ReplicaSet", false)], None)]
+fn the_owner_of_a_pod(#[case] given: &[(&str, &str, bool)], #[case] expected: Option<&str>) {
+    let reference = |(version, kind, controller): &(&str, &str, bool)| json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": controller});
+    let references: Vec<Value> = given.iter().map(reference).collect();
+    let metadata = json!({"name": "p", "namespace": "default", "ownerReferences": references});
+    let found = lowered(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap().owner;
+    assert_eq!(found.as_ref().map(|owner| &*owner.kind), expected);
+}
