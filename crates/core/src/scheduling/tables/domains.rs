@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::{
     model::{
-        LabelSelector, Operator, Pod, PodAffinityTerm, Str, Taint, TopologySpread, labels, pod::SelectorTerm,
+        LabelSelector, Operator, Pod, PodAffinityTerm, Str, Taint, TopologySpread, pod::SelectorTerm,
         taint::first_untolerated,
     },
     scheduling::{
@@ -99,15 +99,9 @@ impl Tables {
         if filter.alternatives[..] == [ANY] {
             return true;
         }
-        let only = universe.only(key, value);
-        let is_zone = universe.name(key).as_ref() == labels::ZONE;
         filter.alternatives.iter().any(|wanted| {
             let met = universe.meet(pool.req, *wanted, Side::Claim);
-            let there = met.and_then(|met| universe.meet(met, only, Side::Plain));
-            // A zone that is out of capacity for minutes stays a domain.
-            there.is_some_and(|req| {
-                if is_zone { pool.offers(universe, req) } else { !pool.mask(universe, req).is_empty() }
-            })
+            met.is_some_and(|met| pool.offers_value(universe, met, key, value))
         })
     }
 
@@ -117,19 +111,11 @@ impl Tables {
             return Arc::clone(known);
         }
         let mut domains = Vec::new();
-        let zone = self.universe.key(labels::ZONE);
         for (pool_id, pool) in self.pools.entries() {
-            if key == zone {
-                // A zone that a NodePool names and that offers nothing never has a node.
-                domains.extend(pool.zones.iter().map(|value| (pool_id, *value)));
-                continue;
-            }
-            let template = self.universe.get(pool.req, key);
-            let of_rows = pool.rows.iter().filter_map(|row| self.universe.get(row.req, key));
-            let sets = of_rows.chain(template).filter(|set| !set.complement);
-            let values = sets.flat_map(|set| set.values.iter().copied());
-            let allowed = |value: &Value| template.is_none_or(|set| self.universe.has(key, set, *value));
-            domains.extend(values.filter(allowed).map(|value| (pool_id, value)));
+            let values = pool.named_values(&self.universe, key);
+            // A value that a NodePool names and that nothing offers never has a node.
+            let offered = |value: &Value| pool.offers_value(&self.universe, pool.req, key, *value);
+            domains.extend(values.into_iter().filter(offered).map(|value| (pool_id, value)));
         }
         domains.sort_unstable();
         domains.dedup();

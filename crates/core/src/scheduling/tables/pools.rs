@@ -40,8 +40,6 @@ pub(crate) struct Pool {
     pub(crate) min_values: Vec<(Key, u32)>,
     /// Limits by resource index.
     pub(crate) limits: Vec<Limit>,
-    /// The zones in which some instance type that it allows has an offering, available or not.
-    pub(crate) zones: Vec<Value>,
     /// The offerings that are not available, with the requirements of their instance types.
     unavailable: Vec<(Req, Req)>,
     /// Rows by requirement: those that may be bought under it.
@@ -202,14 +200,13 @@ impl Pool {
         let types = catalog.instance_types.iter();
         let type_reqs: Vec<Req> =
             types.map(|known| context.universe.req(known.requirements.iter())).collect();
-        let (zones, unavailable) = offerings_of(catalog, &type_reqs, req, context.universe);
+        let unavailable = unavailable_offerings(catalog, &type_reqs, req, context.universe);
         Self {
             model: Arc::clone(model),
             req,
             taints,
             ranks: Ranks::new(&rows.iter().map(|row| &row.free).collect::<Vec<_>>()),
             rows,
-            zones,
             unavailable,
             min_values,
             limits,
@@ -244,6 +241,27 @@ impl Pool {
             agrees(universe, *instance_type, req) && agrees(universe, *offering, req)
         };
         self.unavailable.iter().any(agree) || !self.mask(universe, req).is_empty()
+    }
+
+    /// Whether there is an offering under `req` with a value of a key. One that is out of capacity for minutes counts.
+    pub(crate) fn offers_value(&self, universe: &Universe, req: Req, key: Key, value: Value) -> bool {
+        let with = universe.meet(req, universe.only(key, value), Side::Plain);
+        with.is_some_and(|req| self.offers(universe, req))
+    }
+
+    /// The values of a key that the template, an instance type or an offering names.
+    pub(crate) fn named_values(&self, universe: &Universe, key: Key) -> Vec<Value> {
+        let of_rows = self.rows.iter().flat_map(|row| {
+            let offers = row.offers.iter().map(|offer| offer.req);
+            offers.chain([row.req])
+        });
+        let absent = self.unavailable.iter().flat_map(|(described, offering)| [*described, *offering]);
+        let sets = of_rows.chain(absent).chain([self.req]).filter_map(|req| universe.get(req, key));
+        let named = sets.filter(|set| !set.complement);
+        let mut values: Vec<Value> = named.flat_map(|set| set.values.iter().copied()).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
     }
 
     /// The offerings that `req` allows, cheapest first by effective price; equal ones by type, zone and capacity type.
@@ -300,36 +318,28 @@ pub(crate) fn agrees(universe: &Universe, a: Req, b: Req) -> bool {
         .all(|(key, set)| universe.get(large, *key).is_none_or(|other| universe.agree(*key, set, other)))
 }
 
-/// Of the offerings of a catalogue whose instance type and whose own requirements `req` allows: their zones, and those that are
-/// not available.
-fn offerings_of(
+/// The offerings of a catalogue that are not available, of those whose instance type and whose own requirements `req` allows.
+fn unavailable_offerings(
     catalog: &Catalog,
     type_reqs: &[Req],
     req: Req,
     universe: &mut Universe,
-) -> (Vec<Value>, Vec<(Req, Req)>) {
-    let zone = universe.key(labels::ZONE);
-    let (mut zones, mut unavailable) = (Vec::new(), Vec::new());
+) -> Vec<(Req, Req)> {
+    let mut unavailable = Vec::new();
     for (instance_type, described) in catalog.instance_types.iter().zip(type_reqs) {
         if !agrees(universe, *described, req) {
             continue;
         }
-        for offering in &instance_type.offerings {
+        for offering in instance_type.offerings.iter().filter(|offering| !offering.available) {
             let offered = universe.req(offering.requirements.iter());
-            if !agrees(universe, offered, req) {
-                continue;
-            }
-            zones.extend(universe.get(offered, zone).iter().flat_map(|set| set.values.iter().copied()));
-            if !offering.available {
+            if agrees(universe, offered, req) {
                 unavailable.push((*described, offered));
             }
         }
     }
-    zones.sort_unstable();
-    zones.dedup();
     unavailable.sort_unstable();
     unavailable.dedup();
-    (zones, unavailable)
+    unavailable
 }
 
 /// The rows of one instance type: one per distinct allocatable of its available offerings.

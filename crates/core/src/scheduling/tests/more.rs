@@ -12,6 +12,25 @@ fn few_domains_count_as_an_empty_one() {
 }
 
 #[test]
+fn a_value_that_nothing_offers_is_no_domain() {
+    let size = |name: &str, arch: &str| {
+        instance_type(name, 2, 4).label("size", name).label(ARCH, arch).offer("a", ON_DEMAND, 100).build()
+    };
+    let types = vec![size("small", "amd64"), size("medium", "amd64"), size("large", "arm64")];
+    let cluster = |key: &str, values: &[&str]| {
+        let pool = pool("default").require(ARCH, Operator::In, &["amd64"]).require(key, Operator::In, values);
+        let catalog = Arc::new(crate::model::Catalog::new(types.clone()));
+        let p = pod("p").app("x").spread(spread_over(key, 1, "x"));
+        plan(ClusterBuilder::new().catalog(catalog).pool(pool).pending_many(4, &p)).1
+    };
+    // No type of the NodePool's architecture is large, and none is reserved; any node may have a label of the user.
+    assert_eq!(cluster("size", &["small", "medium", "large"]).unplaced.len(), 0);
+    assert_eq!(cluster(CAPACITY_TYPE, &[ON_DEMAND, "reserved"]).unplaced.len(), 0);
+    let custom = cluster("team", &["blue", "green"]);
+    assert_eq!((custom.unplaced.len(), custom.new_claims.len()), (0, 2));
+}
+
+#[test]
 fn match_label_keys_tell_generations_apart() {
     let mut spread = spread_over(ZONE, 1, "x");
     spread.match_label_keys = vec!["hash".into()];
