@@ -126,6 +126,15 @@ pub enum Nearest {
         /// That type.
         instance_type: Str,
     },
+    /// A resource of which daemons alone request more than any allowed type has.
+    Daemons {
+        /// The resource.
+        name: ResourceName,
+        /// By how much they exceed the type that is nearest.
+        missing: i64,
+        /// That type.
+        instance_type: Str,
+    },
     /// Each resource can be had, but no allowed type has all of them.
     Combination,
     /// Types are there, and cannot be bought now where they are allowed.
@@ -353,6 +362,11 @@ impl fmt::Display for Nearest {
                 f,
                 "the most {name} that an allowed type leaves for pods is {} (on {instance_type})",
                 name.quantity(*most)
+            ),
+            Self::Daemons { name, missing, instance_type } => write!(
+                f,
+                "daemons alone request {} more {name} than {instance_type} has: allow larger types, or lower their requests",
+                name.quantity(*missing)
             ),
             Self::Combination => f.write_str("no allowed type has enough of all resources at once"),
             Self::Offering => {

@@ -235,7 +235,7 @@ fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
         Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
             Nearest::Requirement(wanted) => drop_key(&mut spec, wanted.key()),
             Nearest::Resource { name, most, .. } => spec.requests.set(name, *most),
-            Nearest::Combination | Nearest::Offering => return false,
+            Nearest::Daemons { .. } | Nearest::Combination | Nearest::Offering => return false,
         },
         _ => return false,
     }

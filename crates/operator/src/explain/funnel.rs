@@ -85,8 +85,10 @@ pub(crate) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> F
 }
 
 fn constraints(whole: &PodSpec) -> Vec<Constraint> {
-    let mut all: Vec<Constraint> =
-        vec![("NodePool requirements, limits and available offerings".to_owned(), Box::new(|_, _| {}))];
+    let mut all: Vec<Constraint> = vec![(
+        "NodePool requirements, limits, DaemonSets and available offerings".to_owned(),
+        Box::new(|_, _| {}),
+    )];
     let mut add = |name: String, take_over: TakeOver| all.push((name, take_over));
     add("taints".to_owned(), Box::new(|spec, whole| spec.tolerations.clone_from(&whole.tolerations)));
     for (at, (key, value)) in whole.node_selector.iter().enumerate() {

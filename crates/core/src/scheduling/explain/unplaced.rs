@@ -218,7 +218,8 @@ impl<'a> Explained<'a> {
             let whole = tables.resources.known_amounts(&instance_type.allocatable());
             let free: Vec<&Amounts> =
                 if rows.is_empty() { vec![&whole] } else { rows.iter().map(|row| &row.free).collect() };
-            let fits = free.iter().any(|free| fits_free(&class.requests, free));
+            let holds_daemons = rows.is_empty() || rows.iter().any(|row| row.short_for_daemons().is_none());
+            let fits = holds_daemons && free.iter().any(|free| fits_free(&class.requests, free));
             for free in free {
                 lost.record_free(free, instance_type);
             }
@@ -233,7 +234,9 @@ impl<'a> Explained<'a> {
         }
         let nearest = match (lost.allowed, lost.large_enough) {
             (0, _) => refused_by_all(tables, pool, req),
-            (_, 0) => shortage(tables, &class.requests, &lost),
+            (_, 0) => {
+                crowded_out(tables, &allowed).unwrap_or_else(|| shortage(tables, &class.requests, &lost))
+            }
             _ => Nearest::Offering,
         };
         let mut requests = class.requests.clone();
@@ -276,6 +279,19 @@ fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
     let name = tables.universe.name(*key).clone();
     let wanted = tables.universe.requirements(req).get(&name).cloned();
     wanted.map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted)))
+}
+
+/// The resource of which daemons request too much on each of some rows: that of the row that lacks least of its first one.
+fn crowded_out(tables: &Tables, rows: &[&Row]) -> Option<Nearest> {
+    let short = rows.iter().map(|row| row.short_for_daemons().map(|resource| (resource, *row)));
+    let short = short.collect::<Option<Vec<_>>>()?;
+    let (resource, row) =
+        short.into_iter().min_by_key(|(resource, row)| (*resource, -get(&row.free, *resource)))?;
+    Some(Nearest::Daemons {
+        name: tables.resources.name(resource),
+        missing: get(&row.free, resource).saturating_neg(),
+        instance_type: row.instance_type.name.clone(),
+    })
 }
 
 /// The first resource of which no allowed type leaves enough.

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 use crate::{
-    model::{Snapshot, StateNode, Taint, TaintEffect, labels, nodeclaim::ConditionType, pod::HostPort},
+    model::{
+        Requirement, Snapshot, StateNode, Str, Taint, TaintEffect, labels, nodeclaim::ConditionType,
+        pod::HostPort,
+    },
     scheduling::{
         ids::{IdVec, LabelSetId, NodePoolId, TopologyGroupId},
         tables::{
@@ -63,8 +66,9 @@ impl NodeRow {
         let Tables { snapshot, pools, daemons, universe, resources, topology, .. } = tables;
         let hostname = universe.hostname();
         let host = universe.value(hostname, &state.hostname().into());
+        let awaited = awaited_labels(state);
         let mut node_labels: Vec<(Key, Value)> = Vec::with_capacity(state.labels().len());
-        for (key, value) in state.labels() {
+        for (key, value) in state.labels().iter().chain(awaited.iter().map(|(key, value)| (key, value))) {
             let key = universe.key(key);
             if key != hostname {
                 node_labels.push((key, universe.value(key, value)));
@@ -72,11 +76,7 @@ impl NodeRow {
         }
         node_labels.sort_unstable();
         node_labels.dedup_by_key(|(key, _)| *key);
-        let choice = (!state.is_launched()).then(|| {
-            let mut requirements = state.requirements();
-            requirements.remove(labels::HOSTNAME);
-            universe.req(requirements.iter())
-        });
+        let choice = (!state.is_launched()).then(|| open_choice(state, &awaited, universe));
         let pool_name = state.label(labels::NODEPOOL);
         let pool = pools.entries().find(|(_, pool)| Some(&*pool.model.name) == pool_name).map(|(id, _)| id);
         let mut taints = state.taints();
@@ -220,6 +220,26 @@ pub(crate) fn without(universe: &Universe, req: Req, key: Key) -> Req {
     let sets: SmallVec<[_; 4]> =
         universe.sets(req).iter().filter(|(set_key, _)| *set_key != key).cloned().collect();
     universe.conjunction(sets)
+}
+
+/// The labels that a node gets when it is initialized, which daemons may wait for.
+fn awaited_labels(state: &StateNode) -> Vec<(Str, Str)> {
+    if state.is_initialized() {
+        return Vec::new();
+    }
+    let keys = [labels::REGISTERED, labels::INITIALIZED].into_iter();
+    let absent = keys.filter(|key| !state.labels().contains_key(*key));
+    absent.map(|key| (key.into(), "true".into())).collect()
+}
+
+/// What a NodeClaim that is not launched can become, the hostname aside.
+fn open_choice(state: &StateNode, awaited: &[(Str, Str)], universe: &mut Universe) -> Req {
+    let mut requirements = state.requirements();
+    requirements.remove(labels::HOSTNAME);
+    for (key, value) in awaited {
+        requirements.add(Requirement::is_in(key.clone(), [value.clone()]));
+    }
+    universe.req(requirements.iter())
 }
 
 /// The end of the node's consolidateAfter window.

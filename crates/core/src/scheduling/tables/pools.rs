@@ -13,7 +13,7 @@ use crate::{
     scheduling::{
         ids::{Id, IdVec, InstanceTypeId, ReservationId},
         tables::{
-            amounts::{Amounts, ResourceIndex, update},
+            amounts::{Amounts, ResourceIndex, get, update},
             bits::Bits,
             contradiction,
             intern::{ANY, Key, Req, Side, Universe, Value},
@@ -90,6 +90,11 @@ impl Row {
     /// Whether it is one of an instance type.
     pub(crate) fn is_of(&self, instance_type: &InstanceType) -> bool {
         self.instance_type.name == instance_type.name
+    }
+
+    /// The first resource of which its daemons request more than there is.
+    pub(crate) fn short_for_daemons(&self) -> Option<usize> {
+        self.free.iter().position(|free| *free < 0)
     }
 }
 
@@ -221,13 +226,16 @@ impl Pool {
         !self.limits.is_empty() || self.model.limits.nodes.is_some()
     }
 
-    /// The rows that can be bought under `req`: type and an available offering agree with it.
+    /// The rows that can be bought under `req`: type and an available offering agree with it. Those that their daemons do not fit
+    /// are not for sale, also for pods that do not request what is short.
     pub(crate) fn mask(&self, universe: &Universe, req: Req) -> Arc<Bits<InstanceTypeId>> {
         if let Some(mask) = self.masks.borrow().get(&req) {
             return Arc::clone(mask);
         }
         let bought = |row: &Row| {
-            agrees(universe, row.req, req) && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
+            row.short_for_daemons().is_none()
+                && agrees(universe, row.req, req)
+                && row.offers.iter().any(|offer| agrees(universe, offer.req, req))
         };
         let rows = self.rows.entries().filter(|(_, row)| bought(row));
         let mask = Arc::new(rows.map(|(row_id, _)| row_id).collect::<Bits<InstanceTypeId>>());
@@ -342,6 +350,32 @@ fn unavailable_offerings(
     unavailable
 }
 
+/// Requests and host ports of the daemons that run on nodes as `described`. A resource of which the type has nothing keeps a daemon
+/// away that requests it, and nothing waits for it.
+fn daemon_overhead(
+    universe: &Universe,
+    described: Option<Req>,
+    daemons: &[&Daemon],
+    capacity: &Amounts,
+) -> (Amounts, Vec<HostPort>) {
+    let (mut overhead, mut ports) = (Amounts::new(), Vec::new());
+    for daemon in daemons {
+        let runs = described.is_some_and(|node| {
+            daemon.alternatives.iter().any(|wanted| universe.meet(node, *wanted, Side::Claim).is_some())
+        });
+        if runs {
+            update(&mut overhead, &daemon.requests, i64::saturating_add);
+            ports.extend(daemon.pod.spec.host_ports.iter().cloned());
+        }
+    }
+    for (resource, amount) in overhead.iter_mut().enumerate() {
+        if get(capacity, resource) <= 0 {
+            *amount = 0;
+        }
+    }
+    (overhead, ports)
+}
+
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
 fn rows_of(
     (pool, instance_type): (&NodePool, &Arc<InstanceType>),
@@ -353,18 +387,8 @@ fn rows_of(
     let universe = &mut *context.universe;
     let req = universe.req(instance_type.requirements.iter());
     let described = universe.meet(template, req, Side::Plain);
-    let mut overhead = Amounts::new();
-    let mut ports = Vec::new();
-    for daemon in daemons {
-        let runs = described.is_some_and(|node| {
-            daemon.alternatives.iter().any(|wanted| universe.meet(node, *wanted, Side::Claim).is_some())
-        });
-        if runs {
-            update(&mut overhead, &daemon.requests, i64::saturating_add);
-            ports.extend(daemon.pod.spec.host_ports.iter().cloned());
-        }
-    }
     let capacity = context.resources.amounts(&instance_type.capacity);
+    let (overhead, ports) = daemon_overhead(universe, described, daemons, &capacity);
     let mut rows: Vec<Row> = Vec::new();
     let mut known_allocatables: Vec<Resources> = Vec::new();
     for offering in instance_type.offerings.iter().filter(|offering| offering.available) {

@@ -68,6 +68,43 @@ fn soft_spreads_yield() {
 }
 
 #[test]
+fn a_type_that_its_daemons_do_not_fit_is_not_launched() {
+    let types = |largest: i64| {
+        let small = instance_type("small", 2, 4).offer("a", ON_DEMAND, 100).build();
+        let large = instance_type("large", largest, 4).offer("a", ON_DEMAND, 200).build();
+        Arc::new(crate::model::Catalog::new(vec![small, large]))
+    };
+    let cluster = |largest, daemon: PodBuilder| {
+        ClusterBuilder::new().catalog(types(largest)).pool(pool("default")).daemon(daemon)
+    };
+    // The pods request no CPU: the small type would hold them, without its daemon.
+    let thirsty = || pod("ds").daemon().cpu(3000).memory(0);
+    let p = pod("p").cpu(0).memory(512);
+    check(cluster(8, thirsty()).pending_many(2, &p), &["+default large a on-demand: p-0 p-1"]);
+    let why = plan(cluster(2, thirsty()).pending(p)).1.unplaced[0].1.to_string();
+    assert!(why.contains("daemons alone request 1 more cpu than large has"), "{why}");
+    // A resource that no type has keeps the daemon away, and no pod.
+    let elsewhere = pod("ds").daemon().cpu(0).memory(0).request("example.com/fuse", 1);
+    let (snapshot, plan) = plan(cluster(8, elsewhere).pending(pod("q").cpu(0).memory(512)));
+    assert_eq!(report(&snapshot, &plan), ["+default small a on-demand: q"]);
+    let requests = &plan.new_claims[0].requests;
+    assert!(requests.get(&"example.com/fuse".into()) == 0, "the node would never be initialized: {requests}");
+}
+
+#[test]
+fn daemons_that_wait_for_a_node_to_be_initialized_count_before() {
+    let late = || pod("ds").daemon().cpu(3000).memory(0).require(INITIALIZED, Operator::In, &["true"]);
+    let cluster = |starting: NodeBuilder, cpu: i64| {
+        ClusterBuilder::with_default_pool().daemon(late()).node(starting).pending(pod("p").cpu(cpu))
+    };
+    let unlaunched = node("n").unlaunched(&[(INSTANCE_TYPE, &["medium"])]);
+    for starting in [node("n").uninitialized(), unlaunched] {
+        check(cluster(starting, 2000), &["+default large a spot: p"]);
+    }
+    check(cluster(node("n").uninitialized().pod(late().bound("n")), 1000), &["n: p"]);
+}
+
+#[test]
 fn ports_of_daemons_are_taken() {
     let daemon = pod("ds").daemon().cpu(10).host_port(9100);
     let (_, plan) =

@@ -238,7 +238,7 @@ fn buys(new_claim: &NewClaim, instance_type: &InstanceType, offering: &Offering)
         && new_claim.requirements.intersects(&offering.requirements).is_ok()
 }
 
-/// What daemons take on a node of an instance type.
+/// What daemons take on a node of an instance type, of what that has.
 fn daemons(snapshot: &Snapshot, new_claim: &NewClaim, instance_type: &InstanceType) -> Resources {
     let pool = &new_claim.pool;
     let mut node = pool.template.requirements.clone();
@@ -253,5 +253,6 @@ fn daemons(snapshot: &Snapshot, new_claim: &NewClaim, instance_type: &InstanceTy
                 .iter()
                 .any(|all| all.iter().all(|wanted| node.compatible_claim(wanted, &snapshot.schema).is_ok()))
     };
-    sum(snapshot.daemons.iter().filter(runs).map(|daemon| daemon.requests()))
+    let all = sum(snapshot.daemons.iter().filter(runs).map(|daemon| daemon.requests()));
+    all.iter().filter(|(name, _)| instance_type.capacity.get(name) > 0).collect()
 }
