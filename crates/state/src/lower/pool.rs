@@ -6,7 +6,7 @@ use fleetwright_api::{
     self as api, condition, duration, labels as names, labels::condition::READY, nodepool,
 };
 use fleetwright_core::model::{
-    Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName,
+    Budget, ConsolidationPolicy, DisruptionReason, LabelSchema, Limits, NodePool, ResourceName, Str,
     pool::{BudgetNodes, DriftCap, InitializationStanding, InitializationTimeout, Template},
 };
 use jiff::Timestamp;
@@ -23,7 +23,8 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
     let hash = annotation(names::NODEPOOL_HASH).zip(annotation(names::NODEPOOL_HASH_VERSION));
     let disruption = &spec.disruption;
-    let halted = halted(pool).map(text);
+    let template = template(&spec.template, schema)?;
+    let halted = halted(pool).map(text).or_else(|| contradiction(&template));
     let zone = annotation(names::BUDGET_TIME_ZONE).filter(|zone| !zone.is_empty());
     Ok(NodePool {
         name: meta.name.clone().unwrap_or_default().into(),
@@ -38,7 +39,7 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
             hard: annotation(names::HARD_LIMITS).is_some_and(is_on),
             ..limits(spec.limits.as_ref())?
         },
-        template: template(&spec.template, schema)?,
+        template,
         consolidate_after: shared::duration(disruption.consolidate_after.as_ref()),
         consolidation_policy: match disruption.consolidation_policy {
             nodepool::ConsolidationPolicy::WhenEmpty => ConsolidationPolicy::WhenEmpty,
@@ -61,6 +62,16 @@ pub fn pool(pool: &api::NodePool, schema: &LabelSchema) -> Result<NodePool, Inva
             .unwrap_or_default(),
         initialization: initialization(pool),
         observed: annotation(names::OBSERVED).map(crate::observed::read).unwrap_or_default(),
+    })
+}
+
+/// Why every node of the template would be drifted as soon as it is launched: it has a label that the requirements exclude.
+fn contradiction(template: &Template) -> Option<Str> {
+    template.labels.iter().find_map(|(key, value)| {
+        let wanted = template.requirements.get(key).filter(|wanted| !wanted.has(value))?;
+        Some(text(&format!(
+            "the template has the label {key}={value}, which its requirement {wanted} excludes: change one of them"
+        )))
     })
 }
 
@@ -218,6 +229,25 @@ mod tests {
         assert_eq!(of(json!({})), minute);
         assert_eq!(annotated("10m"), Some(Duration::from_secs(600)));
         assert_eq!((annotated("Never"), annotated("0s"), annotated("soon")), (None, None, minute));
+    }
+
+    #[test]
+    fn a_label_that_the_requirements_exclude_stops_launches() {
+        let halted = |operator: &str, values: Value| {
+            let mut torn = serde_json::to_value(written(json!({}), None)).unwrap();
+            torn["spec"]["template"]["metadata"] = json!({"labels": {"team": "a"}});
+            torn["spec"]["template"]["spec"]["requirements"] =
+                json!([{"key": "team", "operator": operator, "values": values}]);
+            torn["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                "lastTransitionTime": "2025-01-01T00:00:00Z"}]);
+            let read = pool(&serde_json::from_value(torn).unwrap(), &LabelSchema::default()).unwrap();
+            assert_eq!(read.ready, read.halted.is_none());
+            read.halted
+        };
+        assert_eq!(halted("In", json!(["a", "b"])), None);
+        let why = halted("In", json!(["b"])).unwrap();
+        assert!(why.contains("the label team=a, which its requirement team In [b] excludes"), "{why}");
+        assert!(halted("DoesNotExist", json!([])).is_some() && halted("Gt", json!(["1"])).is_some());
     }
 
     #[test]
