@@ -11,6 +11,7 @@ use std::{
 
 use fleetwright_api::labels::condition::DISRUPTION_BLOCKED;
 use fleetwright_core::{
+    clock::written,
     disruption::{Blocker, DisruptionStatus, Proposal, Unconsolidatable},
     model::{ClaimName, StateNode, Str, nodeclaim::ConditionType},
 };
@@ -119,7 +120,7 @@ fn text_of(blocker: &Blocker) -> String {
     let mut text = match blocker {
         // Without the time left and the last pod, which change all the time.
         Blocker::ConsolidateAfter { after, until, .. } => {
-            return format!("consolidateAfter of {}s is not over before {until}", after.as_secs());
+            return format!("consolidateAfter of {} is not over before {until}", written(*after));
         }
         other => other.to_string(),
     };

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use super::{BalancedScore, BudgetError, lineage};
-use crate::model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str};
+use crate::{
+    clock::written,
+    model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str},
+};
 
 /// A node that may not be disrupted now.
 #[derive(Clone, Debug)]
@@ -75,6 +78,8 @@ pub enum Blocker {
         allowed: i64,
         /// How many are disrupted or not ready.
         disrupting: i64,
+        /// How many more are in the commands of this pass.
+        started: i64,
         /// When the window of the most restrictive budget closes; `None` if it is always open.
         until: Option<Timestamp>,
         /// Why nothing is allowed, if a budget is invalid.
@@ -209,7 +214,7 @@ impl fmt::Display for Blocker {
                 )
             }
             Self::ConsolidateAfter { after, left, pod, .. } => {
-                write!(f, "consolidateAfter of {}s is not over, {}s left", after.as_secs(), left.as_secs())?;
+                write!(f, "consolidateAfter of {} is not over, {} left", written(*after), written(*left))?;
                 match pod {
                     Some(pod) => write!(f, " since pod {pod} was added"),
                     None => Ok(()),
@@ -219,11 +224,20 @@ impl fmt::Display for Blocker {
             Self::Budget { pool, error: Some(error), .. } => {
                 write!(f, "budgets of nodepool {pool} allow nothing: {error}")
             }
-            Self::Budget { pool, reason, allowed, disrupting, .. } => write!(
-                f,
-                "budgets of nodepool {pool} allow {allowed} disruption(s) for reason {reason}, and {disrupting} \
-                 node(s) count against them"
-            ),
+            Self::Budget { pool, reason, allowed: 0, .. } => {
+                write!(f, "budgets of nodepool {pool} allow no disruption for reason {reason}")
+            }
+            Self::Budget { pool, reason, allowed, disrupting, started, .. } => {
+                write!(
+                    f,
+                    "budgets of nodepool {pool} allow {allowed} disruption(s) for reason {reason}: {disrupting} node(s) \
+                     disrupted or not ready"
+                )?;
+                match started {
+                    0 => Ok(()),
+                    started => write!(f, ", {started} in commands of this pass"),
+                }
+            }
             Self::DriftCap { pool, cap, replaced, .. } => write!(
                 f,
                 "drift cap of nodepool {pool} allows {cap} replaced node(s) within its window, and {replaced} were replaced"
@@ -305,7 +319,7 @@ pub enum Unconsolidatable {
     Unbalanced(BalancedScore),
     /// The saving over its expected remaining life does not outweigh the cost of the move.
     #[error(
-        "replacing the node would save ${savings} over its expected {}s, and cost ${cost} in pod restarts and overlap", over.as_secs()
+        "replacing the node would save ${savings} over its expected {}, and cost ${cost} in pod restarts and overlap", written(*over)
     )]
     NoNetBenefit {
         /// The saving.

@@ -160,7 +160,10 @@ impl<'a> Findings<'a> {
             ((pool, allowance.reason), (allowance, started))
         });
         let snapshot = context.snapshot;
-        let pods = snapshot.pending.iter().chain(&snapshot.unscheduled).map(|pod| (&pod.uid, &pod.id));
+        // Pods of nodes that are deleted are nominated before they are evicted.
+        let leaving = snapshot.nodes.iter().filter(|node| node.is_deleting()).flat_map(|node| &node.pods);
+        let pods = snapshot.pending.iter().chain(&snapshot.unscheduled).chain(leaving);
+        let pods = pods.map(|pod| (&pod.uid, &pod.id));
         let budgets = budgets.collect();
         Self { in_commands, reasons, budgets, pods: pods.collect(), started }
     }
@@ -273,7 +276,8 @@ impl<'a> Findings<'a> {
                 pool: pool.clone(),
                 reason,
                 allowed: allowance.allowed.min(allowance.total),
-                disrupting: allowance.disrupting + started,
+                disrupting: allowance.disrupting,
+                started: *started,
                 until: allowance.until,
                 error: allowance.error.clone(),
             })

@@ -33,7 +33,7 @@ fn quiet(until: i64, left: u64) -> Blocker {
 
 fn budget(allowed: i64, disrupting: i64) -> Blocker {
     let (pool, reason) = ("default".into(), DisruptionReason::Drifted);
-    Blocker::Budget { pool, reason, allowed, disrupting, until: None, error: None }
+    Blocker::Budget { pool, reason, allowed, disrupting, started: 0, until: None, error: None }
 }
 
 fn dear(nanos: i64) -> Blocker {
