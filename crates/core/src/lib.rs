@@ -12,6 +12,7 @@
 //! 8. [`rate`] — token buckets and delays.
 //! 9. [`decisions`] — what was decided, as records for people and programs.
 //! 10. [`cloud`] — the seam to a cloud: [`cloud::CloudProvider`] and the suite that checks it.
+//! 11. [`suggest`] — the name that was probably meant.
 //!
 //! Authors of providers need [`cloud`], [`clock`] and parts of [`model`]: [`cloud`] says which, and what versions promise. The rest is
 //! public for the crates of this workspace only and changes in any version.
@@ -38,6 +39,8 @@ pub mod safety;
 pub mod scheduling;
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod shadow;
+#[cfg_attr(feature = "provider-api", doc(hidden))]
+pub mod suggest;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub mod testing;

@@ -71,7 +71,6 @@ mod settings;
 mod shadow;
 mod sheet;
 mod signals;
-mod suggest;
 mod top;
 mod ui;
 

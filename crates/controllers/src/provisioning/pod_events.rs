@@ -92,7 +92,7 @@ pub(super) fn unschedulable(
 
 /// Whether the requirements of a pod and a NodePool leave no instance type.
 fn leaves_no_instance_type(eliminated: &Eliminated) -> bool {
-    matches!(eliminated, Eliminated::NoInstanceTypes | Eliminated::InstanceTypes { allowed: 0, .. })
+    matches!(eliminated, Eliminated::NoInstanceTypes(_) | Eliminated::InstanceTypes { allowed: 0, .. })
 }
 
 /// Whether the requirements of a NodePool leave no instance type to any pod.

@@ -256,6 +256,8 @@ pub struct Catalog {
     /// Instance types by name with only those offerings that are available but have no known price; their prices are meaningless. A type
     /// may be here and above. It can be launched once a NodeOverlay sets a price.
     pub unpriced: Vec<Arc<InstanceType>>,
+    /// Why it has no instance types, with the fix, where that is known.
+    pub missing: Option<Str>,
 }
 
 impl Catalog {
@@ -263,7 +265,7 @@ impl Catalog {
     #[must_use]
     pub fn new(mut instance_types: Vec<Arc<InstanceType>>) -> Self {
         instance_types.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { instance_types, overlaid: BTreeSet::new(), unpriced: Vec::new() }
+        Self { instance_types, ..Self::default() }
     }
 
     /// The same catalogue with offerings without a known price.

@@ -190,7 +190,7 @@ fn corrected(
         Arc::new(apply(instance_type, made))
     });
     let instance_types = instance_types.collect();
-    changed.then_some(Catalog { instance_types, overlaid, unpriced: Vec::new() })
+    changed.then_some(Catalog { instance_types, overlaid, ..Catalog::default() })
 }
 
 fn apply(instance_type: &InstanceType, made: &Corrections<'_>) -> InstanceType {

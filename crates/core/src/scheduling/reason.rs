@@ -38,8 +38,8 @@ pub struct PoolVerdict {
 /// The constraint that eliminated a pool for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Eliminated {
-    /// The pool has no instance types (yet).
-    NoInstanceTypes,
+    /// The pool has no instance types (yet): why, where the catalogue says so.
+    NoInstanceTypes(Option<Str>),
     /// Launches for the pool are halted: the reason.
     Halted(Str),
     /// The pod does not tolerate a taint of the pool.
@@ -48,7 +48,7 @@ pub enum Eliminated {
     Requirements {
         /// On which key, and how.
         why: Incompatible,
-        /// The label key that was probably meant, where this one is known nowhere.
+        /// The label key that was probably meant, where this one is known nowhere, or else the value.
         meant: Option<Str>,
     },
     /// The pod's volumes can be reached from no node of the pool.
@@ -114,7 +114,12 @@ pub enum Eliminated {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nearest {
     /// A requirement that no instance type meets.
-    Requirement(Box<Requirement>),
+    Requirement {
+        /// The requirement.
+        wanted: Box<Requirement>,
+        /// The value that was probably meant.
+        meant: Option<Str>,
+    },
     /// A resource of which the pod alone asks for more than any allowed type leaves for pods.
     Resource {
         /// The resource.
@@ -162,7 +167,7 @@ impl Eliminated {
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::NoInstanceTypes => "NoInstanceTypes",
+            Self::NoInstanceTypes(_) => "NoInstanceTypes",
             Self::Halted(_) => "Halted",
             Self::Taint(_) => "Taint",
             Self::Requirements { .. } => "Requirements",
@@ -238,8 +243,9 @@ impl fmt::Display for PoolVerdict {
                     name.quantity(*needed)
                 )
             }
-            Eliminated::NoInstanceTypes => {
-                write!(f, "nodepool {:?} has no instance types that can be bought", &*self.pool)
+            Eliminated::NoInstanceTypes(why) => {
+                write!(f, "nodepool {:?} has no instance types that can be bought", &*self.pool)?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
             }
             other => write!(f, "incompatible with nodepool {:?}, {other}", &*self.pool),
         }
@@ -249,7 +255,8 @@ impl fmt::Display for PoolVerdict {
 impl fmt::Display for Eliminated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoInstanceTypes => f.write_str("no instance types"),
+            Self::NoInstanceTypes(None) => f.write_str("no instance types"),
+            Self::NoInstanceTypes(Some(why)) => write!(f, "no instance types: {why}"),
             Self::Halted(why) => f.write_str(why),
             Self::Taint(taint) => write!(f, "did not tolerate taint {taint}: add a toleration"),
             Self::Requirements { why, meant } => {
@@ -292,7 +299,8 @@ impl fmt::Display for Eliminated {
                 write!(
                     f,
                     "{why}, of {total} types {allowed} met the requirements, {large_enough} of them are large enough, \
-                     {available} of those can be bought, resources={{{requests}}}: {nearest}"
+                     {available} of those can be bought, resources={{{}}}: {nearest}",
+                    rounded(requests)
                 )
             }
             Self::MinValues { key, wanted, available } => write!(
@@ -308,10 +316,26 @@ impl fmt::Display for Eliminated {
     }
 }
 
+/// The amounts as text, those of memory and storage in whole Mi, rounded up as demand is.
+fn rounded(requests: &Resources) -> Resources {
+    const MI: i64 = 1 << 20;
+    let mut rounded = requests.clone();
+    for name in [ResourceName::Memory, ResourceName::EphemeralStorage] {
+        let amount = requests.get(&name);
+        if amount > MI && amount % MI != 0 {
+            rounded.set(&name, (amount / MI).saturating_add(1).saturating_mul(MI));
+        }
+    }
+    rounded
+}
+
 /// Writes the change that makes requirements compatible.
 fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Option<&str>) -> fmt::Result {
     match (why, meant) {
-        (Incompatible::Undefined(_), Some(meant)) => write!(f, " (did you mean {meant:?}?)"),
+        (Incompatible::Disjoint { offered, .. }, Some(meant)) if !offered.has(meant) => {
+            write!(f, " (did you mean {meant:?}? The nodepool does not allow that either)")
+        }
+        (_, Some(meant)) => write!(f, " (did you mean {meant:?}?)"),
         (Incompatible::Undefined(wanted), None) if &**wanted.key() == HOSTNAME => {
             f.write_str(": no new node has the name of one that exists")
         }
@@ -351,17 +375,24 @@ fn topology_fix(f: &mut fmt::Formatter<'_>, kind: &str, unused: bool, counts: &[
 impl fmt::Display for Nearest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Requirement(wanted) if wanted.is_empty() => write!(
+            Self::Requirement { wanted, .. } if wanted.is_empty() => write!(
                 f,
                 "every type has {}, and nodepool and pod together allow none of the values",
                 wanted.key()
             ),
-            Self::Requirement(wanted) => write!(f, "no type has {wanted}"),
+            Self::Requirement { wanted, meant } => {
+                write!(f, "no type has {wanted}")?;
+                meant.as_ref().map_or(Ok(()), |meant| write!(f, " (did you mean {meant:?}?)"))
+            }
             Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
             Self::Resource { name, most, instance_type, .. } => write!(
                 f,
-                "the most {name} that an allowed type leaves for pods is {} (on {instance_type})",
-                name.quantity(*most)
+                "the most {name} that an allowed type leaves for pods is {} (on {instance_type}){}",
+                name.quantity(*most),
+                match name {
+                    ResourceName::EphemeralStorage => ": let the NodeClass give nodes larger volumes",
+                    _ => "",
+                }
             ),
             Self::Daemons { name, missing, instance_type } => write!(
                 f,

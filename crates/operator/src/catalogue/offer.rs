@@ -189,9 +189,12 @@ impl Offer {
         }
         for pool in pools {
             let (name, group, kind) = (name_of(pool), &class.group, &class.kind);
-            self.gaps.push(format!(
-                "NodePool {name}: no catalogue has the instance types of {kind} in {group}: give them with --instance-types FILE"
-            ));
+            let why = format!(
+                "no catalogue has the instance types of {kind} in {group}: give them with --instance-types FILE"
+            );
+            self.gaps.push(format!("NodePool {name}: {why}"));
+            let missing = Catalog { missing: Some(why.into()), ..Catalog::default() };
+            self.pools.insert(name.to_owned(), Arc::new(missing));
         }
     }
 

@@ -4,9 +4,10 @@ use std::{ffi::OsString, io::Write as _, path::Path};
 
 use clap::{Command, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
+use fleetwright_core::suggest;
 use serde::Serialize;
 
-use crate::{sheet::Format, suggest};
+use crate::sheet::Format;
 
 /// The level of Karpenter whose API and behavior this build has.
 pub(crate) const KARPENTER: &str = "1.14";

@@ -12,6 +12,7 @@ use fleetwright_core::{
     clock::Clock as _,
     disruption::{self, DisruptionStatus, Method, Survey},
     model::Snapshot,
+    suggest,
 };
 use jiff::Timestamp;
 
@@ -31,7 +32,6 @@ use crate::{
     plan::{self, show_notes},
     settings::{self, Values},
     sheet::{self, Page},
-    suggest,
 };
 
 /// Decides and prints the report.

@@ -19,7 +19,7 @@ use fleetwright_aws::{
     schema::schema,
 };
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::model::NodeClassRef;
+use fleetwright_core::model::{Catalog, NodeClassRef};
 use serde_json::{Value, json};
 
 use crate::{
@@ -68,10 +68,10 @@ impl OfflineCatalogue for Ec2Catalogue {
         let class = node_class(request, &mut offer);
         let Some(region) = place::region(request, &class, &figures.region) else {
             offer.source = types_of(&figures.table);
-            offer.gaps.push(format!(
-                "{}: neither nodes nor subnets nor zones of the input name a region: give it with --region NAME",
-                request.class
-            ));
+            let why =
+                "neither nodes nor subnets nor zones of the input name a region: give it with --region NAME";
+            offer.gaps.push(format!("{}: {why}", request.class));
+            offer.catalog = Arc::new(Catalog { missing: Some(why.into()), ..Catalog::default() });
             return Ok(offer);
         };
         let zones = place::zones(request, &class, &region, &figures.table, &mut offer);

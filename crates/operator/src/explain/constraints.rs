@@ -1,23 +1,19 @@
 //! All constraints that keep a pod from a NodePool, not only the first: each is found by lifting those before it and asking the
 //! solver again. Nothing is decided here; the reasons are those of the solver.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
-    model::{Incompatible, Pod, Requirement, ResourceName, Snapshot, Toleration, pod::PodSpec},
+    model::{Incompatible, Pod, ResourceName, Snapshot, Toleration, labels::NODEPOOL, pod::PodSpec},
     scheduling::{
         Compatible, Effort, Eliminated, Nearest, Packer as _, Plan, PreparedSnapshot, Purpose, Request,
         Rules, Unplaced,
     },
+    suggest,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use crate::suggest;
 
 /// The most constraints of one pod and NodePool: each is one more question to the solver.
 const MAX_CONSTRAINTS: usize = 12;
@@ -66,16 +62,18 @@ impl<'a> Finder<'a> {
         Self { snapshot, rules, known: Vec::new(), prepared: BTreeMap::new() }
     }
 
-    /// All constraints that rule NodePools out for a pod that the solver could not place for `why`.
+    /// All constraints that rule NodePools out for a pod that the solver could not place for `why`; only the first of each NodePool once
+    /// [`MAX_PODS`] others were asked about.
     pub(crate) fn rows(&mut self, pod: &Arc<Pod>, why: &Unplaced) -> Vec<Row> {
         let Unplaced::NoPoolFits(verdicts) = why else { return Vec::new() };
         if let Some((_, rows)) = self.known.iter().find(|(spec, _)| *spec == pod.spec) {
             return rows.clone();
         }
-        if self.known.len() == MAX_PODS {
-            return Vec::new();
-        }
         let mut rows = Vec::new();
+        if self.known.len() == MAX_PODS {
+            rows.extend(verdicts.iter().map(|verdict| row(&verdict.pool, 1, &verdict.eliminated, pod)));
+            return rows;
+        }
         for verdict in verdicts.iter().take(MAX_POOLS) {
             rows.extend(self.of_pool(pod, &verdict.pool, &verdict.eliminated));
         }
@@ -85,7 +83,7 @@ impl<'a> Finder<'a> {
 
     fn of_pool(&mut self, pod: &Arc<Pod>, pool: &str, first: &Eliminated) -> Vec<Row> {
         let mut asked = (**pod).clone();
-        let mut rows = vec![self.row(pool, 1, first, &asked)];
+        let mut rows = vec![row(pool, 1, first, pod)];
         let mut last = first.clone();
         while rows.len() < MAX_CONSTRAINTS && lift(&mut asked, &last) {
             let new = || PreparedSnapshot::new(&only_pool(self.snapshot, pool), self.rules);
@@ -97,101 +95,82 @@ impl<'a> Finder<'a> {
                 break;
             }
             last = next.eliminated.clone();
-            rows.push(self.row(pool, rows.len() + 1, &last, &asked));
+            rows.push(row(pool, rows.len() + 1, &as_asked(&last, pod, &asked), pod));
         }
         rows
     }
+}
 
-    fn row(&self, pool: &str, place: usize, eliminated: &Eliminated, pod: &Pod) -> Row {
-        let (hint, patch) = self.fix(pool, eliminated, pod);
-        Row {
-            node_pool: pool.to_owned(),
-            place,
-            reason: eliminated.as_str().to_owned(),
-            message: format!("{eliminated}{hint}"),
-            patch,
-        }
-    }
-
-    /// What lifts a constraint: an addition to its message, and a patch.
-    fn fix(&self, pool: &str, eliminated: &Eliminated, pod: &Pod) -> (String, Option<Patch>) {
-        let of_pod = |merge: Value| Some(Patch { object: "Pod".to_owned(), merge });
-        match eliminated {
-            Eliminated::Taint(taint) => {
-                let toleration = json!({"key": &*taint.key, "operator": "Equal", "value": &*taint.value, "effect": taint.effect.as_str()});
-                (String::new(), of_pod(json!({"spec": {"tolerations": [toleration]}})))
-            }
-            Eliminated::Requirements { why: Incompatible::Undefined(wanted), meant: Some(meant) } => {
-                let value = wanted.single().map(|value| json!(&**value)).unwrap_or(Value::Null);
-                (String::new(), of_pod(selector(&[(&**wanted.key(), Value::Null), (&**meant, value)])))
-            }
-            Eliminated::Requirements { why, .. } => self.value(pool, why.key(), wanted_of(why), pod),
-            Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
-                Nearest::Requirement(wanted) => self.value(pool, wanted.key(), wanted, pod),
-                _ => (String::new(), None),
-            },
-            Eliminated::Limit { resource, limit, needed, .. } => {
-                let name = ResourceName::from(&**resource);
-                let raised = limit.saturating_add(*needed);
-                let raised = if &**resource == "nodes" {
-                    raised.to_string()
-                } else {
-                    name.quantity(raised).to_string()
-                };
-                let merge = json!({"spec": {"limits": {&**resource: raised}}});
-                (String::new(), Some(Patch { object: format!("NodePool/{pool}"), merge }))
-            }
-            _ => (String::new(), None),
-        }
-    }
-
-    /// A value of the NodePool's instance types that was probably meant.
-    fn value(&self, pool: &str, key: &str, wanted: &Requirement, pod: &Pod) -> (String, Option<Patch>) {
-        let Some(written) = asked_value(pod, key).or_else(|| wanted.single().map(|value| value.to_string()))
-        else {
-            return (String::new(), None);
-        };
-        let known = self.values(pool, key);
-        if known.contains(&written) {
-            return (String::new(), None);
-        }
-        match suggest::nearest(&written, known.iter().map(String::as_str)) {
-            Some(meant) => {
-                let patch = selector(&[(key, json!(meant))]);
-                (
-                    format!(" (did you mean {meant:?}?)"),
-                    Some(Patch { object: "Pod".to_owned(), merge: patch }),
-                )
-            }
-            None => (String::new(), None),
-        }
-    }
-
-    /// The values that a NodePool and its instance types have for a key.
-    fn values(&self, pool: &str, key: &str) -> BTreeSet<String> {
-        let of = |requirement: &Requirement| -> Vec<String> {
-            if requirement.is_complement() {
-                Vec::new()
-            } else {
-                requirement.values().iter().map(ToString::to_string).collect()
-            }
-        };
-        let own = self.snapshot.pool(pool).and_then(|pool| pool.template.requirements.get(key).map(of));
-        let types = self.snapshot.catalog(pool).into_iter().flat_map(|catalog| &catalog.instance_types);
-        let of_types = types.filter_map(|instance_type| instance_type.requirements.get(key)).flat_map(of);
-        own.into_iter().flatten().chain(of_types).collect()
+/// The row of a constraint of a NodePool.
+fn row(pool: &str, place: usize, eliminated: &Eliminated, pod: &Pod) -> Row {
+    Row {
+        node_pool: pool.to_owned(),
+        place,
+        reason: eliminated.as_str().to_owned(),
+        message: eliminated.to_string(),
+        patch: fix(pool, eliminated, pod),
     }
 }
 
-fn wanted_of(why: &Incompatible) -> &Requirement {
-    match why {
-        Incompatible::Undefined(wanted) | Incompatible::Disjoint { wanted, .. } => wanted,
+/// The constraint with the requests of the pod, of which `lifted` has only some.
+pub(super) fn as_asked(eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Eliminated {
+    let mut eliminated = eliminated.clone();
+    if let Eliminated::InstanceTypes { requests, .. } = &mut eliminated {
+        *requests = requests.plus(&pod.requests().minus(lifted.requests()));
+    }
+    eliminated
+}
+
+/// What lifts a constraint.
+fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod) -> Option<Patch> {
+    // A node selector beside a node affinity would not lift what the affinity demands.
+    let is_selected = |key: &str| pod.spec.node_selector.iter().any(|(known, _)| &**known == key);
+    let corrected = |key: &str, meant: &str| selector(&[(key, json!(meant))]);
+    let of_pod = |merge: Value| Some(Patch { object: "Pod".to_owned(), merge });
+    match eliminated {
+        Eliminated::Taint(taint) => {
+            let toleration = json!({"key": &*taint.key, "operator": "Equal", "value": &*taint.value, "effect": taint.effect.as_str()});
+            of_pod(json!({"spec": {"tolerations": [toleration]}}))
+        }
+        Eliminated::Requirements { why: Incompatible::Undefined(wanted), meant: Some(meant) }
+            if is_selected(wanted.key()) && **meant != *NODEPOOL =>
+        {
+            let value = value_for(meant, wanted.single()?)?;
+            of_pod(selector(&[(&**wanted.key(), Value::Null), (&**meant, json!(value))]))
+        }
+        Eliminated::Requirements { why: Incompatible::Disjoint { wanted, offered }, meant: Some(meant) }
+            if is_selected(wanted.key()) && offered.has(meant) =>
+        {
+            of_pod(corrected(wanted.key(), meant))
+        }
+        Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
+            Nearest::Requirement { wanted, meant: Some(meant) } if is_selected(wanted.key()) => {
+                of_pod(corrected(wanted.key(), meant))
+            }
+            _ => None,
+        },
+        Eliminated::Limit { resource, limit, needed, .. } => {
+            let name = ResourceName::from(&**resource);
+            let raised = limit.saturating_add(*needed);
+            let raised =
+                if &**resource == "nodes" { raised.to_string() } else { name.quantity(raised).to_string() };
+            let merge = json!({"spec": {"limits": {&**resource: raised}}});
+            Some(Patch { object: format!("NodePool/{pool}"), merge })
+        }
+        _ => None,
     }
 }
 
-/// The value of a node selector.
-fn asked_value(pod: &Pod, key: &str) -> Option<String> {
-    pod.spec.node_selector.iter().find(|(known, _)| &**known == key).map(|(_, value)| value.to_string())
+/// The value of a label of another name, as the known key writes it; `None` if it has only other values.
+fn value_for<'a>(key: &str, value: &'a str) -> Option<&'a str> {
+    let Some((_, known)) = suggest::KNOWN_VALUES.iter().find(|(known, _)| *known == key) else {
+        return Some(value);
+    };
+    known
+        .iter()
+        .find(|known| **known == value)
+        .copied()
+        .or_else(|| suggest::nearest(value, known.iter().copied()))
 }
 
 fn selector(pairs: &[(&str, Value)]) -> Value {
@@ -233,7 +212,7 @@ fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
         Eliminated::Topology { key, .. } => drop_topology(&mut spec, key),
         Eliminated::HostPort(_) => spec.host_ports.clear(),
         Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
-            Nearest::Requirement(wanted) => drop_key(&mut spec, wanted.key()),
+            Nearest::Requirement { wanted, .. } => drop_key(&mut spec, wanted.key()),
             Nearest::Resource { name, most, .. } => spec.requests.set(name, *most),
             Nearest::Daemons { .. } | Nearest::Combination | Nearest::Offering => return false,
         },

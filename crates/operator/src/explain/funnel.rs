@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fleetwright_core::{
     model::{Pod, Resources, Snapshot, Toleration, pod::PodSpec},
-    scheduling::{PreparedSnapshot, Rules, Unplaced},
+    scheduling::{PoolVerdict, PreparedSnapshot, Rules, Unplaced},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::constraints::{ask, only_pool};
+use super::constraints::{as_asked, ask, only_pool};
 
 /// The constraints of a pod for one NodePool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -65,7 +65,11 @@ pub(crate) fn of(snapshot: &Snapshot, rules: &Rules, pod: &Pod, pool: &str) -> F
         if left == 0 {
             why = plan.unplaced.first().map(|(_, why)| match why {
                 Unplaced::NoPoolFits(verdicts) => {
-                    verdicts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+                    let of_pod = |verdict: &PoolVerdict| {
+                        let eliminated = as_asked(&verdict.eliminated, pod, &asked);
+                        PoolVerdict { eliminated, ..verdict.clone() }.to_string()
+                    };
+                    verdicts.iter().map(of_pod).collect::<Vec<_>>().join("; ")
                 }
                 other => other.to_string(),
             });

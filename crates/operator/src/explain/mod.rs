@@ -21,6 +21,7 @@ use fleetwright_core::{
     clock::Clock as _,
     model::{Pod, Snapshot},
     scheduling::{Plan, PreparedSnapshot, Rules},
+    suggest,
 };
 use serde::Serialize;
 
@@ -33,7 +34,6 @@ use crate::{
     plan::{self, show_notes},
     settings::Values,
     sheet::{self, Page},
-    suggest,
 };
 
 /// Explains a pod.

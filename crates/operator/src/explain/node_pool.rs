@@ -73,7 +73,8 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     let hourly: Price = nodes.iter().filter_map(|node| fleet::price(snapshot, node)).sum();
     let is_strict = question.rules.min_values == MinValuesPolicy::Strict;
     let narrow = (is_strict && !available.is_empty()).then(|| too_narrow(&so_far, &available)).flatten();
-    let state = narrow.unwrap_or_else(|| fleet::pool_state(pool));
+    let missing = catalog.missing.as_ref().map(|why| format!("launches nothing: {why}"));
+    let state = narrow.or(missing).unwrap_or_else(|| fleet::pool_state(pool));
     let (used, count) = snapshot.usage(name);
     let mut limits: Vec<LimitRow> = Vec::new();
     for (resource, limit) in &pool.limits.resources {

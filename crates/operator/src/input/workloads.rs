@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
+use fleetwright_core::suggest;
 use serde_json::{Map, Value};
 
 use super::{
@@ -14,7 +15,6 @@ use super::{
     template,
     template::Owner,
 };
-use crate::suggest;
 
 /// The most pods that workloads may expand to: a cluster of Kubernetes has 150,000 at most.
 const MAX_PODS: i64 = 150_000;

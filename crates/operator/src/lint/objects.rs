@@ -1,17 +1,11 @@
 //! Rules about one object.
 
-use fleetwright_core::model::Quantity;
+use fleetwright_core::{model::Quantity, suggest};
 use serde_json::Value;
 
 use super::LintReport;
-use crate::{input::Item, suggest};
+use crate::input::Item;
 
-/// Values of well-known labels that do not depend on the cloud.
-const KNOWN_VALUES: [(&str, &[&str]); 3] = [
-    ("karpenter.sh/capacity-type", &["spot", "on-demand", "reserved"]),
-    ("kubernetes.io/arch", &["amd64", "arm64"]),
-    ("kubernetes.io/os", &["linux", "windows"]),
-];
 /// A drain deadline above this keeps a node that nobody wants for days.
 const LONG_GRACE_HOURS: i64 = 72;
 /// Taints that a node loses while it starts.
@@ -153,7 +147,7 @@ fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut Lint
 }
 
 fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut LintReport) {
-    let Some((key, known)) = KNOWN_VALUES.iter().find(|(known, _)| key == known) else { return };
+    let Some((key, known)) = suggest::KNOWN_VALUES.iter().find(|(known, _)| key == known) else { return };
     if !known.contains(&value) {
         let fix = match suggest::nearest(value, known.iter().copied()) {
             Some(meant) => format!("did you mean {meant:?}?"),

@@ -64,7 +64,7 @@ pub(super) fn check(
         let is_for_now = |eliminated: &Eliminated| {
             matches!(
                 eliminated,
-                Eliminated::Limit { .. } | Eliminated::Halted(_) | Eliminated::NoInstanceTypes
+                Eliminated::Limit { .. } | Eliminated::Halted(_) | Eliminated::NoInstanceTypes(_)
             )
         };
         if verdicts.iter().any(|verdict| is_for_now(&verdict.eliminated)) {

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
+use fleetwright_core::suggest;
 use fleetwright_kube_schema::Structural;
 use serde_json::Value;
 
 use super::LintReport;
-use crate::{input::Item, suggest};
+use crate::input::Item;
 
 /// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
 pub(super) struct Schemas {

@@ -128,3 +128,25 @@ fn a_window_within_an_hour_is_in_the_calendar() {
         assert!(text.contains(line), "{text}");
     }
 }
+
+/// The work on one report has a bound: workloads beyond it get the first constraint of each NodePool.
+#[test]
+fn every_workload_that_fits_nowhere_has_its_constraint() {
+    let pool = "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: default}, spec: {template: {spec: {nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}, requirements: []}}}}";
+    let pod = |at| {
+        format!(
+            "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p{at}}}, spec: {{nodeSelector: {{disk{at}: ssd}}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1, memory: 1Gi}}}}}}]}}}}"
+        )
+    };
+    let text: String = std::iter::once(pool.to_owned()).chain((0..9).map(pod)).collect();
+    let mut items = Vec::new();
+    input::parse(Path::new("in.yaml"), &text, &mut items).unwrap();
+    let found = linted(&items, &Values::resolve(&Default::default(), |_| None).unwrap()).findings;
+    let messages: Vec<&str> =
+        found.iter().filter(|finding| finding.code == "L117").map(|finding| &*finding.message).collect();
+    assert_eq!(messages.len(), 9);
+    assert!(
+        messages.iter().all(|message| message.contains("default: incompatible requirements")),
+        "{messages:?}"
+    );
+}

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::suggest;
+use fleetwright_core::suggest;
 
 /// The names of figures.
 const FIGURES: [(&str, Figure); 5] = [

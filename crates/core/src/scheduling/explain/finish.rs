@@ -171,7 +171,7 @@ fn buys(tables: &Tables, claim: &Claim) -> Vec<PricedOffer> {
 /// The terms of a claim, or why it has none.
 fn terms(tables: &Tables, claim: &Claim) -> Result<ClaimTerms, Eliminated> {
     let buys = buys(tables, claim);
-    let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes) };
+    let Some(cheapest) = buys.first() else { return Err(Eliminated::NoInstanceTypes(None)) };
     // Cheapest first, each type once, as many as a claim may name.
     let mut rows = Bits::default();
     let mut instance_types: Vec<Arc<InstanceType>> = Vec::new();

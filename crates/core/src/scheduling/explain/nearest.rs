@@ -1,10 +1,14 @@
-//! Near misses: label keys that were probably meant, and the largest free amounts of instance types.
+//! Near misses: label keys and values that were probably meant, and the largest free amounts of instance types.
 
 use std::sync::Arc;
 
 use crate::{
-    model::{InstanceType, Str},
+    model::{
+        InstanceType, Requirement, Str,
+        labels::{HOSTNAME, INSTANCE_TYPE, ZONE},
+    },
     scheduling::tables::amounts::{Amounts, get, update},
+    suggest::{self, edits},
 };
 
 /// More letters than this may not differ.
@@ -12,35 +16,52 @@ const MAX_DISTANCE: usize = 2;
 /// Longer keys are not compared: work is bounded.
 const MAX_LENGTH: usize = 128;
 
+/// Names of labels of other systems without dashes and underscores, and the name that Karpenter or Kubernetes has for the same.
+const SYNONYMS: [(&str, &str); 6] = [
+    ("architecture", "arch"),
+    ("availabilityzone", "zone"),
+    ("lifecycle", "capacity-type"),
+    ("nodegroup", "nodepool"),
+    ("nodegroupname", "nodepool"),
+    ("provisionername", "nodepool"),
+];
+
 /// The known key that `key` is a likely misspelling of: the same name in another domain, or so near that a typing error
-/// explains it; of several the nearest, then the first.
+/// explains it; of several the nearest, then the first. Letter case, dashes and underscores do not count.
 pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a Str>) -> Option<&'a Str> {
-    let name = |key: &str| key.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let ours = plain(key.rsplit('/').next().unwrap_or_default());
+    let same = SYNONYMS.iter().find(|(other, _)| *other == ours).map(|(_, known)| plain(known));
     let distance = |other: &Str| {
-        if name(other) == name(key) && **other != *key {
+        let theirs = plain(other.rsplit('/').next().unwrap_or_default());
+        if (theirs == ours || same.as_ref() == Some(&theirs)) && **other != *key {
             return Some(0);
         }
-        let (a, b) = (key.as_bytes(), other.as_bytes());
-        let comparable = a.len().max(b.len()) <= MAX_LENGTH && a.len().abs_diff(b.len()) <= MAX_DISTANCE;
+        let comparable =
+            key.len().max(other.len()) <= MAX_LENGTH && key.len().abs_diff(other.len()) <= MAX_DISTANCE;
         // In a short name, two other letters make another word, whatever the domain.
-        let most = MAX_DISTANCE.min(name(key).len() / 3).max(1);
-        comparable.then(|| edits(a, b)).filter(|edits| (1..=most).contains(edits) && a.len() > 3)
+        let most = MAX_DISTANCE.min(ours.len() / 3).max(1);
+        let letters = |key: &str| -> Vec<char> { key.chars().collect() };
+        let found = comparable.then(|| edits(&letters(key), &letters(other)));
+        found.filter(|edits| (1..=most).contains(edits) && key.len() > 3)
     };
     known.filter_map(|other| Some((distance(other)?, other))).min().map(|(_, other)| other)
 }
 
-/// How many letters must be put in, taken out or changed (Levenshtein).
-fn edits(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, from) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (to, letter) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != letter);
-            diagonal = row[to + 1];
-            row[to + 1] = changed.min(row[to] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+/// The known value that a requirement of one value probably means. Of zones and instance types, every letter tells: only their letter case
+/// and dashes are corrected.
+pub(super) fn nearest_value<'a>(
+    wanted: &Requirement,
+    known: impl Iterator<Item = &'a Str> + Clone,
+) -> Option<Str> {
+    let written = wanted.single().filter(|written| known.clone().all(|known| known != *written))?;
+    let meant = suggest::nearest(written, known.map(|known| &**known))?;
+    let is_exact = [ZONE, INSTANCE_TYPE, HOSTNAME].contains(&&**wanted.key());
+    (!is_exact || plain(meant) == plain(written)).then(|| meant.into())
+}
+
+/// A name without dashes and underscores, in small letters.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
 
 /// The number of instance types of a pool after each filter.

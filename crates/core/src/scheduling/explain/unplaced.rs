@@ -2,7 +2,7 @@
 
 use crate::{
     model::{
-        Incompatible, Requirement, ResourceName,
+        Incompatible, Requirement, ResourceName, Str,
         labels::{self, HOSTNAME},
         pod::HostPort,
     },
@@ -118,7 +118,8 @@ impl<'a> Explained<'a> {
     fn eliminated(&self, pool: NodePoolId) -> Eliminated {
         let Self { tables, pass, class, .. } = *self;
         if tables.pools[pool].rows.is_empty() {
-            return Eliminated::NoInstanceTypes;
+            let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name);
+            return Eliminated::NoInstanceTypes(catalog.and_then(|catalog| catalog.missing.clone()));
         }
         let level = self.level();
         if let Some(taint) =
@@ -262,9 +263,25 @@ fn disagreement(tables: &Tables, pool: NodePoolId, wanted: Req) -> Eliminated {
     let known = tables.universe.schema().well_known.iter().chain(offered.iter().map(Requirement::key));
     let meant = match &why {
         Incompatible::Undefined(wanted) => nearest::nearest(wanted.key(), known).cloned(),
-        Incompatible::Disjoint { .. } => None,
+        Incompatible::Disjoint { wanted, offered } => {
+            let offered = (!offered.is_complement()).then(|| offered.values());
+            let known = offered.into_iter().flatten().chain(values_of_types(tables, pool, wanted.key()));
+            nearest::nearest_value(wanted, known)
+        }
     };
     Eliminated::Requirements { why, meant }
+}
+
+/// The values that the instance types of a NodePool have for a key.
+fn values_of_types<'t>(
+    tables: &'t Tables,
+    pool: NodePoolId,
+    key: &'t str,
+) -> impl Iterator<Item = &'t Str> + Clone {
+    let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name);
+    let types = catalog.into_iter().flat_map(|catalog| &catalog.instance_types);
+    let described = types.filter_map(move |instance_type| instance_type.requirements.get(key));
+    described.filter(|described| !described.is_complement()).flat_map(|described| described.values())
 }
 
 /// The first requirement that no type meets, or that they meet only without the others.
@@ -278,7 +295,10 @@ fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
     let Some((key, _)) = refused else { return Nearest::Combination };
     let name = tables.universe.name(*key).clone();
     let wanted = tables.universe.requirements(req).get(&name).cloned();
-    wanted.map_or(Nearest::Combination, |wanted| Nearest::Requirement(Box::new(wanted)))
+    wanted.map_or(Nearest::Combination, |wanted| {
+        let meant = nearest::nearest_value(&wanted, values_of_types(tables, pool, &name));
+        Nearest::Requirement { wanted: Box::new(wanted), meant }
+    })
 }
 
 /// The resource of which daemons request too much on each of some rows: that of the row that lacks least of its first one.

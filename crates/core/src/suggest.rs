@@ -1,19 +1,40 @@
-//! The name that was probably meant: for options, keys and values.
+//! The name that was probably meant: for options, label keys and values.
 
 /// More letters than this may not differ.
 const MAX_DISTANCE: usize = 3;
 /// Longer names are not compared: work is bounded.
 const MAX_LENGTH: usize = 128;
 
+/// The values of labels that have no others.
+pub const KNOWN_VALUES: [(&str, &[&str]); 3] = [
+    ("karpenter.sh/capacity-type", &["spot", "on-demand", "reserved"]),
+    ("kubernetes.io/arch", &["amd64", "arm64"]),
+    ("kubernetes.io/os", &["linux", "windows"]),
+];
+
+/// Names of other systems without dashes and underscores, and what Kubernetes calls the same.
+const SYNONYMS: [(&str, &str); 6] = [
+    ("x8664", "amd64"),
+    ("x64", "amd64"),
+    ("x86", "amd64"),
+    ("aarch64", "arm64"),
+    ("arm", "arm64"),
+    ("armv8", "arm64"),
+];
+
 /// The known name that `written` is a likely misspelling of: the one with the fewest edits, of equal ones the first. Letter case,
-/// dashes and underscores do not count as edits.
-pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// dashes and underscores do not count as edits, and what other systems call an architecture is the same as what Kubernetes calls it.
+#[must_use]
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<char> {
         text.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
     };
-    let ours = plain(written);
+    let mut ours = plain(written);
     if ours.is_empty() || ours.len() > MAX_LENGTH {
         return None;
+    }
+    if let Some((_, known)) = SYNONYMS.iter().find(|(other, _)| other.chars().eq(ours.iter().copied())) {
+        ours = plain(known);
     }
     // In a short name, two other letters make another word.
     let most = MAX_DISTANCE.min(ours.len() / 3).max(usize::from(ours.len() > 2));
@@ -27,7 +48,7 @@ pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
 }
 
 /// How many letters must be inserted, removed, changed or swapped with their neighbor (optimal string alignment).
-fn edits(a: &[char], b: &[char]) -> usize {
+pub(crate) fn edits(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (at, from) in a.iter().enumerate() {
@@ -58,6 +79,11 @@ mod tests {
     #[case("AMD64", &["amd64", "arm64"], Some("amd64"))]
     #[case("amd46", &["amd64", "arm64"], Some("amd64"))]
     #[case("emptyness", &["emptiness", "drift"], Some("emptiness"))]
+    #[case("x86_64", &["arm64", "amd64"], Some("amd64"))]
+    #[case("aarch64", &["arm64", "amd64"], Some("arm64"))]
+    #[case("Amd64", &["arm64", "amd64"], Some("amd64"))]
+    #[case("on_demand", &["spot", "on-demand"], Some("on-demand"))]
+    #[case("arm64", &["amd64"], None)]
     #[case("spot", &["spot"], None)]
     #[case("x", &["y"], None)]
     #[case("web", &["api", "db"], None)]
