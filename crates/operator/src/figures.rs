@@ -5,6 +5,9 @@ use jiff::Timestamp;
 /// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
 pub(crate) const HOURS_PER_MONTH: f64 = 730.0;
 
+/// Maximum number of names in a row; the others are counted.
+const MAX_NAMES: usize = 3;
+
 /// Dollars per hour with four digits behind the point. What rounds to nothing has no sign.
 pub(crate) fn hourly(dollars: f64) -> String {
     let text = format!("{dollars:.4}");
@@ -90,6 +93,15 @@ pub(crate) fn time(exact: &str) -> String {
 /// `1 node`, `2 nodes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// The first few of many names.
+pub(crate) fn names(pods: &[String]) -> String {
+    let shown = pods.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match pods.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 #[cfg(test)]

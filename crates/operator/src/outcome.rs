@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Outcome {
     /// The result is complete.
     Complete,
-    /// The catalogue has gaps, which the output names.
+    /// The catalogue or the input has gaps, which the output names.
     Incomplete,
     /// `compat` or `lint` has warnings.
     Warnings,

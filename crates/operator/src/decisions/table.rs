@@ -6,7 +6,7 @@ use fleetwright_core::decisions::{
 };
 use serde_json::Value;
 
-use crate::plan::{grid, names};
+use crate::{figures::names, plan::grid};
 
 /// The header of the table.
 const HEADER: [&str; 7] = ["TIME", "ID", "KIND", "DECISION", "SAVES $/H", "OUTCOME", "WHY"];

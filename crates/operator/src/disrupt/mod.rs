@@ -187,7 +187,7 @@ fn expired(survey: &Survey, snapshot: &Snapshot, at: Timestamp) -> Option<String
     };
     let names: Vec<String> =
         survey.nodes.iter().filter(is_expired).map(|status| status.node.name().to_owned()).collect();
-    let (count, listed) = (figures::count(names.len(), "expired node"), plan::names(&names));
+    let (count, listed) = (figures::count(names.len(), "expired node"), figures::names(&names));
     let verb = if names.len() == 1 { "is" } else { "are" };
     (!names.is_empty())
         .then(|| format!("{count} {verb} deleted by expireAfter, whatever budgets and pods allow: {listed}"))

@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::report::{DisruptReport, NodeRow, Replacement};
 use crate::{
     catalogue::{Footer, SourceRow},
-    figures,
-    plan::names,
+    figures::{self, names},
     sheet::{Page, Sheet, figure, text},
 };
 

@@ -217,7 +217,7 @@ pub(super) fn page(report: &InstanceTypeReport) -> Page {
             "{} of NodePool {} planned for {}: {}; {}: {}",
             figures::count(planned.nodes, "node"),
             planned.node_pool,
-            crate::plan::names(&planned.pods),
+            figures::names(&planned.pods),
             planned.chosen,
             report.instance_type,
             planned.why

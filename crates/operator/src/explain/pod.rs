@@ -219,7 +219,7 @@ fn most_free(known: &mut Option<Obstacle>, obstacle: Option<&Obstacle>) {
     }
 }
 
-type Broken = BTreeMap<fleetwright_core::model::NamespacedName, String>;
+type Broken = BTreeMap<fleetwright_core::model::NamespacedName, (&'static str, String)>;
 
 fn find(snapshot: &Snapshot, options: &ExplainOptions, broken: &Broken) -> anyhow::Result<Arc<Pod>> {
     let (namespace, name) = match options.name.split_once('/') {
@@ -231,8 +231,10 @@ fn find(snapshot: &Snapshot, options: &ExplainOptions, broken: &Broken) -> anyho
     if let Some(found) = all.iter().find(|pod| &*pod.id.namespace == namespace && &*pod.id.name == name) {
         return Ok((*found).clone());
     }
-    if let Some((_, why)) = broken.iter().find(|(id, _)| &*id.namespace == namespace && &*id.name == name) {
-        bail!("{why}");
+    if let Some((id, (_, why))) =
+        broken.iter().find(|(id, _)| &*id.namespace == namespace && &*id.name == name)
+    {
+        bail!("Pod {id} is left out: {why}");
     }
     let names = all.iter().filter(|pod| &*pod.id.namespace == namespace).map(|pod| &*pod.id.name);
     None.with_context(|| format!("there is no pod {namespace}/{name} in the input{}", meant(name, names)))
@@ -268,7 +270,7 @@ pub(super) fn page(report: &PodReport) -> Page {
     }
     let mut sheet = Sheet::new(&[figure("NODES"), text("NODE"), text("WHY NOT")]);
     for row in &report.nodes {
-        sheet.row([row.nodes.len().to_string(), crate::plan::names(&row.nodes), row.why.clone()]);
+        sheet.row([row.nodes.len().to_string(), figures::names(&row.nodes), row.why.clone()]);
     }
     page.sheet(sheet);
     page.sheet(candidate_sheet(&report.candidates));

@@ -50,7 +50,7 @@ fn of_kind<'a>(items: &'a [Item], kind: &'a str) -> impl Iterator<Item = &'a Val
 }
 
 /// Whether a pod was made by a tool or stands in a manifest: an API server gives each pod a UID.
-fn is_new(pod: &Value) -> bool {
+pub(super) fn is_new(pod: &Value) -> bool {
     !prepare::is_dump(pod) && pod["metadata"]["uid"].as_str().is_none_or(str::is_empty)
 }
 

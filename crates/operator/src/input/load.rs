@@ -1,6 +1,7 @@
 //! Loads objects into the controller's index, so that the tools decide by the same code as the controller.
 
 mod buffers;
+mod pods;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +14,11 @@ use fleetwright_api::{
 };
 use fleetwright_controllers::settings::FeatureGates;
 use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef, Objective};
-use fleetwright_state::{
-    Index, Key, NodeClassStatus, OverlayOutcome, Tracked, WatchedKind, lower::requests, validate,
-};
+use fleetwright_state::{Index, Key, NodeClassStatus, OverlayOutcome, Tracked, WatchedKind, validate};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
-        LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
+        LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
     resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
@@ -33,6 +31,7 @@ use self::buffers::Buffers;
 use super::{
     Item, Source,
     prepare::{self, Schemas},
+    refused,
 };
 use crate::{
     catalogue::{Offer, SourceRow},
@@ -63,8 +62,8 @@ pub(crate) struct Loaded {
     pub(crate) index: Index,
     /// Parts that were ignored or assumed, each with its position, in the order of the input.
     pub(crate) notes: Vec<String>,
-    /// Invalid pods without a node, with the reason.
-    pub(crate) broken_pods: BTreeMap<NamespacedName, String>,
+    /// Pods without a node that are invalid, or that the API server would refuse, with a reason and a message.
+    pub(crate) broken_pods: BTreeMap<NamespacedName, (&'static str, String)>,
     /// Pods without a node for which no node is launched, with a reason and a message.
     pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
     /// UID of the cluster, if the input has it.
@@ -73,7 +72,7 @@ pub(crate) struct Loaded {
     pub(crate) sources: Vec<SourceRow>,
     /// Whether the prices of all NodePools are known.
     pub(crate) priced: bool,
-    /// Gaps of the catalogues.
+    /// Gaps of the catalogues and of the input. With any, a tool exits with status 3.
     pub(crate) gaps: Vec<String>,
 }
 
@@ -110,6 +109,8 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
         limit_ranges: settings.limit_range_defaults,
         namespaces: BTreeSet::new(),
         buffers: Buffers::default(),
+        refused: refused::refused(&items),
+        left_out: pods::LeftOut::new(),
     };
     if items.is_empty() {
         loader.loaded.notes.push("the input has no objects".to_owned());
@@ -161,6 +162,21 @@ pub(super) struct Loader {
     /// Namespaces of pods of files.
     namespaces: BTreeSet<String>,
     buffers: Buffers,
+    /// New pods that the API server would refuse.
+    refused: BTreeMap<NamespacedName, String>,
+    left_out: pods::LeftOut,
+}
+
+/// An object of a type; otherwise which field is wrong, and how.
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let quotes =
+            if error.inner().to_string().ends_with("expected a string") { ": put it in quotes" } else { "" };
+        // Generated types check the version after the other fields.
+        let path = Some(error.path().to_string()).filter(|path| path != ".");
+        let path = path.unwrap_or_else(|| "apiVersion".to_owned());
+        format!("{path}: {}{quotes}", error.inner())
+    })
 }
 
 impl Loader {
@@ -267,6 +283,10 @@ impl Loader {
             // Admission of new pods has read them.
             ("", "LimitRange") | ("node.k8s.io", "RuntimeClass") => {}
             ("", "ResourceQuota") if self.gates.capacity_buffer => self.quota(value, source),
+            // New pods were checked against them.
+            ("", "ResourceQuota") => {}
+            // Their minimum is in a note.
+            ("autoscaling", "HorizontalPodAutoscaler") | ("keda.sh", "ScaledObject") => {}
             ("autoscaling.x-k8s.io", "CapacityBuffer") if self.gates.capacity_buffer => {
                 self.buffer(value, source);
             }
@@ -312,76 +332,40 @@ impl Loader {
     pub(super) fn read<T: DeserializeOwned>(&mut self, value: Value, source: &Source) -> Option<T> {
         let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name) = (of("/kind"), of("/metadata/name"));
-        match serde_path_to_error::deserialize(value) {
-            Ok(object) => Some(object),
-            Err(error) => {
-                let quotes = if error.inner().to_string().ends_with("expected a string") {
-                    ": put it in quotes"
-                } else {
-                    ""
-                };
-                // Generated types check the version after the other fields.
-                let path = Some(error.path().to_string()).filter(|path| path != ".");
-                let path = path.unwrap_or_else(|| "apiVersion".to_owned());
-                let message = format!("{path}: {}{quotes}", error.inner());
-                self.note(source, format_args!("{kind} {name} is malformed and left out: {message}"));
-                None
-            }
-        }
+        let why = match parse(value) {
+            Ok(object) => return Some(object),
+            Err(why) => why,
+        };
+        self.leave_out_object(&kind, &name, "malformed", &why, source);
+        None
     }
 
     /// Reports an object that the index considers invalid.
     fn note_invalid(&mut self, kind: WatchedKind, key: (Option<String>, Option<String>), source: &Source) {
-        let key = Key::new(key.0.unwrap_or_default(), key.1.unwrap_or_default());
-        let Some(why) = self.loaded.index.invalid().get(&(kind, key.clone())).map(ToString::to_string) else {
-            return;
-        };
-        let held = kind == WatchedKind::Pod && self.loaded.index.pod(&NamespacedName::from(&key)).is_some();
-        let fate = if held { "counts only on its node" } else { "left out" };
-        self.note(source, format_args!("{kind} {key} is invalid and {fate}: {why}"));
+        if let Some((key, why)) = self.invalid(kind, key) {
+            self.leave_out_object(&kind.to_string(), &key, "invalid", &why, source);
+        }
     }
 
-    fn pod(&mut self, value: Value, source: &Source) {
-        let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
-        let waits =
-            of("/spec/nodeName").is_empty() && !matches!(&*of("/status/phase"), "Succeeded" | "Failed");
-        let nominated = of("/status/nominatedNodeName");
-        let is_refused = prepare::is_refused(&value) || !of("/metadata/deletionTimestamp").is_empty();
-        // Of two with one name, the last counts.
-        self.loaded.broken_pods.remove(&id);
-        self.loaded.held_pods.remove(&id);
-        if let Source::File { .. } = source {
-            self.namespaces.insert(id.namespace.to_string());
-        }
-        let gates: Vec<String> = value
-            .pointer("/spec/schedulingGates")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .map(|gate| gate["name"].as_str().unwrap_or_default().to_owned())
-            .collect();
-        let before = self.loaded.notes.len();
-        if let Some(mut pod) = self.read::<Pod>(value, source) {
-            pod.spec = pod.spec.as_ref().map(requests::defaulted);
-            self.loaded.index.apply(pod);
-            let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
-            self.note_invalid(WatchedKind::Pod, key, source);
-        }
-        if !waits {
-            return;
-        }
-        if let Some(why) = self.loaded.notes.get(before).filter(|_| self.loaded.notes.len() > before) {
-            self.loaded.broken_pods.insert(id, why.clone());
-        } else if !gates.is_empty() {
-            let text = format!("has scheduling gates: {}", gates.join(", "));
-            self.loaded.held_pods.insert(id, ("SchedulingGated", text));
-        } else if !nominated.is_empty() {
-            let text = format!("nominated by kube-scheduler to node {nominated}");
-            self.loaded.held_pods.insert(id, ("Nominated", text));
-        } else if !is_refused {
-            let text = "kube-scheduler has not said that it fits no node (condition PodScheduled)".to_owned();
-            self.loaded.held_pods.insert(id, ("NotRefused", text));
+    /// The name of an object and why the index considers it invalid, if it does.
+    fn invalid(
+        &self,
+        kind: WatchedKind,
+        (namespace, name): (Option<String>, Option<String>),
+    ) -> Option<(String, String)> {
+        let key = Key::new(namespace.unwrap_or_default(), name.unwrap_or_default());
+        let why = self.loaded.index.invalid().get(&(kind, key.clone()))?;
+        Some((key.to_string(), why.to_string()))
+    }
+
+    /// Reports an object that is left out. Without a PodDisruptionBudget, nodes look safe to disrupt that are not: that is a gap.
+    fn leave_out_object(&mut self, kind: &str, name: &str, how: &str, why: &str, source: &Source) {
+        if kind == "PodDisruptionBudget" {
+            self.loaded.gaps.push(format!(
+                "{source}: {kind} {name} is {how} and left out, so nodes with its pods look freer to disrupt than they are: {why}"
+            ));
+        } else {
+            self.note(source, format_args!("{kind} {name} is {how} and left out: {why}"));
         }
     }
 
@@ -454,7 +438,15 @@ impl Loader {
             self.note("NodeOverlay", format_args!("{name} {why}"));
         }
         for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
-            self.note(place, format_args!("{kind}: not used by any decision, {count} skipped"));
+            // Kinds of Kubernetes are known to create no pods, or their pods are read.
+            let group = kind.split_once('/').map_or("", |(group, _)| group);
+            let effect =
+                if group.contains('.') && !group.starts_with("karpenter.") && !group.ends_with(".k8s.io") {
+                    "; pods that its controller may create are not planned: add `kubectl get pods -A -o yaml`"
+                } else {
+                    ""
+                };
+            self.note(place, format_args!("{kind}: not used by any decision, {count} skipped{effect}"));
         }
     }
 

@@ -11,6 +11,7 @@
 //! - [`select`]: the options that choose the input and the objects to report on.
 
 mod admission;
+mod autoscalers;
 pub(crate) mod cluster;
 pub(crate) mod evaluate;
 mod files;
@@ -18,6 +19,7 @@ pub(crate) mod lacking;
 pub(crate) mod load;
 mod object;
 pub(crate) mod prepare;
+mod refused;
 pub(crate) mod select;
 mod template;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Item, Source, admission,
+    autoscalers::Minimums,
     object::{id_of, namespace_of},
     template,
     template::Owner,
@@ -145,6 +146,7 @@ pub(crate) fn expand(items: &mut Vec<Item>, replicas: &[Replicas]) -> anyhow::Re
     let names: BTreeSet<(String, String)> =
         items.iter().filter(|item| item.value["kind"] == "Pod").map(|item| id_of(&item.value)).collect();
     let mut changes = Changes::default();
+    let minimums = Minimums::of(items);
     for workload in &workloads {
         let item = &items[workload.at];
         let asked = replicas.iter().rev().find(|asked| asked.is_for(workload)).map(|asked| asked.count);
@@ -164,6 +166,10 @@ pub(crate) fn expand(items: &mut Vec<Item>, replicas: &[Replicas]) -> anyhow::Re
         if count > wanted && asked.is_some() {
             let surplus = usize::try_from(count.saturating_sub(wanted)).unwrap_or(0);
             changes.removed.extend(present.iter().take(surplus).map(|(at, _)| *at));
+        }
+        if asked.is_none() {
+            let key = (&*workload.kind, &*workload.namespace, &*workload.name);
+            changes.notes.extend(minimums.note(key, wanted.max(count)));
         }
         let missing = wanted.saturating_sub(count).max(0);
         let all = i64::try_from(changes.added.len()).unwrap_or(i64::MAX).saturating_add(missing);

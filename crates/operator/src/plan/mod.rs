@@ -27,7 +27,7 @@ pub(crate) use self::{
     fail_if::FailIf,
     fixpoint::passes,
     report::{Timing, raised},
-    table::{grid, names},
+    table::grid,
 };
 use self::{
     fleet::{Fleet, Leaving},
@@ -287,7 +287,7 @@ pub(crate) fn solve_without(
 
 /// Pods of the input that are not scheduled, with the reason.
 pub(crate) fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
-    let broken = loaded.broken_pods.iter().map(|(id, why)| (id.to_string(), "Invalid", why.clone()));
+    let broken = loaded.broken_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
     let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
     broken.chain(held)
 }

@@ -12,12 +12,10 @@ use super::{
 };
 use crate::{
     catalogue::Footer,
-    figures,
+    figures::{self, names},
     sheet::{Page, Sheet, figure, text},
 };
 
-/// Maximum number of pods in a row; the others are counted.
-const NAMED: usize = 3;
 /// A gap above this says more about the bound than about the plan.
 const TELLING_GAP: f64 = 0.25;
 /// A gap below this is shown as none.
@@ -214,13 +212,4 @@ pub(crate) fn grid(header: &[&str]) -> Grid {
 
 fn shown(pods: &[String], wide: bool) -> String {
     if wide { pods.join(", ") } else { names(pods) }
-}
-
-/// The first few of many names.
-pub(crate) fn names(pods: &[String]) -> String {
-    let shown = pods.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match pods.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
