@@ -77,9 +77,9 @@ pub(crate) struct DisruptOptions {
     /// The time of the decision, such as 2026-01-31T12:00:00Z. Defaults to now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
-    /// Use only this disruption method (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
+    /// Use only these disruption methods, separated by commas (may be repeated): emptiness, static-drift, drift, expiration, multi-node-consolidation,
     /// single-node-consolidation, n-to-m-consolidation.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]

@@ -26,7 +26,7 @@ use crate::{
     input::{
         Item, evaluate, lacking,
         load::{self, Loaded},
-        read_from,
+        read_from, static_pools,
     },
     outcome::Outcome,
     plan::{self, show_notes},
@@ -163,14 +163,22 @@ fn survey(
     }
     let Surveyed { mut loaded, mut survey, timing } = decide(items, asked, catalogues, values, times)?;
     loaded.notes.splice(0..0, notes);
-    loaded.notes.extend(expired(&survey, &loaded.index.snapshot(times.0), times.0));
+    let snapshot = loaded.index.snapshot(times.0);
+    loaded.notes.extend(expired(&survey, &snapshot, times.0));
+    if values.gate("StaticCapacity") {
+        loaded.notes.extend(static_pools::notes(&snapshot));
+    }
     survey.nodes.retain(|status| {
         let node = &status.node;
         let in_namespace = |name: &String| node.pods.iter().any(|pod| *pod.id.namespace == **name);
         options.select.namespace.as_ref().is_none_or(in_namespace)
             && options.select.selector.as_ref().is_none_or(|selector| selector.selects(|key| node.label(key)))
     });
-    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing }))
+    let methods = match options.method.as_slice() {
+        [] => "the methods".to_owned(),
+        named => named.join(", "),
+    };
+    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing, methods }))
 }
 
 /// A note on the expired nodes, which are deleted beside all methods and budgets. Those of NodePools that replace expired nodes within

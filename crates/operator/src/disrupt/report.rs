@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     catalogue::SourceRow,
+    figures,
     input::load::Loaded,
     plan::{self, raised},
 };
@@ -168,6 +169,8 @@ pub(super) struct Timing {
 pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) timing: Timing,
+    /// The methods that ran, as the user named them.
+    pub(super) methods: String,
 }
 
 impl DisruptReport {
@@ -176,7 +179,7 @@ impl DisruptReport {
         Self {
             version: VERSION,
             commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
-            nodes: survey.nodes.iter().map(node).collect(),
+            nodes: survey.nodes.iter().map(|status| considered(status, survey, &context.methods)).collect(),
             budgets: survey.budgets.iter().map(budget).collect(),
             unreached: survey.unreached.iter().map(ToString::to_string).collect(),
             timing: context.timing,
@@ -226,6 +229,34 @@ pub(crate) fn savings(command: &Command) -> Option<String> {
         return None;
     }
     Some(if then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() })
+}
+
+/// The row of a node, which says so if it is no candidate and nothing blocks it.
+fn considered(status: &DisruptionStatus, survey: &Survey, methods: &str) -> NodeRow {
+    let mut row = node(status);
+    let is_in_command = survey.commands.iter().flat_map(|command| &command.candidates).any(|candidate| {
+        candidate.node.claim_name().is_some() && candidate.node.claim_name() == status.node.claim_name()
+    });
+    if !row.candidate && row.blockers.is_empty() && !is_in_command {
+        row.blockers.push(BlockerRow {
+            kind: "NotConsidered".to_owned(),
+            message: format!("no candidate of {methods}: {}", state(status)),
+            owner: None,
+            until: None,
+        });
+    }
+    row
+}
+
+/// What methods ask of a node.
+fn state(status: &DisruptionStatus) -> String {
+    let node = &status.node;
+    let pods = node.pods.iter().filter(|pod| pod.is_reschedulable()).count();
+    let drifted = if drift(node).is_some() { "drifted" } else { "not drifted" };
+    match pods {
+        0 => format!("the node is empty and {drifted}"),
+        pods => format!("the node has {} and is {drifted}", figures::count(pods, "pod")),
+    }
 }
 
 /// The disruption status of one node.

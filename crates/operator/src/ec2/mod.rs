@@ -19,7 +19,7 @@ use fleetwright_aws::{
     schema::schema,
 };
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::model::{Catalog, NodeClassRef};
+use fleetwright_core::model::{Catalog, NodeClassRef, labels::OS};
 use serde_json::{Value, json};
 
 use crate::{
@@ -96,6 +96,7 @@ impl OfflineCatalogue for Ec2Catalogue {
                 request.class
             ));
         }
+        offer.notes.extend(windows(request.pools));
         offer.notes.extend(made.problems.iter().map(|problem| format!("{}: {problem}", request.class)));
         offer.catalog = made.catalog;
         unknown::note(request, &figures.table, &prices, &mut offer);
@@ -130,6 +131,24 @@ impl Ec2Catalogue {
         let read = Arc::new(read(values)?);
         Ok(self.live.get_or_init(|| read).clone())
     }
+}
+
+/// Notes on NodePools of Windows nodes.
+fn windows(pools: &[&Value]) -> Vec<String> {
+    let is_windows = |pool: &&&Value| place::values(pool, OS).any(|os| os == "windows");
+    let note = |pool: &&Value| {
+        let name = pool["metadata"]["name"].as_str().unwrap_or_default();
+        let taints = pool.pointer("/spec/template/spec/taints").and_then(Value::as_array);
+        let open = if taints.is_none_or(Vec::is_empty) {
+            "; it has no taint, so pods that do not select kubernetes.io/os are placed on its nodes too"
+        } else {
+            ""
+        };
+        format!(
+            "NodePool {name}: Windows nodes are priced as Linux nodes, as in Karpenter: the licence is not in the price{open}"
+        )
+    };
+    pools.iter().filter(is_windows).map(note).collect()
 }
 
 fn built_in() -> Arc<Figures> {

@@ -21,6 +21,7 @@ mod object;
 pub(crate) mod prepare;
 mod refused;
 pub(crate) mod select;
+pub(crate) mod static_pools;
 mod template;
 #[cfg(test)]
 mod tests;

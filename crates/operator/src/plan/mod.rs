@@ -40,6 +40,7 @@ use crate::{
     input::{
         self, Item, evaluate, lacking,
         load::{self, Loaded},
+        static_pools,
         workloads::{self, Replicas},
     },
     outcome::Outcome,
@@ -183,6 +184,9 @@ impl Session<'_> {
             evaluate::conditions(&mut loaded.index, read);
         }
         let snapshot = loaded.index.snapshot(read);
+        if values.gate("StaticCapacity") {
+            loaded.notes.extend(static_pools::notes(&snapshot));
+        }
         let leaving: Leaving = match drifted {
             Some(known) => what_if::drifted(&snapshot).difference(known).cloned().collect(),
             None => Leaving::new(),
