@@ -30,7 +30,7 @@ pub(super) struct NodePoolReport {
     weight: i32,
     /// What its requirements leave of the instance types, one after the other.
     funnel: Vec<FunnelStep>,
-    /// Its nodes.
+    /// Its nodes until they are gone, and NodeClaims that are launched and have no node yet.
     nodes: usize,
     /// Their price, as far as it is known.
     hourly: String,
@@ -68,7 +68,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     let available: Vec<&Arc<InstanceType>> = catalog.instance_types.iter().filter(is_available).collect();
     funnel.push(FunnelStep { constraint: "available offerings".to_owned(), left: available.len() });
     let nodes =
-        snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && !node.is_deleting());
+        snapshot.nodes.iter().filter(|node| node.label(NODEPOOL) == Some(name) && fleet::is_paid(node));
     let nodes: Vec<_> = nodes.collect();
     let hourly: Price = nodes.iter().filter_map(|node| fleet::price(snapshot, node)).sum();
     let is_strict = question.rules.min_values == MinValuesPolicy::Strict;

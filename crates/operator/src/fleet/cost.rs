@@ -34,6 +34,12 @@ impl FleetCost {
     }
 }
 
+/// Whether the instance of a node is paid for: that of a Node until it is gone, and that of a NodeClaim from its launch. What a fleet and its
+/// NodePools cost is the sum of these.
+pub(crate) fn is_paid(node: &StateNode) -> bool {
+    node.node.is_some() || node.claim.as_ref().is_some_and(|claim| claim.provider_id.is_some())
+}
+
 /// The list price of a node, if the catalogue of its NodePool has it.
 pub(crate) fn price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let catalog = snapshot.catalog(&node.pool()?)?;

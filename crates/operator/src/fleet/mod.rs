@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub(crate) use self::{
-    cost::{FleetCost, price},
+    cost::{FleetCost, is_paid, price},
     disruption::{DisruptionInProgress, DisruptionStage},
     node::{FleetNode, InFlightNodeClaim, NodeClaimPhase, NodePhase},
     pending::PendingPod,

@@ -25,7 +25,7 @@ pub(crate) struct FleetNodePool {
     pub(crate) state: String,
     /// Its weight.
     pub(crate) weight: i32,
-    /// Its nodes, with NodeClaims that have no node yet; not those that are being deleted.
+    /// Its nodes until they are gone, and NodeClaims that are launched and have no node yet.
     pub(crate) nodes: usize,
     /// What they cost.
     #[serde(flatten)]
@@ -111,7 +111,7 @@ struct Sum {
 
 fn sums(snapshot: &Snapshot) -> BTreeMap<&str, Sum> {
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
-    for node in snapshot.nodes.iter().filter(|node| !node.is_deleting()) {
+    for node in snapshot.nodes.iter().filter(|node| cost::is_paid(node)) {
         let Some(pool) = node.label(NODEPOOL) else { continue };
         let sum = sums.entry(pool).or_default();
         sum.nodes += 1;

@@ -10,7 +10,7 @@ use fleetwright_core::model::{Pod, Price, ResourceName, Resources, Snapshot, Sta
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::fleet::{FleetCost, price};
+use crate::fleet::{FleetCost, is_paid, price};
 
 /// Costs with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -91,7 +91,7 @@ impl<'a> Division<'a> {
     /// Divides the prices of the nodes of a snapshot.
     pub(super) fn of(snapshot: &'a Snapshot) -> Self {
         let mut division = Self { nodes: Vec::new(), without_price: 0, by_name: BTreeMap::new() };
-        for state in snapshot.nodes.iter().filter(|state| state.node.is_some()) {
+        for state in snapshot.nodes.iter().filter(|state| is_paid(state)) {
             let Some(price) = price(snapshot, state) else {
                 division.without_price += 1;
                 continue;

@@ -49,11 +49,12 @@ fn sum(rows: &Value, field: &str) -> i128 {
 #[test]
 fn the_parts_of_nodes_add_up_to_their_prices() {
     let page = read(&dump(), "--label app --label none");
-    let nodes: i128 =
-        page.fleet.nodes.iter().filter_map(|node| node.price).map(|price| i128::from(price.nanos())).sum();
+    let nodes = nanos(&serde_json::json!(page.fleet.totals.cost.hourly));
+    let of_pools = serde_json::to_value(&page.fleet.node_pools).unwrap();
     let saving = serde_json::to_value(page.saving.unwrap()).unwrap();
     assert!(nodes > 0);
     assert_eq!(sum(&saving["byNodePool"], "hourly"), nodes);
+    assert_eq!(sum(&of_pools, "hourly"), nodes);
     let unused = nanos(&saving["waste"]["hourly"]);
     assert_eq!(sum(&saving["byNodePool"], "unusedHourly"), unused);
     for rows in [&saving["byNamespace"], &saving["byLabel"][0]["rows"], &saving["byLabel"][1]["rows"]] {

@@ -128,7 +128,7 @@ function savingSections({ saving: report }) {
     savingSection(),
     blocksSection(),
     planSection(),
-    costsSection("by-nodepool", "Cost by NodePool", "NodePool", "$ by NodePool", (of) => of.byNodePool),
+    costsSection("by-nodepool", "Cost by NodePool, with nodes being deleted and launched NodeClaims", "NodePool", "$ by NodePool", (of) => of.byNodePool),
     costsSection("by-namespace", "Cost by namespace", "Namespace", "$ by namespace", (of) => of.byNamespace),
     ...report.byLabel.map((known, index) => costsSection(`by-label-${index}`, `Cost by label ${known.label}`, "Value", "$ by label", (of) => of.byLabel[index].rows)),
   ];
