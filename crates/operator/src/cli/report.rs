@@ -45,6 +45,12 @@ pub(crate) enum ReportOutput {
     Page(PathBuf),
 }
 
-fn output(text: &str) -> Result<ReportOutput, std::convert::Infallible> {
-    Ok(if text == "json" { ReportOutput::Json } else { ReportOutput::Page(text.into()) })
+fn output(text: &str) -> Result<ReportOutput, String> {
+    match text {
+        "json" => Ok(ReportOutput::Json),
+        "table" | "wide" | "yaml" | "csv" | "markdown" => Err(format!(
+            "a report is a page or json, not {text}: name a file such as report.html, or ./{text}"
+        )),
+        file => Ok(ReportOutput::Page(file.into())),
+    }
 }

@@ -146,10 +146,10 @@ fn differs(row: &PoolRow) -> Option<Finding> {
 fn unplaced(plan: &Plan) -> Vec<Finding> {
     let pods: Vec<String> = plan.unplaced.iter().map(|(pod, _)| pod.id.to_string()).collect();
     let Some((first, why)) = plan.unplaced.first() else { return Vec::new() };
+    let others = if pods.len() == 1 { String::new() } else { format!("{}; ", some(&pods)) };
     let what = format!(
-        "{} of the NodePools' nodes would not be placed on new nodes: {}; {}: {why}",
+        "{}, pending or of the NodePools' nodes, would not be placed on new nodes: {others}{}: {why}",
         count(pods.len(), "pod"),
-        some(&pods),
         first.id,
     );
     let fix = "`fleetwright plan` explains each; a pod that has no other node stays where it is";

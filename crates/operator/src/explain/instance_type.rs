@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use fleetwright_core::{
-    model::{InstanceType, NodePool, labels::INSTANCE_TYPE},
+    model::{InstanceType, NodePool, Price, labels::INSTANCE_TYPE},
     scheduling::NewClaim,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, meant, pod};
+use super::{Question, meant, pod, price};
 use crate::{
     figures,
     sheet::{Page, Sheet, figure, text},
@@ -51,6 +51,7 @@ struct PoolRow {
 struct OfferingRow {
     zone: String,
     capacity_type: String,
+    /// `unknown` where it is not known.
     price: String,
     available: bool,
     /// The NodePools that allow it.
@@ -97,7 +98,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
             let row = OfferingRow {
                 zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
                 capacity_type: offering.capacity_type().map(ToString::to_string).unwrap_or_default(),
-                price: offering.price.to_string(),
+                price: price(offering.price),
                 available: offering.available,
                 node_pools: Vec::new(),
             };
@@ -140,7 +141,7 @@ fn allowed(pool: &NodePool, instance_type: Option<&Arc<InstanceType>>) -> PoolRo
         Some(instance_type) => match pool.template.requirements.intersects(&instance_type.requirements) {
             Err(why) => (false, why.to_string()),
             Ok(()) => match instance_type.cheapest(&pool.template.requirements) {
-                Some(offering) => (true, format!("from ${}/h", figures::hourly(offering.price.dollars()))),
+                Some(offering) => (true, from(offering.price)),
                 None => (false, "no offering that the NodePool allows is available".to_owned()),
             },
         },
@@ -148,14 +149,27 @@ fn allowed(pool: &NodePool, instance_type: Option<&Arc<InstanceType>>) -> PoolRo
     PoolRow { node_pool: pool.name.to_string(), allowed, why }
 }
 
+fn from(price: Price) -> String {
+    match price {
+        Price::ZERO => "at an unknown price".to_owned(),
+        known => format!("from ${}/h", figures::hourly(known.dollars())),
+    }
+}
+
 fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>) -> Planned {
     let chosen = &new_claim.chosen;
     let mut allowed = new_claim.requirements.clone();
     allowed.remove(INSTANCE_TYPE);
     let why = if chosen.instance_type == asked.name {
-        "chosen: no type that holds its pods costs less".to_owned()
+        match chosen.price {
+            Price::ZERO => "chosen: the first in Karpenter's order, as prices are unknown".to_owned(),
+            _ => "chosen: no type that holds its pods costs less".to_owned(),
+        }
     } else if new_claim.instance_types.iter().any(|known| known.name == asked.name) {
         match asked.cheapest(&allowed) {
+            Some(offering) if offering.price == Price::ZERO => {
+                "holds its pods, and its price is unknown".to_owned()
+            }
             Some(offering) => format!(
                 "holds its pods, and costs ${}/h instead of ${}/h",
                 figures::hourly(offering.price.dollars()),

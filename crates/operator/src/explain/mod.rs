@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fleetwright_controllers::settings::Packing;
 use fleetwright_core::{
     clock::Clock as _,
-    model::{Pod, Snapshot},
+    model::{Pod, Price, Snapshot},
     scheduling::{Plan, PreparedSnapshot, Rules},
     suggest,
 };
@@ -156,6 +156,11 @@ impl Question {
         sheet::print(options.output, report, |_| page)?;
         Ok(Outcome::of(&self.loaded.gaps))
     }
+}
+
+/// An exact price; `unknown` where the catalogue has none, as it then counts as zero.
+fn price(price: Price) -> String {
+    if price == Price::ZERO { "unknown".to_owned() } else { price.to_string() }
 }
 
 /// ` (did you mean "x"?)`, where a known name is near.

@@ -10,7 +10,7 @@ use fleetwright_core::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, funnel::FunnelStep, meant};
+use super::{Question, funnel::FunnelStep, meant, price};
 use crate::{
     figures, fleet,
     sheet::{Page, Sheet, figure, text},
@@ -32,7 +32,7 @@ pub(super) struct NodePoolReport {
     funnel: Vec<FunnelStep>,
     /// Its nodes until they are gone, and NodeClaims that are launched and have no node yet.
     nodes: usize,
-    /// Their price, as far as it is known.
+    /// Their price, as far as it is known; `unknown` where none is.
     hourly: String,
     /// Its limits.
     limits: Vec<LimitRow>,
@@ -98,7 +98,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
         weight: pool.weight,
         funnel,
         nodes: nodes.len(),
-        hourly: hourly.to_string(),
+        hourly: if nodes.is_empty() { hourly.to_string() } else { price(hourly) },
         limits,
     })
 }
@@ -137,13 +137,12 @@ pub(super) fn page(report: &NodePoolReport) -> Page {
         sheet.row([row.resource.clone(), row.used.clone(), row.limit.clone()]);
     }
     page.sheet(sheet);
-    let dollars: f64 = report.hourly.parse().unwrap_or(0.0);
-    page.line(format!(
-        "{}, ${} per hour, {} per month; weight {}",
-        figures::count(report.nodes, "node"),
-        figures::hourly(dollars),
-        figures::monthly(dollars),
-        report.weight
-    ));
+    let cost = report.hourly.parse().map_or_else(
+        |_| "their price is unknown".to_owned(),
+        |dollars: f64| {
+            format!("${} per hour, {} per month", figures::hourly(dollars), figures::monthly(dollars))
+        },
+    );
+    page.line(format!("{}, {cost}; weight {}", figures::count(report.nodes, "node"), report.weight));
     page
 }

@@ -15,7 +15,7 @@ use super::{
     constraints::{Finder, Row, ask},
     costs::{self, CostRow},
     funnel::{self, Funnel},
-    meant,
+    meant, price,
 };
 use crate::{
     cli::ExplainOptions,
@@ -70,7 +70,7 @@ pub(super) struct Candidate {
     pub(super) zone: String,
     /// Its cheapest allowed offering.
     pub(super) capacity_type: String,
-    /// Its price.
+    /// Its price; `unknown` where it is not known.
     pub(super) price: String,
     /// CPU that the pods and daemons of the node leave.
     pub(super) cpu_left: String,
@@ -155,7 +155,7 @@ pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
                 instance_type: instance_type.name.to_string(),
                 zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
                 capacity_type: offering.capacity_type().map(ToString::to_string).unwrap_or_default(),
-                price: offering.price.to_string(),
+                price: price(offering.price),
                 cpu_left: figures::cpu(left.cpu()),
                 memory_left: figures::bytes(left.memory()),
                 chosen: instance_type.name == new_claim.chosen.instance_type,

@@ -218,7 +218,11 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
     }
     yaml(&document.text).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        (document.line + line.saturating_sub(1), format!("not YAML: {}", first_line(&error.to_string())))
+        let is_template = document.text.contains("{{") && document.text.contains("}}");
+        let fix =
+            if is_template { "; it is a template: render it first, as with `helm template`" } else { "" };
+        let why = format!("not YAML: {}{fix}", first_line(&error.to_string()));
+        (document.line + line.saturating_sub(1), why)
     })
 }
 

@@ -65,6 +65,12 @@ fn invalid_documents_are_reported_with_their_line(#[case] text: &str, #[case] ex
     assert!(error.starts_with(expected), "{error}");
 }
 
+#[test]
+fn templates_are_to_be_rendered_first() {
+    let error = read("kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n").unwrap_err().to_string();
+    assert!(error.starts_with("in.yaml:3: not YAML") && error.contains("`helm template`"), "{error}");
+}
+
 /// Eight lines that stand for three hundred million values.
 fn bomb() -> String {
     let line = |at: usize| {

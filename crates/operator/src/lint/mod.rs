@@ -91,7 +91,13 @@ fn lint(
         defaults: cluster::container_defaults(items),
     };
     let schemas = schema::Schemas::shared()?;
+    if items.is_empty() {
+        report.unchecked.push("the input has no objects".to_owned());
+    }
     for item in items {
+        if item.value["kind"].as_str().is_none_or(str::is_empty) {
+            report.unchecked.push(format!("{}: kind is missing: this is no Kubernetes object", item.source));
+        }
         schemas.check(item, &mut report);
         objects::check(item, &mut report);
     }

@@ -150,3 +150,12 @@ fn every_workload_that_fits_nowhere_has_its_constraint() {
         "{messages:?}"
     );
 }
+
+#[test]
+fn what_is_no_kubernetes_object_is_said() {
+    let mut items = Vec::new();
+    input::parse(Path::new("in.yaml"), "error: the server has no such type", &mut items).unwrap();
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    assert!(linted(&items, &values).unchecked[0].contains("no Kubernetes object"));
+    assert_eq!(linted(&[], &values).unchecked, ["the input has no objects"]);
+}

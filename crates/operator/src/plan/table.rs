@@ -194,6 +194,10 @@ fn what_if(page: &mut Page, change: &WhatIf) {
     sheet.row(whole("pods unschedulable", |fleet| fleet.unschedulable));
     sheet.row(["pods moved".to_owned(), String::new(), change.moved.to_string(), String::new()]);
     page.sheet(sheet);
+    if then.cost.nodes_without_price > 0 && then.cost.hourly.is_some() {
+        let nodes = figures::count(then.cost.nodes_without_price, "node");
+        page.line(format!("without the cost of {nodes} of unknown price"));
+    }
     for (title, objects) in
         [("changed", &change.changed), ("created", &change.created), ("nodes that drift", &change.drifted)]
     {
