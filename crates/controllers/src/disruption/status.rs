@@ -26,8 +26,10 @@ use crate::{
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum remaining time of a blocker that is written; minimum age if its end is not known.
 const MIN_DURATION: Duration = Duration::from_secs(120);
-/// Maximum number of conditions that one update writes; the next one continues.
+/// Maximum number of conditions that one update writes in a small cluster; the next one continues.
 const MAX_WRITES: usize = 50;
+/// The number of updates that write the conditions of all nodes of a larger cluster.
+const UPDATES: usize = 10;
 /// Maximum number of blockers in a message.
 const MAX_NAMED: usize = 5;
 
@@ -156,6 +158,11 @@ impl Scope {
     }
 }
 
+/// Maximum number of conditions that one update of this many nodes writes.
+fn most_writes(nodes: usize) -> usize {
+    MAX_WRITES.max(nodes.div_ceil(UPDATES))
+}
+
 /// The conditions that this process has written. A new process compares the text of each condition once.
 #[derive(Debug, Default)]
 pub(super) struct Conditions(Mutex<BTreeMap<ClaimName, Vec<WrittenBlocker>>>);
@@ -189,6 +196,7 @@ impl Conditions {
     ) -> Result<(), ReconcileError> {
         self.retain(statuses);
         let now = clocks.now();
+        let most = most_writes(statuses.len());
         let mut result = Ok(());
         let mut written = 0;
         for status in statuses {
@@ -208,7 +216,7 @@ impl Conditions {
                 }
                 continue;
             }
-            if written == MAX_WRITES {
+            if written == most {
                 break;
             }
             written += 1;

@@ -100,3 +100,12 @@ fn a_node_uninitialized_for_two_minutes_is_listed(
 ) {
     assert_eq!(lasts(&Blocker::NotInitialized, &node.build(), at(seconds)), written);
 }
+
+#[rstest]
+#[case::small(500)]
+#[case::large(10_000)]
+#[case::not_divisible(10_001)]
+fn all_nodes_are_written_within_ten_updates(#[case] nodes: usize) {
+    assert!(most_writes(nodes) * 10 >= nodes, "{}", most_writes(nodes));
+    assert!(most_writes(nodes) <= nodes.div_ceil(10), "{}", most_writes(nodes));
+}
