@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -11,7 +10,7 @@ use fleetwright_core::{
     model::{Pod, PodUid, Str},
     safety::{
         Act, Facts, Held,
-        launch_loop::{Demand, LoopPause, LoopRecord},
+        launch_loop::{ByDemand, Demand, LoopPause, LoopRecord},
     },
     scheduling::Plan,
 };
@@ -60,7 +59,7 @@ impl LaunchLoops {
         // Also for the NodePools whose records may be over.
         let mut records: BTreeMap<Str, Vec<LoopRecord>> = self.recorded(plan);
         for MissedDemand { demand, pause, pool, record } in self.missed(plan) {
-            records.entry(pool).or_default().extend(record);
+            records.entry(pool).or_default().push(record);
             let Some(pause) = pause else { continue };
             let facts = Facts { launch_loop: Some(pause), ..Facts::default() };
             let Err(why) = self.safety.admit(Act::CreateClaim, &facts) else { continue };
@@ -100,25 +99,21 @@ impl LaunchLoops {
     fn missed(&self, plan: &Plan) -> Vec<MissedDemand> {
         let now = self.clocks.now();
         let mut index = self.cluster.index();
-        let mut checked: Vec<MissedDemand> = Vec::new();
+        let mut checked = ByDemand::default();
         for new_claim in &plan.new_claims {
-            let pods = new_claim.pods.iter().filter(|pod| !pod.is_virtual);
-            for pod in pods.filter(|pod| index.has_launches(pod)).collect::<Vec<&Arc<Pod>>>() {
-                if checked.iter().any(|known| known.demand.includes(pod)) {
-                    continue;
-                }
-                let pause = index.launch_pause(pod, now);
-                let record = index.launch_record(pod, now);
-                checked.push(MissedDemand {
-                    demand: Demand::of(pod),
-                    pause,
-                    pool: new_claim.pool.name.as_str().into(),
-                    record,
+            for pod in new_claim.pods.iter().filter(|pod| !pod.is_virtual) {
+                checked.get_or_insert_with(pod, || {
+                    let pause = index.launch_pause(pod, now);
+                    let record = index.launch_record(pod, now)?;
+                    let pool: Str = new_claim.pool.name.as_str().into();
+                    Some((pause, pool, record))
                 });
             }
         }
-        checked.retain(|demand| demand.record.is_some());
-        checked
+        let missed = |(demand, missed): (Demand, Option<_>)| {
+            missed.map(|(pause, pool, record)| MissedDemand { demand, pause, pool, record })
+        };
+        checked.into_iter().filter_map(missed).collect()
     }
 
     /// Writes demands that missed nodes to a NodePool, in place of those that later launches made up for. An error is not one of the pass, and the
@@ -148,7 +143,7 @@ struct MissedDemand {
     pause: Option<LoopPause>,
     /// The NodePool of the NodeClaim that it would get.
     pool: Str,
-    record: Option<LoopRecord>,
+    record: LoopRecord,
 }
 
 fn report(recorder: &Recorder, pod: &Pod, why: &Held) {

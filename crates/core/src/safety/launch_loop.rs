@@ -110,6 +110,40 @@ impl Demand {
     }
 }
 
+/// Values of demands, found by a pod: among thousands of demands most differ in their owner.
+#[derive(Clone, Debug)]
+pub struct ByDemand<T>(BTreeMap<DemandOwner, Vec<(Demand, T)>>);
+
+impl<T> Default for ByDemand<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByDemand<T> {
+    /// The value of the demand that a pod belongs to; a new one is the result of `new`.
+    pub fn get_or_insert_with(&mut self, pod: &Pod, new: impl FnOnce() -> T) -> &mut T {
+        let demands = self.0.entry(DemandOwner::of(pod)).or_default();
+        let known = demands.iter().position(|(demand, _)| demand.includes(pod));
+        let at = known.unwrap_or(demands.len());
+        if known.is_none() {
+            demands.push((Demand::of(pod), new()));
+        }
+        &mut demands[at].1
+    }
+}
+
+impl<T> IntoIterator for ByDemand<T> {
+    type Item = (Demand, T);
+    type IntoIter =
+        std::iter::Flatten<std::collections::btree_map::IntoValues<DemandOwner, Vec<(Demand, T)>>>;
+
+    /// By owner.
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_values().flatten()
+    }
+}
+
 /// A NodeClaim that was created for pods of a demand.
 #[derive(Clone, Debug)]
 pub struct Launch {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fleetwright_core::{
     model::{Pod, PodUid, Snapshot},
-    safety::launch_loop::Demand,
+    safety::launch_loop::ByDemand,
 };
 use jiff::Timestamp;
 
@@ -62,18 +62,13 @@ impl Index {
 
     /// Those of `pods` that have neither a node nor a NodeClaim in flight, and whose demand is paused.
     fn held(&mut self, pods: &[Arc<Pod>], now: Timestamp) -> BTreeSet<PodUid> {
-        let mut paused: Vec<(Demand, bool)> = Vec::new();
+        let mut paused = ByDemand::default();
         let mut held = BTreeSet::new();
         for pod in pods.iter().filter(|pod| !pod.is_virtual && pod.node.is_none()) {
-            if !self.launches.knows(pod) || self.has_claim_in_flight(&pod.uid) {
+            if self.has_claim_in_flight(&pod.uid) {
                 continue;
             }
-            let known = paused.iter().find(|(demand, _)| demand.includes(pod)).map(|(_, paused)| *paused);
-            let is_paused = known.unwrap_or_else(|| {
-                let is_paused = self.launch_pause(pod, now).is_some();
-                paused.push((Demand::of(pod), is_paused));
-                is_paused
-            });
+            let is_paused = *paused.get_or_insert_with(pod, || self.launch_pause(pod, now).is_some());
             if is_paused {
                 held.insert(pod.uid.clone());
             }
