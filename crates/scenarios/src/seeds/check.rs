@@ -31,6 +31,7 @@ use super::{
 use fleetwright_core::cloud::GroundTruth;
 use fleetwright_sim::simulator::{Simulator, Stability};
 pub(super) use observation::Observation;
+use observation::PodViews;
 
 /// The number of violations that ends a run.
 const ENOUGH: usize = 5;
@@ -102,6 +103,8 @@ pub(super) struct Checker {
     steps: u64,
     checks: Vec<Box<dyn Check>>,
     violations: Vec<Violation>,
+    /// The pods at the last step.
+    pods: PodViews,
     /// Resource version of the API server, and instances, at the last step.
     seen: (u64, Vec<Arc<GroundTruth>>),
     /// The time of the last step.
@@ -135,6 +138,7 @@ impl Checker {
             steps: 0,
             checks,
             violations: Vec::new(),
+            pods: PodViews::new(),
             seen: (0, Vec::new()),
             looked: Duration::ZERO,
         }
@@ -174,7 +178,7 @@ impl Checker {
     }
 
     fn judge(&mut self, simulator: &Simulator, interventions: &Interventions, log: &[Entry]) {
-        let mut observation = Observation::new(simulator, interventions, log);
+        let mut observation = Observation::new(simulator, interventions, log, &mut self.pods);
         let now = (simulator.server().revision(), observation.instances.clone());
         let ids: BTreeSet<_> = now.1.iter().map(|instance| instance.provider_id.clone()).collect();
         let (_, before) = std::mem::replace(&mut self.seen, now);
@@ -188,7 +192,7 @@ impl Checker {
 
     /// Whether there are instances without a claim.
     pub(super) fn has_orphans(simulator: &Simulator, interventions: &Interventions) -> bool {
-        end::orphans(&Observation::new(simulator, interventions, &[])).next().is_some()
+        end::orphans(&Observation::new(simulator, interventions, &[], &mut PodViews::new())).next().is_some()
     }
 
     /// Whether a replacement was initialized less than `since` ago.
@@ -211,14 +215,13 @@ impl Checker {
             return;
         }
         let log = self.log.take();
-        let observation = Observation::new(simulator, interventions, &log);
+        let observation = Observation::new(simulator, interventions, &log, &mut self.pods);
         let mut found = Findings::default();
         if stability == Stability::OutOfTime {
             let seen = simulator.observe();
             let what = format!("not stable: {:?} {:?}", seen.claims, seen.pods);
-            let waiting =
-                observation.pods.iter().filter(|pod| observation::text(pod, "/spec/nodeName").is_empty());
-            found.add("L", what, waiting.take(2).map(|pod| &**pod));
+            let waiting = observation.pods.iter().filter(|pod| pod.node.is_empty());
+            found.add("L", what, waiting.take(2).map(|pod| &***pod));
         } else {
             for check in &mut self.checks {
                 check.end(&observation, &mut found);
@@ -232,7 +235,11 @@ impl Checker {
         let log = self.log.take();
         let mut found = Findings::default();
         end::quiet(&log, &mut found);
-        memory::judge(simulator, &Observation::new(simulator, interventions, &[]), &mut found);
+        memory::judge(
+            simulator,
+            &Observation::new(simulator, interventions, &[], &mut self.pods),
+            &mut found,
+        );
         self.protect(simulator, found);
         self.judge(simulator, interventions, &log);
     }

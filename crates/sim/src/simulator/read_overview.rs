@@ -28,11 +28,13 @@ pub(super) fn read_overview(server: &Server, instances: &[Arc<GroundTruth>], at:
             on.1 = on.1.saturating_add(1);
         }
     }
+    let instances_by_id: BTreeMap<&str, &GroundTruth> =
+        instances.iter().map(|instance| (instance.provider_id.as_str(), &**instance)).collect();
     let mut nodes: Vec<NodeOverview> = server
         .list("v1", "Node", "")
         .iter()
         .filter(|node| !text(node, "/metadata/labels/karpenter.sh~1nodepool").is_empty())
-        .map(|node| read_node(node, &by_node, instances))
+        .map(|node| read_node(node, &by_node, &instances_by_id))
         .collect();
     let claims = server.list("karpenter.sh/v1", "NodeClaim", "");
     let names: BTreeMap<&str, &str> = claims
@@ -87,7 +89,7 @@ fn count(pod: &Value, node: &str, pods: &mut PodCounts) {
 fn read_node(
     node: &Value,
     by_node: &BTreeMap<String, (Resources, usize)>,
-    instances: &[Arc<GroundTruth>],
+    instances: &BTreeMap<&str, &GroundTruth>,
 ) -> NodeOverview {
     let label = |name: &str| {
         let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
@@ -96,7 +98,7 @@ fn read_node(
     let name = text(node, "/metadata/name").to_owned();
     let id = text(node, "/spec/providerID").to_owned();
     let (requested, pods) = by_node.get(&name).cloned().unwrap_or_default();
-    let instance = instances.iter().find(|instance| instance.provider_id.as_str() == id);
+    let instance = instances.get(id.as_str());
     NodeOverview {
         pool: label("karpenter.sh/nodepool"),
         instance_type: label("node.kubernetes.io/instance-type"),

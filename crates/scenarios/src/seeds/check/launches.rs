@@ -5,8 +5,7 @@
 //! before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -48,7 +47,7 @@ struct Launch {
 #[derive(Default)]
 pub(super) struct Launches {
     /// Pods by UID: their demand, and since when they are bound.
-    pods: BTreeMap<String, (Demand, Option<Duration>)>,
+    pods: HashMap<String, (Demand, Option<Duration>)>,
     claims: BTreeSet<String>,
     by_demand: BTreeMap<Demand, Vec<Launch>>,
 }
@@ -72,10 +71,13 @@ impl Check for Launches {
 impl Launches {
     fn see_pods(&mut self, observation: &Observation<'_>) {
         for pod in &observation.pods {
-            let uid = text(pod, "/metadata/uid");
-            let known = self.pods.entry(uid.to_owned()).or_insert_with(|| (demand(pod), None));
-            if !text(pod, "/spec/nodeName").is_empty() {
-                known.1.get_or_insert(observation.at);
+            if !self.pods.contains_key(&pod.uid) {
+                self.pods.insert(pod.uid.clone(), (demand(pod), None));
+            }
+            if !pod.node.is_empty()
+                && let Some((_, bound)) = self.pods.get_mut(&pod.uid)
+            {
+                bound.get_or_insert(observation.at);
             }
         }
     }
@@ -125,34 +127,32 @@ impl Launches {
         if self.by_demand.values().flatten().all(|launch| launch.answered.is_some()) {
             return;
         }
-        let by_uid: BTreeMap<&str, &Arc<Value>> =
-            observation.pods.iter().map(|pod| (text(pod, "/metadata/uid"), pod)).collect();
-        let mut by_node: BTreeMap<&str, Vec<&Arc<Value>>> = BTreeMap::new();
+        let by_uid: HashMap<&str, &PodView> =
+            observation.pods.iter().map(|pod| (pod.uid.as_str(), &**pod)).collect();
+        let mut by_node: HashMap<&str, Vec<&PodView>> = HashMap::new();
         for pod in &observation.pods {
-            by_node.entry(text(pod, "/spec/nodeName")).or_default().push(pod);
+            by_node.entry(&pod.node).or_default().push(pod);
         }
-        let ran = |pod: &Value| {
-            let over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !is_deleting(pod);
-            let bound = self.pods.get(text(pod, "/metadata/uid")).and_then(|(_, bound)| *bound);
+        let ran = |pod: &PodView| {
+            let over = pod.has_ended && !pod.is_deleting;
+            let bound = self.pods.get(&pod.uid).and_then(|(_, bound)| *bound);
             over || bound.is_some_and(|bound| observation.at.saturating_sub(bound) >= RAN)
         };
+        let demanded = |pod: &PodView| self.pods.get(&pod.uid).map(|(demand, _)| demand);
         for (demand_of, launches) in &mut self.by_demand {
             for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
                 let claim = claims.get(launch.claim.as_str());
                 launch.launched |= claim.is_some_and(|claim| !text(claim, "/status/providerID").is_empty());
                 let node = claim.map(|claim| text(claim, "/status/nodeName")).filter(|node| !node.is_empty());
                 let on_node = node.and_then(|node| by_node.get(node)).into_iter().flatten().copied();
-                let mut there: Vec<&Arc<Value>> =
+                let mut there: Vec<&PodView> =
                     launch.pods.iter().filter_map(|uid| by_uid.get(uid.as_str()).copied()).collect();
-                let is_active = |pod: &Value| {
-                    !is_deleting(pod) && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-                };
+                let is_active = |pod: &PodView| !pod.is_deleting && !pod.has_ended;
                 // A pod that the NodeClaim no longer names is planned elsewhere.
-                let named = |pod: &Value| {
-                    claim.is_some_and(|claim| nominated(claim).any(|uid| uid == text(pod, "/metadata/uid")))
-                };
-                let intended_left = there.iter().any(|pod| is_active(pod) && named(pod));
-                there.extend(on_node.filter(|pod| demand(pod) == *demand_of));
+                let named: BTreeSet<&str> = claim.into_iter().flat_map(|claim| nominated(claim)).collect();
+                let intended_left =
+                    there.iter().any(|pod| is_active(pod) && named.contains(pod.uid.as_str()));
+                there.extend(on_node.filter(|pod| demanded(pod) == Some(demand_of)));
                 if there.iter().any(|pod| ran(pod)) {
                     launch.answered = Some(observation.at);
                 }
@@ -160,8 +160,7 @@ impl Launches {
                 if !alive {
                     launch.ended.get_or_insert(observation.at);
                 }
-                let bound = |pod: &Value| !text(pod, "/spec/nodeName").is_empty();
-                let used = there.iter().any(|pod| is_active(pod) && bound(pod));
+                let used = there.iter().any(|pod| is_active(pod) && !pod.node.is_empty());
                 let lost = !alive || (claim.is_some_and(|claim| is(claim, "Initialized")) && !intended_left);
                 launch.counts = launch.launched && lost && !used;
                 if launch.counts {

@@ -63,7 +63,7 @@ impl Liveness {
         let mut waiting = BTreeMap::new();
         let reasons = OnceCell::new();
         for pod in observation.pods.iter().filter(|pod| waits(pod)) {
-            let uid = text(pod, "/metadata/uid");
+            let uid = pod.uid.as_str();
             let fresh =
                 WaitingPod { since: observation.at, explained_until: observation.at, explained: false };
             let mut wait = self.pods.get(uid).copied().unwrap_or(fresh);
@@ -79,7 +79,7 @@ impl Liveness {
             wait.explained = explained;
             if observation.at.saturating_sub(wait.explained_until.max(answered)) > EXPLAINED {
                 let what = format!("pod {} waits for a node without an explanation", name(pod));
-                found.add("L1", what, [&**pod]);
+                found.add("L1", what, [&***pod]);
             }
             waiting.insert(uid.to_owned(), wait);
         }
@@ -107,10 +107,8 @@ impl Liveness {
 }
 
 /// Whether a pod needs a node, other than a DaemonSet pod.
-fn waits(pod: &Value) -> bool {
-    let owners = field(pod, "/metadata/ownerReferences").and_then(Value::as_array);
-    let daemon = owners.into_iter().flatten().any(|owner| owner["kind"] == "DaemonSet");
-    text(pod, "/spec/nodeName").is_empty() && !is_deleting(pod) && !daemon
+fn waits(pod: &PodView) -> bool {
+    pod.node.is_empty() && !pod.is_deleting && !pod.is_daemon
 }
 
 /// What may explain that pods wait, found once for all of them: there are as many events as pods.

@@ -1,6 +1,11 @@
 //! The input of a check: the objects of the API server, the instances of the cloud, the operators' requests, the users' changes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
 
 use fleetwright_core::cloud::GroundTruth;
 use fleetwright_fake_kube::{Request, Server};
@@ -10,6 +15,61 @@ use serde_json::Value;
 
 use crate::seeds::{log::Entry, script::Interventions};
 
+/// A pod, and what most checks ask of each pod at each step.
+pub(in crate::seeds) struct PodView {
+    object: Arc<Value>,
+    pub(super) uid: String,
+    /// Namespace and name.
+    pub(super) key: String,
+    /// The node that it is bound to; empty without one.
+    pub(super) node: String,
+    /// Whether it has succeeded or failed.
+    pub(super) has_ended: bool,
+    pub(super) is_deleting: bool,
+    /// Whether a DaemonSet owns it.
+    pub(super) is_daemon: bool,
+}
+
+impl PodView {
+    pub(super) fn of(object: Arc<Value>) -> Self {
+        let owners = field(&object, "/metadata/ownerReferences").and_then(Value::as_array);
+        Self {
+            uid: text(&object, "/metadata/uid").to_owned(),
+            key: format!("{}/{}", text(&object, "/metadata/namespace"), name(&object)),
+            node: text(&object, "/spec/nodeName").to_owned(),
+            has_ended: matches!(text(&object, "/status/phase"), "Succeeded" | "Failed"),
+            is_deleting: is_deleting(&object),
+            is_daemon: owners.into_iter().flatten().any(|owner| owner["kind"] == "DaemonSet"),
+            object,
+        }
+    }
+}
+
+impl Deref for PodView {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.object
+    }
+}
+
+/// The pods of the last step, by the address of their object: few change within a second. A view owns its object, so that no other has
+/// its address.
+pub(in crate::seeds) type PodViews = HashMap<*const Value, Arc<PodView>>;
+
+/// Views of these pods. Those of other objects are dropped.
+fn viewed(pods: Vec<Arc<Value>>, known: &mut PodViews) -> Vec<Arc<PodView>> {
+    let mut before = std::mem::take(known);
+    let mut views = Vec::with_capacity(pods.len());
+    for pod in pods {
+        let address = Arc::as_ptr(&pod);
+        let view = before.remove(&address).unwrap_or_else(|| Arc::new(PodView::of(pod)));
+        known.insert(address, view.clone());
+        views.push(view);
+    }
+    views
+}
+
 /// The current state.
 pub(in crate::seeds) struct Observation<'a> {
     /// Virtual time since the start.
@@ -18,7 +78,7 @@ pub(in crate::seeds) struct Observation<'a> {
     pub(super) now: Timestamp,
     pub(super) claims: Vec<Arc<Value>>,
     pub(super) nodes: Vec<Arc<Value>>,
-    pub(super) pods: Vec<Arc<Value>>,
+    pub(super) pods: Vec<Arc<PodView>>,
     pub(super) pools: Vec<Arc<Value>>,
     /// For rare queries; `None` in unit tests of a check.
     pub(super) server: Option<&'a Server>,
@@ -33,7 +93,12 @@ pub(in crate::seeds) struct Observation<'a> {
 }
 
 impl<'a> Observation<'a> {
-    pub(super) fn new(simulator: &'a Simulator, interventions: &'a Interventions, log: &'a [Entry]) -> Self {
+    pub(super) fn new(
+        simulator: &'a Simulator,
+        interventions: &'a Interventions,
+        log: &'a [Entry],
+        known: &mut PodViews,
+    ) -> Self {
         let server = simulator.server();
         let lease = server.get("coordination.k8s.io/v1", "Lease", "kube-system", "karpenter-leader-election");
         Self {
@@ -41,7 +106,7 @@ impl<'a> Observation<'a> {
             now: simulator.clock().now(),
             claims: server.list("karpenter.sh/v1", "NodeClaim", ""),
             nodes: server.list("v1", "Node", ""),
-            pods: server.list("v1", "Pod", ""),
+            pods: viewed(server.list("v1", "Pod", ""), known),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
             server: Some(server),
             instances: simulator.ground_truth(),

@@ -50,7 +50,7 @@ impl Check for Pods {
         self.empty(observation, found);
         self.remember(observation);
         self.protected =
-            observation.pods.iter().filter(|pod| is_protected(pod)).map(|pod| key(pod)).collect();
+            observation.pods.iter().filter(|pod| is_protected(pod)).map(|pod| pod.key.clone()).collect();
     }
 }
 
@@ -60,7 +60,7 @@ impl Pods {
         let now = observation
             .pods
             .iter()
-            .find(|known| key(known) == pod)
+            .find(|known| known.key == pod)
             .and_then(|pod| deadline(&deadlines(observation), pod));
         let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
         until.is_some_and(|until| until <= observation.now)
@@ -69,8 +69,11 @@ impl Pods {
     /// Remembers the deadlines of this step.
     fn remember(&mut self, observation: &Observation<'_>) {
         let terminating = deadlines(observation);
+        if terminating.is_empty() && self.deadlines.is_empty() {
+            return;
+        }
         for pod in &observation.pods {
-            self.deadlines.remove(&key(pod));
+            self.deadlines.remove(&pod.key);
             self.deadlines.extend(deadline(&terminating, pod));
         }
     }
@@ -80,9 +83,9 @@ impl Pods {
         let busy: BTreeSet<String> = observation
             .pods
             .iter()
-            .filter(|pod| text(pod, "/status/phase") == "Running" && !is_deleting(pod))
-            .filter(|pod| text(pod, "/metadata/ownerReferences/0/kind") != "DaemonSet")
-            .map(|pod| text(pod, "/spec/nodeName").to_owned())
+            .filter(|pod| !pod.node.is_empty() && !pod.is_deleting && !pod.is_daemon)
+            .filter(|pod| text(pod, "/status/phase") == "Running")
+            .map(|pod| pod.node.clone())
             .collect();
         for claim in &observation.claims {
             let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
@@ -111,7 +114,7 @@ impl Pods {
             .pods
             .iter()
             .filter(|pod| is_protected(pod))
-            .map(|pod| (text(pod, "/spec/nodeName"), &**pod))
+            .map(|pod| (pod.node.as_str(), &***pod))
             .collect();
         for claim in
             observation.claims.iter().filter(|claim| is_deleting(claim) && is(claim, "DisruptionReason"))
@@ -136,11 +139,6 @@ fn has_drifted(claim: &Value) -> bool {
     command.is_some_and(|condition| text(condition, "/reason") == "Drifted")
 }
 
-/// Namespace and name.
-fn key(pod: &Value) -> String {
-    format!("{}/{}", text(pod, "/metadata/namespace"), name(pod))
-}
-
 /// The deadlines of terminating nodes, by name.
 fn deadlines<'a>(observation: &'a Observation<'_>) -> BTreeMap<&'a str, Timestamp> {
     let terminating = observation.claims.iter().filter(|claim| is_deleting(claim));
@@ -153,16 +151,14 @@ fn deadlines<'a>(observation: &'a Observation<'_>) -> BTreeMap<&'a str, Timestam
 }
 
 /// The time from which a pod may be deleted: the deadline of its node minus the pod's grace period.
-fn deadline(terminating: &BTreeMap<&str, Timestamp>, pod: &Value) -> Option<(String, Timestamp)> {
-    let end = terminating.get(text(pod, "/spec/nodeName"))?;
+fn deadline(terminating: &BTreeMap<&str, Timestamp>, pod: &PodView) -> Option<(String, Timestamp)> {
+    let end = terminating.get(pod.node.as_str())?;
     let grace = field(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    Some((key(pod), end.checked_sub(SignedDuration::from_secs(grace)).ok()?))
+    Some((pod.key.clone(), end.checked_sub(SignedDuration::from_secs(grace)).ok()?))
 }
 
-fn is_protected(pod: &Value) -> bool {
-    annotation(pod, "karpenter.sh/do-not-disrupt") == "true"
-        && !text(pod, "/spec/nodeName").is_empty()
-        && !is_deleting(pod)
+fn is_protected(pod: &PodView) -> bool {
+    !pod.node.is_empty() && !pod.is_deleting && annotation(pod, "karpenter.sh/do-not-disrupt") == "true"
 }
 
 #[cfg(test)]
@@ -194,7 +190,7 @@ mod tests {
             now: Timestamp::from_second(now).unwrap(),
             claims: vec![Arc::new(claim)],
             nodes: Vec::new(),
-            pods: pod_node.map(pod).into_iter().collect(),
+            pods: pod_node.map(pod).map(PodView::of).map(Arc::new).into_iter().collect(),
             pools: Vec::new(),
             server: None,
             instances: Vec::new(),

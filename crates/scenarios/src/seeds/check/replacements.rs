@@ -48,12 +48,10 @@ impl Check for Replacements {
             |claim: &&std::sync::Arc<Value>| is_replacement(claim) && is(claim, "Initialized");
         for claim in observation.claims.iter().filter(is_initialized_replacement) {
             let uid = text(claim, "/metadata/uid");
-            let on = |pod: &&std::sync::Arc<Value>| {
-                text(pod, "/spec/nodeName") == text(claim, "/status/nodeName")
-                    && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-            };
-            let pods: Vec<&Value> = observation.pods.iter().filter(on).map(|pod| &**pod).collect();
-            let uids = pods.iter().map(|pod| text(pod, "/metadata/uid").to_owned()).collect();
+            let node = text(claim, "/status/nodeName");
+            let on = observation.pods.iter().filter(|pod| pod.node == node && !pod.has_ended);
+            let uids = on.clone().map(|pod| pod.uid.clone()).collect();
+            let pods: Vec<&Value> = on.map(|pod| &***pod).collect();
             let fresh = ReplacementState {
                 since: observation.at,
                 whole: None,

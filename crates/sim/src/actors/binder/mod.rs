@@ -56,6 +56,8 @@ struct BinderState {
     parsed: BTreeMap<String, (Arc<Pod>, Arc<PodInfo>)>,
     /// Pods that this binder has bound and that the cache does not show as bound: node by UID.
     assumed: BTreeMap<String, String>,
+    /// Pods without a node that no round has tried since they could first be bound.
+    untried: BTreeSet<String>,
     /// Unschedulable pods.
     waiting: BTreeMap<String, Waiting>,
     /// Counts changes that may help.
@@ -71,6 +73,12 @@ struct Waiting {
     blocked: bool,
 }
 
+impl Waiting {
+    fn is_due(self, now: Timestamp) -> bool {
+        !self.blocked && self.not_before <= now
+    }
+}
+
 impl Binder {
     fn state(&self) -> MutexGuard<'_, BinderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -83,6 +91,7 @@ impl Actor for Binder {
     }
 
     fn interested(&self, change: &Change, _tables: &Tables) -> Vec<Key> {
+        self.state().follow(change);
         if !may_help(change) {
             return Vec::new();
         }
@@ -146,6 +155,10 @@ fn has_ended(pod: &Pod) -> bool {
 
 fn is_gated(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty())
+}
+
+fn uid_of(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
 fn node_of(pod: &Pod) -> Option<&str> {
@@ -217,7 +230,7 @@ impl Binder {
         let now = ctx.clock.now();
         let tables = ctx.cache.tables();
         let mut state = self.state();
-        if !state.has_due(&tables.pods_on(""), now) {
+        if !state.has_due(now) {
             return None;
         }
         let mut bound = Vec::new();
@@ -225,7 +238,7 @@ impl Binder {
         let mut pending: Vec<Arc<PodInfo>> = Vec::new();
         let mut present = BTreeSet::new();
         for pod in tables.pods.values().filter(|pod| !has_ended(pod)) {
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let uid = uid_of(pod).to_owned();
             let info = state.parse(pod);
             let node = node_of(pod).map(str::to_owned);
             if node.is_some() {
@@ -248,7 +261,6 @@ impl Binder {
         }
         state.parsed.retain(|uid, _| present.contains(uid));
         state.assumed.retain(|uid, _| present.contains(uid));
-        state.waiting.retain(|uid, _| present.contains(uid));
         let created = |pod: &PodInfo| pod.pod.metadata.creation_timestamp.clone();
         pending.sort_by(|a, b| (b.priority(), created(a), &a.key).cmp(&(a.priority(), created(b), &b.key)));
         Some(Round { cluster: ClusterView::new(&tables, bound, nominated), pending, epoch: state.epoch })
@@ -257,11 +269,18 @@ impl Binder {
     fn assume(&self, pod: &PodInfo, node: &str) {
         let mut state = self.state();
         state.waiting.remove(&pod.uid);
+        state.untried.remove(&pod.uid);
         state.assumed.insert(pod.uid.clone(), node.to_owned());
     }
 
     /// Records an unschedulable pod. Changes after `epoch` were not considered and cause a retry.
     fn record_unschedulable(&self, ctx: &Ctx, pod: &PodInfo, epoch: u64) {
+        let tables = ctx.cache.tables();
+        let same = |known: &Arc<Pod>| uid_of(known) == pod.uid && is_pending(known);
+        // Bound or deleted since the round began: no change would ever end its wait.
+        if !tables.get(&pod.key).as_ref().is_some_and(same) {
+            return;
+        }
         let mut state = self.state();
         let attempts = state.waiting.get(&pod.uid).map_or(0, |waiting| waiting.attempts);
         let delay = FIRST_DELAY.saturating_mul(1 << attempts.min(8)).min(LAST_DELAY);
@@ -269,6 +288,7 @@ impl Binder {
         let not_before = ctx.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
         let waiting =
             Waiting { attempts: attempts.saturating_add(1), not_before, blocked: state.epoch == epoch };
+        state.untried.remove(&pod.uid);
         state.waiting.insert(pod.uid.clone(), waiting);
     }
 
@@ -284,7 +304,7 @@ impl Binder {
 impl BinderState {
     /// Parses a pod once per change of its labels, gates or claims.
     fn parse(&mut self, pod: &Arc<Pod>) -> Arc<PodInfo> {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let uid = uid_of(pod).to_owned();
         if let Some((seen, known)) = self.parsed.get_mut(&uid) {
             let same = Arc::ptr_eq(seen, pod)
                 || (seen.metadata.labels == pod.metadata.labels
@@ -300,18 +320,34 @@ impl BinderState {
         parsed
     }
 
-    /// Whether one of the pods without a node is due. Forgets delays of other pods.
-    fn has_due(&mut self, unbound: &[Arc<Pod>], now: Timestamp) -> bool {
-        let uid = |pod: &Arc<Pod>| pod.metadata.uid.clone().unwrap_or_default();
-        let present: BTreeSet<String> = unbound.iter().map(uid).collect();
-        self.waiting.retain(|uid, _| present.contains(uid));
-        unbound.iter().any(|pod| {
-            let uid = uid(pod);
-            is_pending(pod) && !self.assumed.contains_key(&uid) && self.is_due(&uid, now)
-        })
+    /// Follows which pods have to be bound: after most changes none is due, and a round need not look at all of them.
+    fn follow(&mut self, change: &Change) {
+        let pending = match &change.new {
+            Some(Object::Pod(pod)) if is_pending(pod) => Some(uid_of(pod)),
+            _ => None,
+        };
+        for side in change.sides() {
+            if let Object::Pod(pod) = side
+                && pending != Some(uid_of(pod))
+            {
+                self.untried.remove(uid_of(pod));
+                self.waiting.remove(uid_of(pod));
+            }
+        }
+        if let Some(uid) = pending
+            && !self.waiting.contains_key(uid)
+            && !self.assumed.contains_key(uid)
+        {
+            self.untried.insert(uid.to_owned());
+        }
+    }
+
+    /// Whether a pod without a node is due.
+    fn has_due(&self, now: Timestamp) -> bool {
+        !self.untried.is_empty() || self.waiting.values().any(|waiting| waiting.is_due(now))
     }
 
     fn is_due(&self, uid: &str, now: Timestamp) -> bool {
-        self.waiting.get(uid).is_none_or(|waiting| !waiting.blocked && waiting.not_before <= now)
+        self.waiting.get(uid).is_none_or(|waiting| waiting.is_due(now))
     }
 }

@@ -6,8 +6,17 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{decide::decide, node::ClusterView, pod::PodInfo, preempt::preempt};
-use crate::actors::cache::{Cache, Key, WatchedKind};
+use super::{
+    Binder, BinderState, Waiting, decide::decide, node::ClusterView, pod::PodInfo, preempt::preempt,
+};
+use crate::{
+    actors::{
+        cache::{Cache, Change, Key, Object, WatchedKind},
+        ctx::Ctx,
+    },
+    clock::TokioClock,
+    simulator::virtual_runtime,
+};
 
 /// A cluster of three nodes in two zones, each with 4 CPUs, 8 GiB and ten pods; `n3` has two CPUs and local disks. `objects` are added:
 /// pods with a node run there.
@@ -336,4 +345,60 @@ fn pods_of_lower_priority_are_preempted(
         names.join(" ")
     });
     assert_eq!(victims.as_deref(), expected);
+}
+
+#[test]
+fn a_pod_is_due_until_it_was_tried_bound_or_deleted() {
+    let pod = |uid: &str, node: Option<&str>| {
+        let object = json!({"metadata": {"name": "a", "namespace": "n", "uid": uid}, "spec": {"containers": [], "nodeName": node}});
+        Some(Object::Pod(Arc::new(serde_json::from_value(object).unwrap())))
+    };
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let follow = |state: &mut BinderState, old: Option<Object>, new: Option<Object>| {
+        state.follow(&Change { key: Key::new("n", "a"), old, new });
+        state.has_due(now)
+    };
+    let wait = |state: &mut BinderState, blocked: bool| {
+        state.untried.remove("u");
+        state.waiting.insert("u".to_owned(), Waiting { attempts: 1, not_before: now, blocked });
+        state.has_due(now)
+    };
+    let mut state = BinderState::default();
+    assert!(follow(&mut state, None, pod("u", None)), "new");
+    assert!(!wait(&mut state, true), "nothing that could help");
+    assert!(!follow(&mut state, pod("u", None), pod("u", None)), "its status");
+    assert!(wait(&mut state, false), "something changed");
+    assert!(!follow(&mut state, pod("u", None), pod("u", Some("x"))), "bound by somebody else");
+    assert!(follow(&mut state, pod("u", Some("x")), pod("v", None)), "recreated under its name");
+    assert!(!follow(&mut state, pod("v", None), None), "deleted");
+    assert!(follow(&mut state, None, pod("u", None)) && wait(&mut state, false), "waits again");
+    assert!(!follow(&mut state, pod("u", None), None) && state.waiting.is_empty(), "deleted while it waits");
+}
+
+#[test]
+fn a_pod_that_went_within_a_round_waits_for_nothing() {
+    virtual_runtime().unwrap().block_on(async {
+        let clock = TokioClock::new(jiff::Timestamp::UNIX_EPOCH, 1.0).unwrap();
+        let server = fleetwright_fake_kube::Server::new(fleetwright_fake_kube::Config::new(
+            Arc::new(|| jiff::Timestamp::UNIX_EPOCH),
+            7,
+        ));
+        let ctx = Ctx::new(kube::Client::new(server.service(), "default"), Arc::new(clock), 7);
+        let binder = Binder::default();
+        let tried = pod(cpu("1"));
+        let waits = || {
+            binder.record_unschedulable(&ctx, &tried, 0);
+            !binder.state().waiting.is_empty()
+        };
+        assert!(!waits(), "deleted");
+        let mut bound = Pod::clone(&tried.pod);
+        bound.spec.as_mut().unwrap().node_name = Some("n1".to_owned());
+        bound.metadata.resource_version = Some("1".to_owned());
+        ctx.cache.put(bound);
+        assert!(!waits(), "bound");
+        let mut pending = Pod::clone(&tried.pod);
+        pending.metadata.resource_version = Some("2".to_owned());
+        ctx.cache.put(pending);
+        assert!(waits(), "still there");
+    });
 }
