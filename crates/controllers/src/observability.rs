@@ -122,11 +122,11 @@ const PER_NODE: [(&Family, Amounts); 6] = [
     (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
 ];
 
-/// The sum of the limits of the pods of a node that match `of`.
+/// The limits and the number of the pods of a node that match `of`.
 fn limits(node: &StateNode, of: fn(&Pod) -> bool) -> Resources {
     let mut sum = Resources::new();
     for pod in node.pods.iter().filter(|pod| of(pod)) {
-        sum.add_assign(&pod.spec.limits);
+        sum.add_assign(&pod.spec.limits.clone().with(ResourceName::Pods, 1));
     }
     sum
 }

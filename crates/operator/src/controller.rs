@@ -213,12 +213,6 @@ fn campaign(values: &Values, client: &Client) -> Option<Campaign> {
         &std::env::var("HOSTNAME").unwrap_or_else(|_| "fleetwright".to_owned()),
         SystemClock.now().as_nanosecond(),
     );
-    tracing::info!(
-        namespace = election.namespace,
-        lease = election.name,
-        identity = election.identity,
-        "attempting to acquire leader lease"
-    );
     Some(Campaign { election, leadership: Leadership::candidate() })
 }
 

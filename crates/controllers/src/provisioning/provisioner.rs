@@ -291,7 +291,8 @@ fn nominate(
 /// How often the metrics of a running pass are updated.
 const UPDATE: Duration = Duration::from_secs(1);
 
-/// Awaits a pass and publishes its number of pods and its duration while it runs.
+/// Awaits a pass and publishes its number of pods and its duration while it runs. Afterwards 0 pods wait; the series of a pass goes
+/// with the next pass, as in Karpenter.
 async fn measured<T>(
     clocks: &Clocks,
     metrics: &Metrics,
@@ -301,7 +302,8 @@ async fn measured<T>(
 ) -> T {
     let labels = [NAME, id];
     let began = clocks.now();
-    metrics.set(&families::QUEUE_DEPTH, &labels, to_f64(pods));
+    let depth = |pods| metrics.replace(&families::QUEUE_DEPTH, [(labels.map(str::to_owned).to_vec(), pods)]);
+    depth(to_f64(pods));
     metrics.set(&families::UNFINISHED_WORK, &labels, 0.0);
     let mut pass = std::pin::pin!(pass);
     let result = loop {
@@ -314,7 +316,7 @@ async fn measured<T>(
             }
         }
     };
-    metrics.remove(&families::QUEUE_DEPTH, &labels);
+    depth(0.0);
     metrics.remove(&families::UNFINISHED_WORK, &labels);
     result
 }

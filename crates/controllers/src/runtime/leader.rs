@@ -184,6 +184,8 @@ impl Election {
     ) -> Result<(), Lost> {
         let api: Api<Lease> = Api::namespaced(client, &self.namespace);
         leadership.set_lease_name(&self.name);
+        let lock = format!("{}/{}", self.namespace, self.name);
+        tracing::info!(lock, identity = self.identity, "Attempting to acquire leader lease...");
         let mut observed = ObservedLease::default();
         let mut was_leader = false;
         loop {
@@ -193,7 +195,7 @@ impl Election {
                 Ok(Ok(true)) => {
                     leadership.set(begun.checked_add(RENEW_DEADLINE));
                     if !was_leader {
-                        tracing::info!(identity = self.identity, "became the leader");
+                        tracing::info!(lock, identity = self.identity, "Successfully acquired lease");
                     }
                     was_leader = true;
                 }

@@ -12,7 +12,6 @@ pub(super) use self::{contract::run as contract, shadow::run as shadow, switch::
 use super::leader::holder;
 use crate::e2e::case::Cx;
 use crate::e2e::operator::Operator;
-use crate::e2e::world::LaneWorld;
 
 /// A lease is released at SIGTERM; otherwise it lasts 15 s. The rest is for a busy instance.
 const TAKEOVER: Duration = Duration::from_secs(40);
@@ -20,9 +19,17 @@ const TAKEOVER: Duration = Duration::from_secs(40);
 /// The name of the operator's pod, by which its lease is told from Karpenter's, whose holder has the name of the host.
 const POD: &str = "fleetwright-e2e";
 
-/// Karpenter with the administrator's permissions, which include those of a kubelet: its kwok provider creates Nodes.
-fn installed(world: &LaneWorld) -> anyhow::Result<Operator> {
-    Operator::karpenter(world.assets.karpenter()?, &world.folder, &world.server.kubeconfigs.admin)
+/// Karpenter in the operator's place, with the administrator's permissions, which include those of a kubelet: its kwok provider creates
+/// Nodes. Lease and events of an earlier case are gone.
+async fn in_its_place(cx: &mut Cx<'_>) -> anyhow::Result<Operator> {
+    cx.world.operator.stop().await?;
+    cx.kubectl(&["delete", "lease", "karpenter-leader-election", "-n", "kube-system", "--ignore-not-found"])
+        .await?;
+    cx.kubectl(&["delete", "events", "--all", "-A"]).await?;
+    let (world, admin) = (&cx.world, &cx.world.server.kubeconfigs.admin);
+    let mut karpenter = Operator::karpenter(world.assets.karpenter()?, &world.folder, admin)?;
+    lead(cx, &mut karpenter).await?;
+    Ok(karpenter)
 }
 
 /// Starts Karpenter and waits until it leads.

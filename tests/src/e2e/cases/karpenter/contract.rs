@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{POD, installed, lead, ours_leads, scale};
+use super::{POD, in_its_place, ours_leads, scale};
 use crate::e2e::case::Cx;
 use crate::e2e::manifests;
 use crate::e2e::operator::Operator;
@@ -24,9 +24,7 @@ const EMPTIED: Duration = Duration::from_secs(120);
 const RECORD: &str = "tests/e2e/karpenter/differences.tsv";
 
 pub(crate) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    cx.world.operator.stop().await?;
-    let mut karpenter = installed(cx.world)?;
-    lead(cx, &mut karpenter).await?;
+    let mut karpenter = in_its_place(cx).await?;
     work(cx).await?;
     let theirs = observe(cx, &karpenter).await?;
     end(cx).await?;
@@ -65,8 +63,12 @@ async fn work(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
     scale(cx, 1).await?;
     cx.eventually("two nodes are empty, and deleted", EMPTIED, async |world| {
-        let nodes = world.fleet().await?.nodes.len();
-        anyhow::ensure!(nodes == 1, "{nodes} nodes");
+        let fleet = world.fleet().await?;
+        anyhow::ensure!(fleet.nodes.len() == 1 && fleet.claims.len() == 1, "{} nodes", fleet.nodes.len());
+        // The last of what is written about a NodeClaim.
+        let events = world.list("/api/v1/events").await?;
+        let finalized = events.iter().filter(|event| event["reason"] == "Finalized").count();
+        anyhow::ensure!(finalized == 2, "{finalized} NodeClaims are finalized");
         Ok(())
     })
     .await

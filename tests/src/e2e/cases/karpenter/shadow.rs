@@ -1,13 +1,11 @@
 //! Shadow mode beside a Karpenter that leads.
 
-use super::{installed, lead};
+use super::in_its_place;
 use crate::e2e::case::Cx;
 use crate::e2e::cases::shadow;
 
 pub(crate) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    cx.world.operator.stop().await?;
-    let mut karpenter = installed(cx.world)?;
-    lead(cx, &mut karpenter).await?;
+    let mut karpenter = in_its_place(cx).await?;
     shadow::beside(cx).await?;
     karpenter.stop().await.map(drop)
 }
