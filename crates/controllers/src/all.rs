@@ -57,6 +57,9 @@ pub(crate) fn claim_controllers(ctx: &Ctx, steps: Vec<Arc<dyn ProviderStep>>) ->
         all.push(Arc::new(nodepool::StaticProvisioning::new(ctx)));
         all.push(Arc::new(nodepool::StaticDeprovisioning::new(ctx)));
     }
+    if ctx.settings.nominate_pods {
+        all.push(Arc::new(nodeclaim::NominatedNode::new(ctx)));
+    }
     if ctx.settings.gates.node_repair {
         all.push(Arc::new(nodeclaim::Repair::new(ctx, &cache)));
     }

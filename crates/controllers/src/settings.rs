@@ -30,6 +30,8 @@ pub struct Settings {
     pub disable_observability: bool,
     /// `LIMIT_RANGE_DEFAULTS`: pods of DaemonSets that do not exist yet get the defaults of LimitRanges.
     pub limit_range_defaults: bool,
+    /// `NOMINATE_PODS`: kube-scheduler is asked to bind pods to the nodes that are launched for them.
+    pub nominate_pods: bool,
     /// `FEATURE_GATES`.
     pub gates: FeatureGates,
     /// `PACKER`: how pods are packed on new NodeClaims.
@@ -141,6 +143,7 @@ impl Default for Settings {
             default_spread: Vec::new(),
             disable_observability: false,
             limit_range_defaults: false,
+            nominate_pods: false,
             gates: FeatureGates::default(),
             packing: Packing::default(),
             n_to_m: true,

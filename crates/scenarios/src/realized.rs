@@ -49,6 +49,8 @@ pub struct RealizedCase {
     pub deployments: usize,
     /// How pods are packed. [`Packing::Compatible`] also turns off replacement by several nodes.
     pub packing: Packing,
+    /// Whether pods are nominated to the nodes that are launched for them.
+    pub nominate: bool,
 }
 
 /// The figures of a run.
@@ -218,6 +220,7 @@ fn config(
     let mut config = SimulatorConfig::new(case.seed, "2026-01-01T00:00:00Z".parse()?);
     config.track_updates = false;
     config.settings.packing = case.packing;
+    config.settings.nominate_pods = case.nominate;
     config.settings.n_to_m = case.packing == Packing::LeastCost;
     if at_once {
         (config.settings.batch_idle, config.settings.batch_max) = (ARRIVAL * 2, ARRIVAL * 4);

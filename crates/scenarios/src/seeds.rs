@@ -329,6 +329,7 @@ fn config(
     config.count_removals = false;
     config.settings.disable_observability = true;
     config.settings.gates.static_capacity = true;
+    config.settings.nominate_pods = plan.nominations;
     config.settings.gates.node_overlay = plan.overlays;
     config.kubelets = KubeletConfig::without_leases();
     config

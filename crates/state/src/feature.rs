@@ -31,6 +31,8 @@ pub enum Feature {
     VolumeDetachment,
     /// Volumes that are not provisioned yet.
     VolumeProvisioning,
+    /// Nominating pods to the nodes that are launched for them.
+    PodNominations,
     /// Writing events.
     Events,
 }
@@ -51,6 +53,7 @@ impl Feature {
             Self::VolumeLimits => "volume-limits",
             Self::VolumeDetachment => "volume-detachment",
             Self::VolumeProvisioning => "volume-provisioning",
+            Self::PodNominations => "pod-nominations",
             Self::Events => "events",
         }
     }
@@ -72,6 +75,7 @@ impl Feature {
             Self::VolumeLimits => "attach limits of nodes are unknown",
             Self::VolumeDetachment => "nodes are terminated before their volumes are detached",
             Self::VolumeProvisioning => "pods with unbound PersistentVolumeClaims are not scheduled",
+            Self::PodNominations => "kube-scheduler is not told which pods a node was launched for",
             Self::Events => "events are not written",
         }
     }

@@ -12,6 +12,7 @@ mod karpenter;
 mod kill;
 mod kubectl_verbs;
 mod leader;
+mod nominated_pods;
 mod pdb_blocks;
 mod pdb_drain;
 mod permissions;
@@ -170,6 +171,12 @@ fn whole() -> Vec<Case> {
             shows: "without a permission its feature is off, nothing else, and it comes back without a restart",
             only: Some(Tier::Kube),
             run: |cx| Box::pin(permissions::run(cx)),
+        },
+        Case {
+            name: "nominated-pods",
+            shows: "kube-scheduler binds pods to the nodes that were planned for them",
+            only: Some(Tier::Kube),
+            run: |cx| Box::pin(nominated_pods::run(cx)),
         },
         Case {
             name: "server-restart",

@@ -110,7 +110,7 @@ impl Controller for Provisioner {
         };
         let became_ready =
             change.kind == WatchedKind::NodePool && ready(&change.after) && !ready(&change.before);
-        if became_ready && index.pods().any(|pod| pod.is_provisionable()) {
+        if became_ready && index.pods().any(|pod| index.is_pending(pod)) {
             vec![Key::cluster("ready")]
         } else {
             Vec::new()

@@ -42,16 +42,19 @@ impl Controller for PodTrigger {
         settings.scaled(10, 1000)
     }
 
-    fn interested(&self, change: &Change, _index: &Index) -> Vec<Key> {
+    fn interested(&self, change: &Change, index: &Index) -> Vec<Key> {
         let pending = change.kind == WatchedKind::Pod
             && !change.is_deleted()
-            && change.pod().is_some_and(|pod| pod.is_provisionable());
+            && change.pod().is_some_and(|pod| index.is_pending(pod));
         if pending { vec![change.key.clone()] } else { Vec::new() }
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
-        let pod = self.cluster.index().pod(&NamespacedName::from(key)).cloned();
-        let Some(pod) = pod.filter(|pod| pod.is_provisionable()) else { return Ok(Requeue::No) };
+        let pod = {
+            let index = self.cluster.index();
+            index.pod(&NamespacedName::from(key)).filter(|pod| index.is_pending(pod)).cloned()
+        };
+        let Some(pod) = pod else { return Ok(Requeue::No) };
         self.inbox.push_pod(&pod.uid, self.clocks.steady());
         self.pod_times.seen(&pod.uid, self.clocks.now());
         self.cluster.enqueue(PROVISIONER, Key::singleton());

@@ -49,7 +49,7 @@ pub struct Pod {
     pub unschedulable: bool,
     /// The message of that condition: another text means that kube-scheduler tried again.
     pub refusal: Option<Str>,
-    /// `status.nominatedNodeName`: kube-scheduler is making room for it there.
+    /// `status.nominatedNodeName`: kube-scheduler is making room for it there, or the node was launched for it.
     pub nominated_node: Option<NodeName>,
     /// The controller that owns it.
     pub owner: Option<Owner>,
@@ -295,13 +295,12 @@ impl Pod {
         self.owner.as_ref().is_some_and(|owner| &*owner.kind == kind)
     }
 
-    /// Whether it is pending for capacity: rejected by kube-scheduler, not bound, not nominated by preemption, and not a pod that is
-    /// created with its node.
+    /// Whether it is pending for capacity: rejected by kube-scheduler, not bound, and not a pod that is created with its node. It may be
+    /// nominated to a node ([`Self::nominated_node`]).
     #[must_use]
     pub fn is_provisionable(&self) -> bool {
         self.unschedulable
             && self.node.is_none()
-            && self.nominated_node.is_none()
             && self.is_active()
             && !self.is_daemon()
             && !self.is_static()

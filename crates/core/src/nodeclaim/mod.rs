@@ -17,6 +17,7 @@ pub mod health;
 pub mod initialization;
 pub mod launch;
 pub mod liveness;
+pub mod nominated_node;
 mod notice;
 pub mod observations;
 pub mod orphans;

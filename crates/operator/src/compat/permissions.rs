@@ -38,6 +38,7 @@ enum Setting {
     SchedulerConfig,
     DynamicResources,
     LimitRangeDefaults,
+    NominatePods,
 }
 
 impl Setting {
@@ -47,6 +48,7 @@ impl Setting {
             Self::SchedulerConfig => !values.text("SCHEDULER_CONFIG").is_empty(),
             Self::DynamicResources => !values.bool("IGNORE_DRA_REQUESTS"),
             Self::LimitRangeDefaults => values.bool("LIMIT_RANGE_DEFAULTS"),
+            Self::NominatePods => values.bool("NOMINATE_PODS"),
         }
     }
 }
@@ -102,6 +104,7 @@ const NEEDED: &[Needed] = &[
     optional("apps", &["deployments"], READ, (Feature::CapacityBuffers, BUFFERS)),
     optional("", &["resourcequotas"], READ, (Feature::ResourceQuotas, BUFFERS)),
     optional("", &["limitranges"], READ, (Feature::LimitRangeDefaults, Some(Setting::LimitRangeDefaults))),
+    optional("", &["pods/status"], &["patch"], (Feature::PodNominations, Some(Setting::NominatePods))),
     optional(
         "resource.k8s.io",
         &["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"],

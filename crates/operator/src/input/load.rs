@@ -448,6 +448,10 @@ impl Loader {
                 };
             self.note(place, format_args!("{kind}: not used by any decision, {count} skipped{effect}"));
         }
+        // Which nodes there are, and for which pods they were launched, is known now.
+        let index = &self.loaded.index;
+        let is_pending = |id: &NamespacedName| index.pod(id).is_some_and(|pod| index.is_pending(pod));
+        self.loaded.held_pods.retain(|id, (reason, _)| *reason != "Nominated" || !is_pending(id));
     }
 
     /// A namespace with pods in a file exists, with the name label of every namespace.

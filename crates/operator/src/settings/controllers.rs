@@ -54,6 +54,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
             capacity_buffer: values.gate("CapacityBuffer"),
         },
         limit_range_defaults: values.bool("LIMIT_RANGE_DEFAULTS"),
+        nominate_pods: values.bool("NOMINATE_PODS"),
         packing: values.packing(),
         n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
         objective: Objective { node_overhead: values.price("NODE_OVERHEAD_PRICE") },

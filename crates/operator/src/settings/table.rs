@@ -205,6 +205,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Whether DaemonSets without pods, and CapacityBuffers, are expected to get the defaults of LimitRanges, which the controller has to be allowed to read",
     ),
     setting(
+        "NOMINATE_PODS",
+        SettingKind::Bool,
+        "false",
+        "Whether pods are nominated to the nodes that are launched for them (status.nominatedNodeName), so that kube-scheduler follows the plan; the controller has to be allowed to patch pods/status",
+    ),
+    setting(
         "STARTUP_DISRUPTION_DELAY",
         SettingKind::Duration,
         "0s",

@@ -58,7 +58,8 @@ impl Pool {
     }
 }
 
-/// One seed in this many has protected nodes, another one outdated prices, a third one (of the fresh seeds) what replaces pods.
+/// One seed in this many has protected nodes, another one outdated prices, a third one nominates pods, a fourth one (of the fresh seeds) has
+/// what replaces pods.
 const PROTECTIONS: u64 = 8;
 
 /// The fixed seeds with what replaces pods: those that were run with it.
@@ -98,6 +99,8 @@ pub(super) struct Plan {
     pub(super) protections: bool,
     /// Prices are not updated for a while.
     pub(super) feed: bool,
+    /// Pods are nominated to the nodes that are launched for them.
+    pub(super) nominations: bool,
     /// Pods are preempted, rolled out and fail.
     pub(super) replacers: bool,
     /// Instances carry batch and attempt from launch, and their NodeClaim only once the operator has tagged them.
@@ -129,6 +132,7 @@ impl Plan {
             // Not drawn at random, so that all other seeds stay as they were.
             protections: seed % PROTECTIONS == 3,
             feed: seed % PROTECTIONS == 5,
+            nominations: seed % PROTECTIONS == 7,
             replacers: REPLACERS.contains(&seed) || (seed >= FRESH && seed % PROTECTIONS == 6),
             fleets: matches!(seed % 16, 3..=7 | 10 | 14 | 15),
         };

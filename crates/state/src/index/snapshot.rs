@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fleetwright_core::{
-    model::{Pod, PodUid, Snapshot},
+    model::{ClaimName, NodeClaim, Pod, PodUid, Snapshot},
     safety::launch_loop::ByDemand,
 };
 use jiff::Timestamp;
@@ -76,6 +76,48 @@ impl Index {
         held
     }
 
+    /// Whether a pod waits for capacity. A pod that is nominated to a node does so only if the node was launched for it, or is gone: for
+    /// any other kube-scheduler makes room there.
+    #[must_use]
+    pub fn is_pending(&self, pod: &Pod) -> bool {
+        pod.is_provisionable()
+            && pod
+                .nominated_node
+                .as_ref()
+                .is_none_or(|node| self.objects.node_model(node).is_none() || self.is_expected_on(pod, node))
+    }
+
+    /// Whether a pod is to run on the node called `node`: a NodeClaim was created for it, or the node is leased to it.
+    fn is_expected_on(&self, pod: &Pod, node: &str) -> bool {
+        let claim = self.objects.claim_of_node(node).and_then(|claim| claim.metadata.name.as_deref());
+        claim.is_some_and(|claim| {
+            self.claims_expecting(&pod.uid).iter().any(|expecting| &**expecting == claim)
+        })
+    }
+
+    /// The NodeClaims that a pod without a node is to run on: those that were created for it, and the one that is leased to it.
+    #[must_use]
+    pub fn claims_expecting(&self, pod: &PodUid) -> Vec<ClaimName> {
+        let mut claims = self.claims_created_for(pod);
+        if let Some((target, _)) = self.intents.nominations.lease(pod) {
+            let of_node = self.objects.claim_of_node(target).and_then(|claim| claim.metadata.name.clone());
+            claims.push(of_node.map_or_else(|| ClaimName::from(&**target), ClaimName::from));
+        }
+        claims
+    }
+
+    /// The pods without a node that are to run on the node of a NodeClaim.
+    #[must_use]
+    pub fn pods_expected_by(&self, claim: &NodeClaim) -> Vec<Arc<Pod>> {
+        let names: Vec<&str> =
+            [Some(&*claim.name), claim.node_name.as_deref()].into_iter().flatten().collect();
+        let leased = self.intents.nominations.leases_on(&names);
+        let uids: BTreeSet<&PodUid> =
+            claim.intended_pods.iter().chain(leased.iter().map(|lease| &lease.pod)).collect();
+        let pods = uids.into_iter().filter_map(|uid| self.objects.pod_by_uid(uid));
+        pods.filter(|pod| pod.node.is_none()).cloned().collect()
+    }
+
     fn take_changed(&mut self) {
         let changed =
             [self.objects.take_changed(), self.catalogs.take_changed(), self.buffers.take_changed()];
@@ -97,30 +139,36 @@ impl Index {
             Some(latest) => latest.nominated.clone(),
             None => self.intents.all_in_flight(),
         };
-        let snapshot = match self.latest.as_ref().filter(|_| !self.stale) {
+        // Whether a nominated pod is pending follows from nodes and NodeClaims too.
+        let unchanged = !self.stale && !self.objects.pods.has_nominated();
+        let snapshot = match self.latest.as_ref().filter(|_| unchanged) {
             Some(latest) => {
                 Snapshot { epoch: self.epoch, taken_at: now, nodes, nominated, ..(**latest).clone() }
             }
-            None => Snapshot {
-                epoch: self.epoch,
-                taken_at: now,
-                objective: self.objective,
-                schema: self.objects.schema.clone(),
-                pools: self.objects.pools.in_order(),
-                catalogs: self.catalogs.effective().clone(),
-                nodes,
-                pending: self.objects.pods.pending().chain(self.buffers.pods()).cloned().collect(),
-                unscheduled: self.objects.pods.unscheduled().cloned().collect(),
-                daemons: self.objects.daemons.all().cloned().collect(),
-                namespaces: self.objects.namespaces.clone(),
-                pdbs: self.objects.pdbs.values().cloned().collect(),
-                volumes: self.objects.volumes.lowered_claims().clone(),
-                storage_classes: self.objects.volumes.lowered_classes().clone(),
-                workloads: self.objects.workloads.all().clone(),
-                devices: self.objects.devices.all().clone(),
-                deferred: self.intents.deferred().clone(),
-                nominated,
-            },
+            None => {
+                let (pending, preempting): (Vec<_>, Vec<_>) =
+                    self.objects.pods.pending().cloned().partition(|pod| self.is_pending(pod));
+                Snapshot {
+                    epoch: self.epoch,
+                    taken_at: now,
+                    objective: self.objective,
+                    schema: self.objects.schema.clone(),
+                    pools: self.objects.pools.in_order(),
+                    catalogs: self.catalogs.effective().clone(),
+                    nodes,
+                    pending: pending.into_iter().chain(self.buffers.pods().cloned()).collect(),
+                    unscheduled: self.objects.pods.unscheduled().cloned().chain(preempting).collect(),
+                    daemons: self.objects.daemons.all().cloned().collect(),
+                    namespaces: self.objects.namespaces.clone(),
+                    pdbs: self.objects.pdbs.values().cloned().collect(),
+                    volumes: self.objects.volumes.lowered_claims().clone(),
+                    storage_classes: self.objects.volumes.lowered_classes().clone(),
+                    workloads: self.objects.workloads.all().clone(),
+                    devices: self.objects.devices.all().clone(),
+                    deferred: self.intents.deferred().clone(),
+                    nominated,
+                }
+            }
         };
         self.latest = Some(Arc::new(snapshot));
         (self.stale, self.nominated_stale) = (false, false);

@@ -3,6 +3,7 @@
 mod classes;
 mod convergence;
 mod launches;
+mod nominated_nodes;
 
 use fleetwright_core::{
     model::{InstanceType, Requirement, Resources, labels},

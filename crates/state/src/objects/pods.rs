@@ -12,7 +12,10 @@ pub(crate) struct Pods {
     all: ByName,
     by_node: BTreeMap<NodeName, ByName>,
     by_uid: BTreeMap<PodUid, NamespacedName>,
+    /// Pending for capacity, those that are nominated to a node among them.
     pending: ByName,
+    /// How many of these are nominated to a node.
+    nominated: usize,
     /// Unbound and not pending: kube-scheduler has not tried them, or they are gated.
     unscheduled: ByName,
 }
@@ -35,7 +38,9 @@ impl Pods {
 
     fn unfile(&mut self, pod: &Pod) {
         self.by_uid.remove(&pod.uid);
-        self.pending.remove(&pod.id);
+        if self.pending.remove(&pod.id).is_some() && pod.nominated_node.is_some() {
+            self.nominated = self.nominated.saturating_sub(1);
+        }
         self.unscheduled.remove(&pod.id);
         if let Some(node) = &pod.node
             && let Some(on_node) = self.by_node.get_mut(node)
@@ -52,6 +57,7 @@ impl Pods {
         if let Some(node) = pod.node.clone() {
             self.by_node.entry(node).or_default().insert(id.clone(), pod);
         } else if pod.is_provisionable() {
+            self.nominated = self.nominated.saturating_add(usize::from(pod.nominated_node.is_some()));
             self.pending.insert(id.clone(), pod);
         } else if pod.is_active() && !pod.is_daemon() {
             self.unscheduled.insert(id.clone(), pod);
@@ -73,6 +79,11 @@ impl Pods {
 
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.pending.values()
+    }
+
+    /// Whether any pending pod is nominated to a node.
+    pub(crate) fn has_nominated(&self) -> bool {
+        self.nominated > 0
     }
 
     pub(crate) fn unscheduled(&self) -> impl Iterator<Item = &Arc<Pod>> {

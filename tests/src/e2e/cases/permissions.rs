@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::e2e::case::Cx;
 use crate::e2e::world::LaneWorld;
 
-const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/karpenter-core";
+/// The role with the permissions of the controller.
+pub(super) const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/karpenter-core";
 /// A refusal shorter than a minute switches nothing off, a watch lasts a minute, and attempts are half a minute apart.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -78,7 +79,8 @@ fn without_optional(mut rule: Value) -> Option<Value> {
     (!resources.is_empty()).then_some(rule)
 }
 
-async fn put(world: &LaneWorld, rules: &Value) -> anyhow::Result<()> {
+/// Replaces the rules of the role.
+pub(super) async fn put(world: &LaneWorld, rules: &Value) -> anyhow::Result<()> {
     let mut role = world.get(ROLE).await?.context("no ClusterRole karpenter-core")?;
     role["rules"] = rules.clone();
     let written = world.rest.write("PUT", ROLE, &role).await?;

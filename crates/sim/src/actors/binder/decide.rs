@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     filter::{self, Rejections},
-    node::ClusterView,
+    node::{ClusterView, NodeInfo},
     pod::PodInfo,
     score::{self, PreferredAffinity, Score},
     topology::Topology,
@@ -36,11 +36,19 @@ pub(super) fn decide(pod: &PodInfo, cluster: &ClusterView) -> Result<PodPlacemen
     let preferred = PreferredAffinity::new(pod, cluster);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(Score, usize)> = None;
-    for (at, node) in cluster.nodes.iter().enumerate() {
-        let verdict: Result<(), Rejections> = filter::node_fits(pod, node)
+    let check = |node: &NodeInfo| -> Result<(), Rejections> {
+        filter::node_fits(pod, node)
             .and_then(|()| claims.check(node, cluster))
-            .and_then(|()| topology.check(node));
-        match verdict {
+            .and_then(|()| topology.check(node))
+    };
+    // As kube-scheduler does: the nominated node, if it fits, and no other.
+    if let Some((at, node)) = cluster.nominated_node(pod)
+        && check(node).is_ok()
+    {
+        return Ok(PodPlacement { at, volumes: claims.plan(node, cluster).unwrap_or_default() });
+    }
+    for (at, node) in cluster.nodes.iter().enumerate() {
+        match check(node) {
             Ok(()) => {
                 let score = score::score(pod, node, &topology, &preferred);
                 if best.is_none_or(|(known, _)| score > known) {

@@ -92,11 +92,13 @@ pub(super) fn node_fits(pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejections
     if !allowed(spec, &node.name, &node.labels) {
         return one("node(s) didn't match Pod's node affinity/selector");
     }
-    if pod
-        .ports
-        .iter()
-        .any(|port| node.pods.iter().flat_map(|other| &other.ports).any(|used| clash(port, used)))
-    {
+    if pod.ports.iter().any(|port| {
+        node.pods
+            .iter()
+            .chain(node.reserved_from(pod))
+            .flat_map(|other| &other.ports)
+            .any(|used| clash(port, used))
+    }) {
         return one("node(s) didn't have free ports for the requested pod ports");
     }
     resources(pod, node)
@@ -109,8 +111,7 @@ fn clash(one: &Port, two: &Port) -> bool {
 
 fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Rejections> {
     let mut free = node.allocatable.minus(&node.requested);
-    let ahead = |other: &&std::sync::Arc<PodInfo>| other.priority() > pod.priority();
-    node.nominated.iter().filter(ahead).for_each(|other| free = free.minus(&other.requests));
+    node.reserved_from(pod).for_each(|other| free = free.minus(&other.requests));
     let short: Rejections = pod
         .requests
         .iter()

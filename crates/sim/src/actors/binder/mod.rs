@@ -191,7 +191,8 @@ impl Binder {
         let mut failed: BTreeMap<String, (String, bool)> = BTreeMap::new();
         let mut broken = None;
         for pod in pending {
-            let verdict = match failed.get(&pod.signature) {
+            let known = failed.get(&pod.signature).filter(|_| cluster.nominated_node(&pod).is_none());
+            let verdict = match known {
                 Some((message, _)) => Err(message.clone()),
                 None => decide::decide(&pod, &cluster),
             };

@@ -34,7 +34,7 @@ pub(super) struct NodeInfo {
     pub(super) requested: Resources,
     /// Its pods.
     pub(super) pods: Vec<Arc<PodInfo>>,
-    /// Pods that preempted others here and are not bound yet: pods of lower priority leave them their room.
+    /// Pods that are nominated to it and not bound yet: pods of the same or a lower priority leave them their room.
     pub(super) nominated: Vec<Arc<PodInfo>>,
 }
 
@@ -61,6 +61,11 @@ impl NodeInfo {
         node
     }
 
+    /// The nominated pods that a pod leaves their room: those of the same or a higher priority.
+    pub(super) fn reserved_from<'a>(&'a self, pod: &'a PodInfo) -> impl Iterator<Item = &'a Arc<PodInfo>> {
+        self.nominated.iter().filter(|other| other.priority() >= pod.priority() && other.uid != pod.uid)
+    }
+
     /// Adds a pod.
     pub(super) fn add(&mut self, pod: Arc<PodInfo>) {
         self.requested.add_assign(&pod.requests);
@@ -83,6 +88,8 @@ pub(super) struct ClusterView {
     pub(super) classes: BTreeMap<Key, Arc<StorageClass>>,
     /// Attach limits.
     pub(super) csi_nodes: BTreeMap<Key, Arc<CSINode>>,
+    /// The index of the nominated node of pods that have one, by UID.
+    pub(super) nominated: BTreeMap<String, usize>,
     /// Whether any pod on a node has required anti-affinity.
     pub(super) anti_affinity: bool,
     /// The lowest priority of all pods on nodes: pods of this or a lower one preempt nothing.
@@ -98,6 +105,7 @@ impl ClusterView {
     ) -> Self {
         let mut nodes: BTreeMap<&str, NodeInfo> =
             tables.nodes.iter().map(|(key, node)| (key.name.as_str(), NodeInfo::new(node))).collect();
+        let at: BTreeMap<&str, usize> = nodes.keys().copied().zip(0..).collect();
         let mut anti_affinity = false;
         let mut lowest: Option<i32> = None;
         for (node, pod) in bound {
@@ -107,9 +115,11 @@ impl ClusterView {
                 node.add(pod);
             }
         }
+        let mut nominations = BTreeMap::new();
         for (node, pod) in nominated {
-            if let Some(node) = nodes.get_mut(node.as_str()) {
-                node.nominated.push(pod);
+            if let Some((info, at)) = nodes.get_mut(node.as_str()).zip(at.get(node.as_str())) {
+                nominations.insert(pod.uid.clone(), *at);
+                info.nominated.push(pod);
             }
         }
         let labels = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
@@ -123,6 +133,7 @@ impl ClusterView {
             volumes: tables.volumes.clone(),
             classes: tables.classes.clone(),
             csi_nodes: tables.csi_nodes.clone(),
+            nominated: nominations,
             anti_affinity,
             lowest,
         }
@@ -132,9 +143,19 @@ impl ClusterView {
     pub(super) fn assume(&mut self, at: usize, pod: Arc<PodInfo>) {
         self.anti_affinity |= !pod.anti_affinity.is_empty();
         self.lowest = Some(self.lowest.map_or_else(|| pod.priority(), |lowest| lowest.min(pod.priority())));
+        let nominated = self.nominated.remove(&pod.uid).and_then(|at| self.nodes.get_mut(at));
+        if let Some(node) = nominated {
+            node.nominated.retain(|nominated| nominated.uid != pod.uid);
+        }
         if let Some(node) = self.nodes.get_mut(at) {
             node.add(pod);
         }
+    }
+
+    /// The node that a pod is nominated to, and its index.
+    pub(super) fn nominated_node(&self, pod: &PodInfo) -> Option<(usize, &NodeInfo)> {
+        let at = *self.nominated.get(&pod.uid)?;
+        Some((at, self.nodes.get(at)?))
     }
 
     /// The domains of a topology key with a pod for which `counts` is true.

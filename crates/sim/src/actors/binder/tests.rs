@@ -347,6 +347,44 @@ fn pods_of_lower_priority_are_preempted(
     assert_eq!(victims.as_deref(), expected);
 }
 
+/// A pod that is nominated to `node`, with this priority and these CPUs, and the cluster with it.
+#[rstest]
+#[case::tried_first("n2", 0, "1", "a pod", Ok("n2"))]
+#[case::unless_it_does_not_fit("n3", 0, "3", "a pod", Ok("n1"))]
+#[case::a_node_that_is_gone("n9", 0, "1", "a pod", Ok("n1"))]
+#[case::keeps_its_room("n3", 0, "1500m", "another pod", Err("Insufficient cpu"))]
+#[case::of_a_higher_priority_too("n3", 9, "1500m", "another pod", Err("Insufficient cpu"))]
+#[case::not_from_a_higher_priority("n3", -1, "1500m", "another pod", Ok("n3"))]
+fn the_nominated_node_is_tried_first_and_keeps_its_room(
+    #[case] node: &str,
+    #[case] priority: i32,
+    #[case] cpu: &str,
+    #[case] tried: &str,
+    #[case] expected: Result<&str, &str>,
+) {
+    let of = |name: &str, cpu: &str, priority: i32| {
+        let spec = json!({"priority": priority, "containers":
+            [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]});
+        let mut pod = json!({"metadata": {"name": name, "uid": name}, "spec": spec});
+        if name == "another" {
+            pod["spec"]["nodeSelector"] = json!({"disk": "local"});
+        }
+        Arc::new(PodInfo::new(Arc::new(serde_json::from_value::<Pod>(named(pod)).unwrap())))
+    };
+    let nominated = of("nominated", cpu, priority);
+    let mut cluster = cluster(&[]);
+    if let Some(at) = cluster.nodes.iter().position(|known| known.name == node) {
+        cluster.nodes[at].nominated.push(nominated.clone());
+        cluster.nominated.insert(nominated.uid.clone(), at);
+    }
+    let pod = if tried == "a pod" { nominated } else { of("another", "1", 0) };
+    let found = decide(&pod, &cluster).map(|place| cluster.nodes[place.at].name.clone());
+    match expected {
+        Ok(name) => assert_eq!(found.as_deref(), Ok(name)),
+        Err(why) => assert!(found.as_ref().is_err_and(|text| text.contains(why)), "{found:?}"),
+    }
+}
+
 #[test]
 fn a_pod_is_due_until_it_was_tried_bound_or_deleted() {
     let pod = |uid: &str, node: Option<&str>| {
