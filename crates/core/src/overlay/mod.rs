@@ -2,8 +2,8 @@
 //!
 //! Pure: catalogues and overlays in, catalogues and a verdict for each overlay out. Overlays are taken by weight
 //! descending, then by name descending; what a heavier one has set, a lighter one leaves alone. Two of one weight that
-//! would set the same price or the same resource of the same instance type are in conflict: the later one has no
-//! effect at all. What the provider knows no price of is for sale where an overlay names one.
+//! name the same price or the same resource of the same instance type are in conflict, also where a heavier one has
+//! set it: the later one has no effect at all. What the provider knows no price of is for sale where an overlay names one.
 
 mod price;
 mod unpriced;
@@ -40,7 +40,7 @@ pub struct NodeOverlay {
 pub enum Verdict {
     /// It is in effect, on so many instance types over all pools: none, where it selects none.
     Applied(usize),
-    /// Another overlay of the same weight, named here, has set what this one would set.
+    /// Another overlay of the same weight, named here, names a price or a resource that this one names.
     Conflict(Str),
 }
 
@@ -53,13 +53,14 @@ pub struct Evaluation {
     pub verdicts: BTreeMap<Str, Verdict>,
 }
 
-/// What has been set on one instance type of one pool, and by whom.
+/// What has been set on one instance type of one pool: by the heaviest overlay that names it. Each entry has the
+/// lightest one that names it, as those of one weight must not name the same.
 #[derive(Debug, Default)]
 struct Corrections<'a> {
     /// By index of the offering.
-    prices: BTreeMap<usize, (&'a NodeOverlay, PriceChange)>,
+    prices: BTreeMap<usize, (PriceChange, &'a NodeOverlay)>,
     /// By resource.
-    capacity: BTreeMap<Str, (&'a NodeOverlay, i64)>,
+    capacity: BTreeMap<Str, (i64, &'a NodeOverlay)>,
 }
 
 /// Applies `overlays`, in any order, to the instance types of `pools`.
@@ -150,14 +151,14 @@ fn means_offering(overlay: &NodeOverlay, offering: &Offering) -> bool {
     overlay.requirements.intersects(&offering.requirements).is_ok()
 }
 
-/// The overlay of the same weight that has set what `overlay` would set.
+/// The overlay of the same weight that names what `overlay` names.
 fn conflict(made: &Corrections<'_>, overlay: &NodeOverlay, offerings: &[usize]) -> Option<Str> {
     let rival = |other: &&NodeOverlay| other.weight == overlay.weight;
     let prices = offerings.iter().filter(|_| overlay.price.is_some());
-    let by_price = prices.filter_map(|at| made.prices.get(at).map(|(other, _)| *other));
+    let by_price = prices.filter_map(|at| made.prices.get(at).map(|(_, lightest)| *lightest));
     let resources = overlay.capacity.iter();
     let by_capacity =
-        resources.filter_map(|(name, _)| made.capacity.get(name.as_str()).map(|(other, _)| *other));
+        resources.filter_map(|(name, _)| made.capacity.get(name.as_str()).map(|(_, lightest)| *lightest));
     by_price.chain(by_capacity).find(rival).map(|other| other.name.clone())
 }
 
@@ -165,11 +166,11 @@ fn conflict(made: &Corrections<'_>, overlay: &NodeOverlay, offerings: &[usize]) 
 fn correct<'a>(made: &mut Corrections<'a>, overlay: &'a NodeOverlay, offerings: &[usize]) {
     if let Some(change) = overlay.price {
         for at in offerings {
-            made.prices.entry(*at).or_insert((overlay, change));
+            made.prices.entry(*at).or_insert((change, overlay)).1 = overlay;
         }
     }
     for (name, amount) in overlay.capacity.iter() {
-        made.capacity.entry(name.as_str().into()).or_insert((overlay, amount));
+        made.capacity.entry(name.as_str().into()).or_insert((amount, overlay)).1 = overlay;
     }
 }
 
@@ -195,13 +196,13 @@ fn corrected(
 
 fn apply(instance_type: &InstanceType, made: &Corrections<'_>) -> InstanceType {
     let mut changed = instance_type.clone();
-    for (at, (_, change)) in &made.prices {
+    for (at, (change, _)) in &made.prices {
         if let Some(offering) = changed.offerings.get_mut(*at) {
             offering.price = change.apply(offering.price);
             offering.overlaid = true;
         }
     }
-    for (name, (_, amount)) in &made.capacity {
+    for (name, (amount, _)) in &made.capacity {
         let name = (&**name).into();
         changed.capacity.set(&name, *amount);
         // An offering whose allocatable differs from the type's has the resource too.

@@ -163,6 +163,26 @@ fn of_equals_the_later_has_no_effect_at_all() {
     assert!(losers.is_empty());
 }
 
+/// A heavier overlay that wins does not hide that two lighter ones of one weight name the same.
+#[test]
+fn of_equals_below_a_heavier_one_the_later_has_no_effect() {
+    let large: &[(&str, Operator, &[&str])] = &[(INSTANCE_TYPE, Operator::In, &["large"])];
+    let heavy = with(priced(overlay("heavy", 10, large), "7"), "example.com/gpu", 1);
+    let prices = [priced(overlay("b", 5, &[]), "3"), priced(overlay("a", 5, &[]), "4")];
+    let (lines, losers) = report(&[heavy.clone(), prices[0].clone(), prices[1].clone()]);
+    assert_eq!(losers, ["a lost to b"]);
+    assert!(lines.contains(&"red/large@on-demand 7".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"red/small@on-demand 3".to_owned()), "{lines:?}");
+    let of_large = |name: &str, resource: &str| with(overlay(name, 5, large), resource, 2);
+    assert_eq!(
+        report(&[heavy.clone(), of_large("b", "example.com/gpu"), of_large("a", "example.com/gpu")]).1,
+        ["a lost to b"]
+    );
+    assert!(
+        report(&[heavy, of_large("b", "example.com/nic"), of_large("a", "example.com/gpu")]).1.is_empty()
+    );
+}
+
 /// A type without any price, and one of which spot has none: an absolute price puts them up for sale, a change of a price does not.
 #[test]
 fn a_price_puts_up_for_sale_what_has_none() {
