@@ -1,4 +1,5 @@
-//! Registration of a joined node: it gets the labels, annotations and taints of its claim, once, in one patch, and pods may be scheduled.
+//! Registration of a joined node: it gets the labels, annotations and taints of its claim in one patch, and pods may be scheduled. While
+//! the claim waits for a label of the provider, the node gets the rest at once and stays tainted.
 
 use jiff::Timestamp;
 
@@ -48,21 +49,25 @@ impl Registration {
             }
         };
         let awaited = claim.annotations.get(AWAITS_LABEL).filter(|key| !claim.labels.contains_key(&***key));
+        let mut next = Next::nothing();
+        // The label is part of the last patch and the finalizer of the first: what is set was written by an earlier pass, and later
+        // changes on the node belong to others.
+        let registered = view.has_registered_label();
+        let is_due = if awaited.is_some() { !node.has_finalizer } else { !registered };
+        if is_due {
+            if !registered && !has_unregistered_taint(node) {
+                next.steps.push(ClaimStep::Publish(Notice::UnregisteredTaintMissing));
+            }
+            let synced = sync(view, node);
+            let change = if awaited.is_some() { synced } else { registers(synced) };
+            next.steps.push(ClaimStep::ChangeNode(Box::new(change)));
+        }
         if let Some(key) = awaited {
             let message = format!("the provider has not reported label {key} yet");
             let hook =
                 ConditionChange::unknown(ConditionType::Registered, "RegistrationHookPending", message);
-            return pending(hook);
-        }
-        let mut next = Next::nothing();
-        let registered = view.has_registered_label();
-        if !registered && !has_unregistered_taint(node) {
-            next.steps.push(ClaimStep::Publish(Notice::UnregisteredTaintMissing));
-        }
-        // The label is part of that patch: if it is set, an earlier pass was interrupted after the patch, and later changes on the node
-        // belong to others.
-        if !registered {
-            next.steps.push(ClaimStep::ChangeNode(Box::new(sync(view, node))));
+            next.steps.extend(hook.step(claim));
+            return next;
         }
         next.steps.push(ClaimStep::SetNodeName(node.name.clone()));
         next.steps.push(ClaimStep::Condition(ConditionChange::holds(ConditionType::Registered)));
@@ -75,11 +80,20 @@ fn has_unregistered_taint(node: &Node) -> bool {
     node.taints.iter().any(|taint| &*taint.key == UNREGISTERED_TAINT)
 }
 
-/// Finalizer, owner, taints, labels and annotations of the claim; the unregistered taint is removed.
+/// The same change with the registered label and without the unregistered taint.
+fn registers(mut change: NodeChange) -> NodeChange {
+    change.labels.insert(REGISTERED.into(), "true".into());
+    change.remove_taints.push(Taint::new(UNREGISTERED_TAINT, "", TaintEffect::NoExecute));
+    change
+}
+
+/// Finalizer, owner, taints, labels and annotations of the claim. Startup taints come with the finalizer only: one that is missing
+/// later was removed by its owner.
 fn sync(view: &ClaimView<'_>, node: &Node) -> NodeChange {
     let claim = view.claim;
     let syncs_taints = node.labels.get(DO_NOT_SYNC_TAINTS).is_none_or(|value| &**value != "true");
-    let startup = (!view.provider.bootstraps_startup_taints).then_some(&claim.startup_taints);
+    let brings_startup = view.provider.bootstraps_startup_taints || node.has_finalizer;
+    let startup = (!brings_startup).then_some(&claim.startup_taints);
     let mut add_taints: Vec<Taint> = Vec::new();
     for taint in claim.taints.iter().chain(startup.into_iter().flatten()).filter(|_| syncs_taints) {
         let known = node.taints.iter().chain(&add_taints).any(|known| known.matches(taint));
@@ -87,8 +101,6 @@ fn sync(view: &ClaimView<'_>, node: &Node) -> NodeChange {
             add_taints.push(taint.clone());
         }
     }
-    let mut labels = claim.labels.clone();
-    labels.insert(REGISTERED.into(), "true".into());
     let annotations: Labels = claim
         .annotations
         .iter()
@@ -99,9 +111,9 @@ fn sync(view: &ClaimView<'_>, node: &Node) -> NodeChange {
         node: Some(node.name.clone()),
         add_finalizer: true,
         own: true,
-        labels,
+        labels: claim.labels.clone(),
         annotations,
         add_taints,
-        remove_taints: vec![Taint::new(UNREGISTERED_TAINT, "", TaintEffect::NoExecute)],
+        remove_taints: Vec::new(),
     }
 }

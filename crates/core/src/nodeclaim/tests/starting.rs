@@ -133,6 +133,7 @@ fn joined() -> Fixture {
     fixture.claim.taints = vec![Taint::new("dedicated", "x", TaintEffect::NoSchedule)];
     fixture.claim.startup_taints = vec![Taint::new("cni", "", TaintEffect::NoExecute)];
     fixture.with_node(|node| {
+        node.has_finalizer = false;
         node.labels.remove(REGISTERED);
         node.taints = vec![Taint::new("karpenter.sh/unregistered", "", TaintEffect::NoExecute)];
     })
@@ -178,12 +179,23 @@ fn registration_waits_for_a_label_that_the_provider_owes() {
     let owed = joined().with(|claim| {
         claim.annotations.insert(AWAITS_LABEL.into(), "cloud/partition".into());
     });
-    assert_eq!(owed.says(&Registration, now()), "Registered=Unknown/RegistrationHookPending");
-    let set = owed.with(|claim| {
+    // The rest is on the node at once: a deletion finds the finalizer, people find the labels.
+    let waits = "Registered=Unknown/RegistrationHookPending";
+    let first = format!("node own team=x @note +dedicated=x:NoSchedule +cni:NoExecute; {waits}");
+    assert_eq!(owed.says(&Registration, now()), first);
+    let synced = owed.with_node(|node| {
+        node.has_finalizer = true;
+        node.labels.insert("team".into(), "y".into());
+    });
+    assert_eq!(synced.says(&Registration, now()), waits, "once");
+    let set = synced.with(|claim| {
         claim.labels.insert("cloud/partition".into(), "3".into());
     });
-    let says = set.says(&Registration, now());
-    assert!(says.contains("cloud/partition=3") && says.ends_with(REGISTERING), "{says}");
+    let labels = "cloud/partition=3 karpenter.sh/registered=true team=x";
+    // The startup taint is not on the node: its owner has removed it since.
+    let last =
+        format!("node own {labels} @note +dedicated=x:NoSchedule -karpenter.sh/unregistered:NoExecute");
+    assert_eq!(set.says(&Registration, now()), format!("{last}; {REGISTERING}"));
 }
 
 #[test]
