@@ -164,14 +164,7 @@ impl Execution {
     /// Taints the node, so that no further pod is bound to it, and sets the condition with the reason on its NodeClaim.
     async fn mark(&self, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
         if let Some(name) = candidate.node.node_name() {
-            self.patches
-                .node_taints(name, |taints| {
-                    if !taints.iter().any(|taint| taint.key == DISRUPTED_TAINT) {
-                        let (key, effect) = (DISRUPTED_TAINT.to_owned(), "NoSchedule".to_owned());
-                        taints.push(Taint { key, effect, ..Taint::default() });
-                    }
-                })
-                .await?;
+            self.patches.node_taints(name, close).await?;
             let claim = candidate.node.claim_name().map_or("", |name| name.as_str());
             log::tainted_node(name, claim, DISRUPTED_TAINT, "", "NoSchedule");
         }
@@ -203,5 +196,36 @@ impl Execution {
             }
         }
         self.cluster.index().end_command(id);
+    }
+}
+
+/// Adds the taint of disruption, which keeps new pods off the node. One of the same key with another effect gives way, as it may not.
+fn close(taints: &mut Vec<Taint>) {
+    let (key, effect) = (DISRUPTED_TAINT.to_owned(), "NoSchedule".to_owned());
+    if !taints.iter().any(|taint| taint.key == key && taint.effect == effect) {
+        taints.retain(|taint| taint.key != key);
+        taints.push(Taint { key, effect, ..Taint::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The taint of a disruption.
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::fresh(&["cni:NoExecute"], &["cni:NoExecute", "karpenter.sh/disrupted:NoSchedule"])]
+    #[case::again(&["karpenter.sh/disrupted:NoSchedule", "x:NoExecute"], &["karpenter.sh/disrupted:NoSchedule", "x:NoExecute"])]
+    #[case::another_effect(&["karpenter.sh/disrupted:PreferNoSchedule"], &["karpenter.sh/disrupted:NoSchedule"])]
+    fn a_disrupted_node_takes_no_pods(#[case] before: &[&str], #[case] after: &[&str]) {
+        let parsed = |text: &&str| {
+            let (key, effect) = text.split_once(':').unwrap();
+            Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() }
+        };
+        let mut taints: Vec<Taint> = before.iter().map(parsed).collect();
+        close(&mut taints);
+        assert_eq!(taints, after.iter().map(parsed).collect::<Vec<_>>());
     }
 }

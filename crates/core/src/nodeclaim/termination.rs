@@ -8,7 +8,7 @@ use super::{
     ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange, Notice, drain, drain::Drain,
 };
 use crate::{
-    model::{Labels, Node, Str, labels::DISRUPTED_TAINT, nodeclaim::ConditionType},
+    model::{Labels, Node, Str, nodeclaim::ConditionType},
     safety::Cause,
 };
 
@@ -125,10 +125,11 @@ pub(super) fn not_owned(view: &ClaimView<'_>, why: &Str) -> Next {
     Next::steps(change.into_iter().chain([publish])).again(NOT_OWNED_INTERVAL)
 }
 
-/// The taint and label that keep new pods and connections off the node, if they are missing.
+/// The taint and label that keep new pods and connections off the node, if they are missing. A taint of the same key with another effect
+/// gives way.
 fn closed(node: &Node) -> Option<NodeChange> {
     let taint = drain::disrupted_taint();
-    let tainted = node.taints.iter().any(|known| &*known.key == DISRUPTED_TAINT && known.matches(&taint));
+    let tainted = node.taints.iter().any(|known| known.matches(&taint));
     let excluded = node.labels.contains_key(EXCLUDE_LABEL);
     if tainted && excluded {
         return None;
@@ -137,6 +138,12 @@ fn closed(node: &Node) -> Option<NodeChange> {
     Some(NodeChange {
         node: Some(node.name.clone()),
         labels: label.into_iter().collect::<Labels>(),
+        remove_taints: node
+            .taints
+            .iter()
+            .filter(|known| !tainted && known.key == taint.key)
+            .cloned()
+            .collect(),
         add_taints: if tainted { Vec::new() } else { vec![taint] },
         ..NodeChange::default()
     })

@@ -52,6 +52,11 @@ fn a_node_ends_in_order() {
     let closing = "node node.kubernetes.io/exclude-from-external-load-balancers=karpenter \
                    +karpenter.sh/disrupted:NoSchedule; ~1";
     assert_eq!(says(&open), closing);
+    let weak = drained().with_node(|node| {
+        node.taints = vec![Taint::new("karpenter.sh/disrupted", "", TaintEffect::PreferNoSchedule)];
+    });
+    let replaced = "node +karpenter.sh/disrupted:NoSchedule -karpenter.sh/disrupted:PreferNoSchedule; ~1";
+    assert_eq!(says(&weak), replaced, "of one key there is one taint");
     let broken = open.with_node(|node| node.ready = false);
     assert_eq!(node_says(&broken, &[], &gone, 0), "release node a", "nothing is left to be drained");
     assert_eq!(says(&broken), closing, "not ready alone proves nothing");
