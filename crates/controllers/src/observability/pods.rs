@@ -227,7 +227,8 @@ fn owner_link(pod: &Pod) -> String {
         "Node" | "ReplicationController" => "v1/",
         _ => "",
     };
-    format!("/apis/{group}namespaces/{}/{}s/{}", pod.id.namespace, owner.kind.to_lowercase(), owner.name)
+    let kind = owner.plain_kind().to_lowercase();
+    format!("/apis/{group}namespaces/{}/{kind}s/{}", pod.id.namespace, owner.name)
 }
 
 fn phase(phase: PodPhase) -> &'static str {

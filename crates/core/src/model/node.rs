@@ -81,7 +81,7 @@ pub struct StateNode {
     pub at_most: Option<Resources>,
     /// Sum of its pods' requests.
     pub requested: Resources,
-    /// Sum of its daemon pods' requests.
+    /// Sum of the requests of its pods of DaemonSets.
     pub requested_by_daemons: Resources,
 }
 
@@ -113,7 +113,8 @@ impl StateNode {
         (self.requested, self.requested_by_daemons) = (Resources::new(), Resources::new());
         for pod in &pods {
             self.requested.add_assign(pod.requests());
-            if pod.is_daemon() {
+            // Only these are part of the daemon overhead that is expected of a node.
+            if pod.owned_by("DaemonSet") {
                 self.requested_by_daemons.add_assign(pod.requests());
             }
         }

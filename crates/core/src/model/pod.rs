@@ -127,12 +127,21 @@ pub enum PodPhase {
 /// The controlling owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// `ReplicaSet`, `DaemonSet`, `StatefulSet`, `Job`, `Node`, …
+    /// `ReplicaSet`, `DaemonSet`, `StatefulSet`, `Job`, `Node`, …; of groups beyond those of Kubernetes with the group
+    /// (`DaemonSet.apps.kruise.io`).
     pub kind: Str,
     /// Its name.
     pub name: Str,
     /// Its UID.
     pub uid: Str,
+}
+
+impl Owner {
+    /// The kind without its group.
+    #[must_use]
+    pub fn plain_kind(&self) -> &str {
+        self.kind.split_once('.').map_or(&*self.kind, |(kind, _)| kind)
+    }
 }
 
 /// The meaning of `karpenter.sh/do-not-disrupt` on a pod.
@@ -277,10 +286,10 @@ impl Pod {
         !self.is_terminal() && !self.is_terminating()
     }
 
-    /// Whether a DaemonSet owns it.
+    /// Whether a DaemonSet owns it, or what another group calls one: such a pod is created for its node and moves nowhere.
     #[must_use]
     pub fn is_daemon(&self) -> bool {
-        self.owned_by("DaemonSet")
+        self.owner.as_ref().is_some_and(|owner| owner.plain_kind() == "DaemonSet")
     }
 
     /// Whether the kubelet made it from a file (a mirror of a static pod).

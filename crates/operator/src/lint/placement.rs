@@ -50,7 +50,7 @@ pub(super) fn check(
     let rules = plan::rules(values);
     let mut first: BTreeMap<(String, String, String), Arc<Pod>> = BTreeMap::new();
     for pod in &snapshot.pending {
-        let owner = pod.owner.as_ref().map(|owner| (owner.kind.to_string(), owner.name.to_string()));
+        let owner = pod.owner.as_ref().map(|owner| (owner.plain_kind().to_owned(), owner.name.to_string()));
         let (kind, name) = owner.unwrap_or_else(|| ("Pod".to_owned(), pod.id.name.to_string()));
         first.entry((kind, pod.id.namespace.to_string(), name)).or_insert_with(|| pod.clone());
     }

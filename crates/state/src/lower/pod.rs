@@ -222,7 +222,16 @@ fn owner(meta: &ObjectMeta) -> Option<Owner> {
     };
     let owners = || meta.owner_references.iter().flatten();
     let owner = owners().find(controls).or_else(|| owners().find(ties))?;
-    Some(Owner { kind: text(&owner.kind), name: text(&owner.name), uid: text(&owner.uid) })
+    Some(Owner { kind: owner_kind(owner), name: text(&owner.name), uid: text(&owner.uid) })
+}
+
+/// The kind of an owner, as kubectl writes it: `ReplicaSet`, but `StatefulSet.apps.kruise.io`. Of two groups with a kind of one name, only
+/// that of Kubernetes means what rules say of it.
+fn owner_kind(owner: &OwnerReference) -> Str {
+    match owner.api_version.split_once('/') {
+        None | Some(("apps" | "batch", _)) => text(&owner.kind),
+        Some((group, _)) => text(&format!("{}.{group}", owner.kind)),
+    }
 }
 
 /// Values of `karpenter.sh/do-not-disrupt` that do not protect, in any case; neither does a duration of zero.

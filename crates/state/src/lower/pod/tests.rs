@@ -1,6 +1,8 @@
 //! Requests of pods as kube-scheduler computes them, and the other fields of a pod.
 
-use fleetwright_core::model::{LabelSchema, Pod, Resources};
+use std::sync::Arc;
+
+use fleetwright_core::model::{LabelSchema, Pod, Resources, StateNode};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -186,6 +188,8 @@ fn terms_without_a_condition_are_left_out() {
 #[case::a_daemon_without_the_mark(&[("example.com/v1", "Batch", false), ("apps/v1", "DaemonSet", false)], Some("DaemonSet"))]
 #[case::a_static_pod_without_it(&[("v1", "Node", false)], Some("Node"))]
 #[case::of_another_group(&[("example.com/v1", "DaemonSet", false)], None)]
+#[case::the_controller_of_another_group(&[("apps.kruise.io/v1alpha1", "DaemonSet", true)], Some("DaemonSet.apps.kruise.io"))]
+#[case::a_job(&[("batch/v1", "Job", true)], Some("Job"))]
 #[case::not_a_controller(&[("apps/v1", "ReplicaSet", false)], None)]
 fn the_owner_of_a_pod(#[case] given: &[(&str, &str, bool)], #[case] expected: Option<&str>) {
     let reference = |(version, kind, controller): &(&str, &str, bool)| json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": controller});
@@ -193,4 +197,22 @@ fn the_owner_of_a_pod(#[case] given: &[(&str, &str, bool)], #[case] expected: Op
     let metadata = json!({"name": "p", "namespace": "default", "ownerReferences": references});
     let found = lowered(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap().owner;
     assert_eq!(found.as_ref().map(|owner| &*owner.kind), expected);
+}
+
+/// A pod of a Node of another group is drained, and one of a DaemonSet of another group is no part of the overhead that a node expects.
+#[test]
+fn kinds_of_other_groups_are_told_apart() {
+    let of = |version: &str, kind: &str| {
+        let owner =
+            json!([{"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": true}]);
+        let metadata = json!({"name": "p", "namespace": "default", "ownerReferences": owner});
+        let pod = lowered(json!({"metadata": metadata, "spec": {"containers": []}})).unwrap();
+        let expected = StateNode::new(None, None, vec![Arc::new(pod.clone())]).requested_by_daemons;
+        (pod.is_daemon(), pod.is_static(), pod.is_reschedulable(), !expected.is_zero())
+    };
+    assert_eq!(of("apps/v1", "DaemonSet"), (true, false, false, true));
+    assert_eq!(of("apps.kruise.io/v1alpha1", "DaemonSet"), (true, false, false, false));
+    assert_eq!(of("v1", "Node"), (false, true, false, false));
+    assert_eq!(of("longhorn.io/v1beta2", "Node"), (false, false, true, false));
+    assert_eq!(of("apps.kruise.io/v1beta1", "StatefulSet"), (false, false, true, false));
 }
