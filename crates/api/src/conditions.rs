@@ -77,6 +77,7 @@ pub struct NotClearable(pub String);
 pub struct ConditionSet<'a> {
     types: ConditionTypes,
     generation: i64,
+    deleting: bool,
     created: Timestamp,
     now: Timestamp,
     conditions: &'a mut Vec<Condition>,
@@ -93,7 +94,8 @@ impl<'a> ConditionSet<'a> {
     ) -> Self {
         let now = whole_seconds(now);
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| whole_seconds(time.0));
-        let mut set = Self { types, generation: meta.generation.unwrap_or(0), created, now, conditions };
+        let (generation, deleting) = (meta.generation.unwrap_or(0), meta.deletion_timestamp.is_some());
+        let mut set = Self { types, generation, deleting, created, now, conditions };
         for type_ in types.dependents.iter().copied().chain(types.root) {
             if set.get(type_).is_none() {
                 set.set_unknown(type_);
@@ -168,8 +170,10 @@ impl<'a> ConditionSet<'a> {
                 stored.last_transition_time.clone().unwrap_or(Time(self.now))
             }
             Some(_) => Time(self.now),
-            // A dependent is always there in principle: its first appearance dates from the object's creation.
-            None if self.types.dependents.contains(&type_) => Time(self.created),
+            // The root and its dependents are always there in principle: their first appearance dates from the object's creation.
+            None if self.types.root == Some(type_) || self.types.dependents.contains(&type_) => {
+                Time(self.created)
+            }
             None => Time(self.now),
         };
         let condition = Condition {
@@ -186,6 +190,10 @@ impl<'a> ConditionSet<'a> {
         if let Some(position) = position {
             self.conditions.remove(position);
         }
+        // A deletion is a generation of its own, for which nobody evaluates what was true before.
+        for other in self.conditions.iter_mut().filter(|_| self.deleting) {
+            other.observed_generation = self.generation;
+        }
         self.conditions.push(condition);
         self.sort();
         if self.types.root.is_some_and(|root| root != type_) {
@@ -201,7 +209,7 @@ impl<'a> ConditionSet<'a> {
             .sort_by_key(|condition| (root == Some(condition.type_.as_str()), condition.changed_at()));
     }
 
-    /// True when every dependent is True at the current generation; else False when one is False; else Unknown.
+    /// True when every dependent is True at the current generation; else False when one is False at it; else Unknown.
     fn recompute_root(&mut self) {
         let Some(root) = self.types.root else { return };
         let mut open: Vec<&Condition> = self
@@ -218,7 +226,10 @@ impl<'a> ConditionSet<'a> {
         let message = message.join(", ");
         if open.is_empty() {
             self.set_true(root);
-        } else if open.iter().any(|condition| condition.is_false()) {
+        } else if open
+            .iter()
+            .any(|condition| condition.is_false() && condition.observed_generation == self.generation)
+        {
             self.set_false(root, UNHEALTHY_DEPENDENTS, &message);
         } else {
             self.set_unknown_with_reason(root, RECONCILING_DEPENDENTS, &message);

@@ -41,7 +41,7 @@ fn a_new_object_awaits_reconciliation_since_its_creation() {
             "Launched=Unknown AwaitingReconciliation @0 g1",
             "Registered=Unknown AwaitingReconciliation @0 g1",
             "Initialized=Unknown AwaitingReconciliation @0 g1",
-            "Ready=Unknown ReconcilingDependents @9 g1",
+            "Ready=Unknown ReconcilingDependents @0 g1",
         ]
     );
     assert_eq!(claim.conditions()[0].message, "object is awaiting reconciliation");
@@ -54,7 +54,7 @@ fn the_root_follows_its_dependents() {
     let mut set = claim.condition_set(at(1));
     assert!(set.set_true(names::LAUNCHED));
     assert!(!set.set_true(names::LAUNCHED), "nothing changed");
-    assert_eq!(line(set.root().unwrap()), "Ready=Unknown ReconcilingDependents @1 g1");
+    assert_eq!(line(set.root().unwrap()), "Ready=Unknown ReconcilingDependents @0 g1");
     assert_eq!(set.root().unwrap().message, "Registered=Unknown, Initialized=Unknown");
     let mut set = claim.condition_set(at(2));
     set.set_false(names::REGISTERED, "NodeNotFound", "node not found");
@@ -91,6 +91,39 @@ fn a_new_generation_makes_the_root_unknown_until_every_dependent_was_looked_at()
     set.set_true(names::INITIALIZED);
     assert_eq!(line(set.root().unwrap()), "Ready=True Ready @5 g2");
     assert_eq!(line(set.get(names::LAUNCHED).unwrap()), "Launched=True Launched @1 g2", "no transition");
+}
+
+/// A deletion increases the generation. What is true of a NodeClaim stays true while its node is drained.
+#[test]
+fn a_deletion_leaves_the_root_as_it_is() {
+    let mut claim = claim();
+    let mut set = claim.condition_set(at(1));
+    for type_ in NodeClaim::TYPES.dependents {
+        set.set_true(type_);
+    }
+    claim.metadata.generation = Some(2);
+    claim.metadata.deletion_timestamp = Some(Time(at(4)));
+    claim.condition_set(at(5)).set_unknown_with_reason(names::DRAINED, "Draining", "");
+    assert_eq!(
+        lines(&claim),
+        [
+            "Launched=True Launched @1 g2",
+            "Registered=True Registered @1 g2",
+            "Initialized=True Initialized @1 g2",
+            "Drained=Unknown Draining @5 g2",
+            "Ready=True Ready @1 g2",
+        ]
+    );
+}
+
+#[test]
+fn what_was_false_of_an_older_generation_is_unknown() {
+    let mut claim = claim();
+    claim.condition_set(at(1)).set_false(names::REGISTERED, "NodeNotFound", "");
+    claim.metadata.generation = Some(2);
+    let mut set = claim.condition_set(at(5));
+    set.set_true(names::LAUNCHED);
+    assert_eq!(line(set.root().unwrap()), "Ready=Unknown ReconcilingDependents @5 g2");
 }
 
 #[test]
@@ -178,8 +211,9 @@ proptest! {
             if root.is_true() {
                 prop_assert!(dependents.iter().all(|dependent| dependent.is_true()));
             }
-            if dependents.iter().any(|dependent| dependent.is_false()) && root.observed_generation
-                == claim.metadata.generation.unwrap() {
+            let generation = claim.metadata.generation.unwrap();
+            let fails = |dependent: &&Condition| dependent.is_false() && dependent.observed_generation == generation;
+            if dependents.iter().any(fails) && root.observed_generation == generation {
                 prop_assert!(root.is_false());
             }
         }
