@@ -293,17 +293,8 @@ impl<'a> Executor<'a> {
     }
 
     async fn change_node(&mut self, change: &NodeChange) -> Result<(), ReconcileError> {
-        let Some(name) = &change.node else { return Ok(()) };
-        let Some(node) = self.executors.cluster.index().node(name).cloned() else { return Ok(()) };
-        let Some(body) = node_patch::of(&node, change, &self.node.claim) else { return Ok(()) };
-        let (api, params) = (self.executors.client.cluster::<Node>(), PatchParams::default());
-        let patched =
-            self.executors.client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
-        for taint in &change.add_taints {
-            log::tainted_node(name, self.name(), &taint.key, &taint.value, taint.effect.as_str());
-        }
-        self.executors.cluster.observe(patched);
-        Ok(())
+        node_patch::write(&self.executors.client, &self.executors.cluster, change, Some(&self.node.claim))
+            .await
     }
 
     async fn set_deadline(&mut self, at: Timestamp, keys: &[&str]) -> Result<(), ReconcileError> {
@@ -348,7 +339,7 @@ impl<'a> Executor<'a> {
         let Some(node) = self.node.nodes.first() else { return };
         let disrupted = &ConditionType::DisruptionReason;
         let reason = self.node.claim.conditions.get(disrupted).map(|condition| condition.reason.to_string());
-        let reason = reason.unwrap_or_else(|| "Forceful Termination".to_owned());
+        let reason = reason.unwrap_or_else(|| FORCEFUL.to_owned());
         let leaving = QueuedEviction { uid, node: node.name.clone(), reason, force };
         if self.executors.cache.evict(key.clone(), leaving) {
             self.executors.cluster.enqueue(EVICTION_QUEUE, key);
@@ -560,6 +551,9 @@ pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
     };
     resources.iter().map(written).collect()
 }
+
+/// Why a pod is evicted from a node that no disruption command has taken.
+pub(super) const FORCEFUL: &str = "Forceful Termination";
 
 /// Removes the finalizer from a Node.
 pub(crate) async fn release_node(

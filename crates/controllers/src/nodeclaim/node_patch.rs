@@ -9,10 +9,36 @@ use k8s_openapi::{
     api::core::v1::{Node, Taint},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
+use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
-/// The merge patch that applies `change` to `node`; `None` if nothing changes.
-pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<Value> {
+use crate::{
+    log,
+    runtime::{ApiClient, Cluster, ReconcileError},
+};
+
+/// Changes the Node of a NodeClaim, or one that has none.
+pub(super) async fn write(
+    client: &ApiClient,
+    cluster: &Cluster,
+    change: &NodeChange,
+    claim: Option<&NodeClaim>,
+) -> Result<(), ReconcileError> {
+    let Some(name) = &change.node else { return Ok(()) };
+    let Some(node) = cluster.index().node(name).cloned() else { return Ok(()) };
+    let Some(body) = of(&node, change, claim) else { return Ok(()) };
+    let (api, params) = (client.cluster::<Node>(), PatchParams::default());
+    let patched = client.call("patch node", api.patch(name, &params, &Patch::Merge(body))).await?;
+    for taint in &change.add_taints {
+        let claim = claim.map_or("", |claim| &claim.name);
+        log::tainted_node(name, claim, &taint.key, &taint.value, taint.effect.as_str());
+    }
+    cluster.observe(patched);
+    Ok(())
+}
+
+/// The merge patch that applies `change` to the node of `claim`, if it has one; `None` if nothing changes.
+fn of(node: &Node, change: &NodeChange, claim: Option<&NodeClaim>) -> Option<Value> {
     let mut metadata = Map::new();
     let current = node.metadata.finalizers.clone().unwrap_or_default();
     if change.add_finalizer && !current.iter().any(|name| name == TERMINATION_FINALIZER) {
@@ -21,7 +47,7 @@ pub(super) fn of(node: &Node, change: &NodeChange, claim: &NodeClaim) -> Option<
         metadata.insert("finalizers".to_owned(), json!(finalizers));
     }
     if change.own
-        && let Some(owners) = with_owner(node, claim)
+        && let Some(owners) = claim.and_then(|claim| with_owner(node, claim))
     {
         metadata.insert("ownerReferences".to_owned(), json!(owners));
     }

@@ -11,8 +11,12 @@ use fleetwright_core::{
 use fleetwright_state::{Change, Index, Key};
 
 use super::{
-    cache::LifecycleCache, claimed_node::ClaimedNode, cloud_call::CloudCall, cloud_refusals,
-    executor::release_node, families,
+    cache::{EVICTION_QUEUE, LifecycleCache, QueuedEviction},
+    claimed_node::ClaimedNode,
+    cloud_call::CloudCall,
+    cloud_refusals,
+    executor::{FORCEFUL, release_node},
+    families, node_patch,
 };
 use crate::{
     events::{Event, regarding},
@@ -22,9 +26,6 @@ use crate::{
     runtime::{ApiClient, Clocks, Cluster, Controller, Ctx, RateLimit, ReconcileError, Recorder, Requeue},
     settings::Settings,
 };
-
-/// How often a Node without a NodeClaim is checked.
-const ORPHAN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long an equal event about a failed lookup is suppressed.
 const LOOKUP_DEDUPE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -99,7 +100,7 @@ impl Controller for NodeTermination {
         };
         match claim.and_then(|claim| ClaimedNode::find(&self.cluster, &self.settings, &claim)) {
             Some(node) => self.finalize(&object, &node.only(&object)).await,
-            None => orphan(&self.client, &self.cluster, &*self.cloud, &self.recorder, &object).await,
+            None => self.finalize_unclaimed(&object).await,
         }
     }
 }
@@ -152,47 +153,58 @@ impl NodeTermination {
     }
 }
 
-/// Finalizes a Node without a NodeClaim (whose finalizer was removed by hand) once its instance is terminated.
-async fn orphan(
-    client: &ApiClient,
-    cluster: &Cluster,
-    cloud: &dyn CloudProvider,
-    recorder: &Recorder,
-    node: &Node,
-) -> Result<Requeue, ReconcileError> {
-    let class_keys: Vec<String> =
-        cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
-    let Some(id) =
-        node.provider_id.as_ref().filter(|_| class_keys.iter().any(|key| node.labels.contains_key(&**key)))
-    else {
-        return Ok(Requeue::No);
-    };
-    let state = match state_of(cloud, id).await {
-        Ok(state) => state,
-        Err(error) => {
-            let raw = cluster.index().node(&node.name).cloned();
-            if let Some(raw) = raw.filter(|_| !cloud_refusals::is_transient(&error)) {
-                let text = format!(
-                    "the node is deleted, its nodeclaim is gone, and whether its instance {id} still exists cannot be looked up: \
-                     {error}; it stays until that can"
-                );
-                let event = Event::warning(regarding(&*raw), "InstanceLookupFailed", text);
-                recorder.publish(
-                    event.with_dedupe_values([&*node.name]).with_dedupe_timeout(LOOKUP_DEDUPE_TIMEOUT),
-                );
+impl NodeTermination {
+    /// Drains a Node without a NodeClaim (whose finalizer was removed by hand), and finalizes it once its instance is terminated.
+    async fn finalize_unclaimed(&self, node: &Node) -> Result<Requeue, ReconcileError> {
+        let class_keys: Vec<String> =
+            self.cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
+        let is_ours = class_keys.iter().any(|key| node.labels.contains_key(&**key));
+        let Some(id) = node.provider_id.as_ref().filter(|_| is_ours) else { return Ok(Requeue::No) };
+        let answer = state_of(&*self.cloud, id).await;
+        let pods: Vec<Arc<Pod>> = self.cluster.index().pods_on(&node.name).cloned().collect();
+        let state = answer.as_ref().unwrap_or(&InstanceState::Unknown);
+        let next = termination::unclaimed(node, &pods, state, self.clocks.now());
+        for step in next.steps {
+            match step {
+                ClaimStep::ChangeNode(change) => {
+                    node_patch::write(&self.client, &self.cluster, &change, None).await?;
+                }
+                ClaimStep::Evict(pod) => {
+                    let (key, node, reason) = (Key::from(pod.id), node.name.clone(), FORCEFUL.to_owned());
+                    let queued = QueuedEviction { uid: pod.uid, node, reason, force: None };
+                    if self.cache.evict(key.clone(), queued) {
+                        self.cluster.enqueue(EVICTION_QUEUE, key);
+                    }
+                }
+                ClaimStep::ReleaseNode(name) => {
+                    let raw = self.cluster.index().node(&name).cloned();
+                    if let Some(raw) = raw {
+                        release_node(&self.client, &self.cluster, &raw).await?;
+                    }
+                }
+                // The others concern a NodeClaim.
+                _ => {}
             }
+        }
+        if let Err(error) = answer {
+            self.report_lookup(node, id, &error);
             return Err(error.into());
         }
-    };
-    if state != InstanceState::Gone {
-        tracing::warn!(Node.name = %node.name, "provider-id" = %id, "node has no nodeclaim, and its instance exists");
-        return Ok(Requeue::After(ORPHAN_INTERVAL));
+        Ok(next.again.into())
     }
-    let raw = cluster.index().node(&node.name).cloned();
-    if let Some(raw) = raw {
-        release_node(client, cluster, &raw).await?;
+
+    /// Publishes an event about a Node whose instance cannot be looked up, unless that passes.
+    fn report_lookup(&self, node: &Node, id: &ProviderId, error: &CloudError) {
+        let raw = self.cluster.index().node(&node.name).cloned();
+        let Some(raw) = raw.filter(|_| !cloud_refusals::is_transient(error)) else { return };
+        let text = format!(
+            "the node is deleted, its nodeclaim is gone, and whether its instance {id} still exists cannot be looked up: \
+             {error}; it stays until that can"
+        );
+        let event = Event::warning(regarding(&*raw), "InstanceLookupFailed", text);
+        self.recorder
+            .publish(event.with_dedupe_values([&*node.name]).with_dedupe_timeout(LOOKUP_DEDUPE_TIMEOUT));
     }
-    Ok(Requeue::No)
 }
 
 /// Looks up the state of an instance.

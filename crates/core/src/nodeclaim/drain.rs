@@ -44,6 +44,14 @@ pub fn is_awaited(pod: &Pod, now: Timestamp) -> bool {
     !pod.is_terminal() && is_drainable(pod, now)
 }
 
+/// The evictions of the first tier of `pods`; `None` if there is nobody left to wait for.
+pub(super) fn without_deadline(pods: &[Arc<Pod>], now: Timestamp) -> Option<Next> {
+    let awaited: Vec<&Pod> = pods.iter().map(|pod| &**pod).filter(|pod| is_awaited(pod, now)).collect();
+    let mut next = Next::nothing().again(INTERVAL);
+    leave(&awaited, None, now, &mut next);
+    (!awaited.is_empty()).then_some(next)
+}
+
 /// Empties the node of a claim that is deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain;

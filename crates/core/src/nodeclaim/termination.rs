@@ -1,6 +1,6 @@
 //! The end of a Node: taint, drain, volumes, instance, finalizer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use super::{
     ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange, Notice, drain, drain::Drain,
 };
 use crate::{
-    model::{Labels, Node, Str, nodeclaim::ConditionType},
+    model::{Labels, Node, Pod, Str, nodeclaim::ConditionType},
     safety::Cause,
 };
 
@@ -62,6 +62,25 @@ impl NodeTermination<'_> {
             Wait::Until(next) => next,
             Wait::Over(step) => Next::steps(step).and(self.instance(view)),
         }
+    }
+}
+
+/// Ends a Node whose claim is gone: somebody removed the finalizer of the claim. Its instance is terminated as one without a claim, and
+/// nothing says by when its pods have to leave.
+#[must_use]
+pub fn unclaimed(node: &Node, pods: &[Arc<Pod>], instance: &InstanceState, now: Timestamp) -> Next {
+    let gone = *instance == InstanceState::Gone;
+    let release = || Next::steps([ClaimStep::ReleaseNode(node.name.clone())]);
+    if !node.ready && gone {
+        return release();
+    }
+    if let Some(change) = closed(node) {
+        return Next::steps([ClaimStep::ChangeNode(Box::new(change))]).again(drain::INTERVAL);
+    }
+    match drain::without_deadline(pods, now) {
+        Some(next) => next,
+        None if gone => release(),
+        None => Next::wait(NOT_OWNED_INTERVAL),
     }
 }
 

@@ -122,3 +122,29 @@ async fn a_failed_lookup_for_a_node_without_a_claim_is_reported(
     harness.cloud.state().refusal = None;
     harness.until("gone", || harness.get("v1", "Node", "lost").is_none()).await;
 }
+
+/// Whoever removes the finalizer of a NodeClaim deletes its Node with it. New pods stay off, and those on it are evicted before the instance
+/// is terminated.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_without_a_claim_is_drained() {
+    let harness = Harness::new().run();
+    harness.apply(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "lost", "finalizers": ["karpenter.sh/termination"],
+            "labels": {"karpenter.kwok.sh/kwoknodeclass": "default"}},
+        "spec": {"providerID": "test:///lost"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }));
+    harness.pod("p", "lost", json!({}));
+    harness.server.delete("v1", "Node", "", "lost").expect("deletes");
+    let leaving = || {
+        let pod = harness.server.get("v1", "Pod", "default", "p");
+        pod.is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_string())
+    };
+    harness.until("evicted", leaving).await;
+    let node = harness.get("v1", "Node", "lost").expect("a node that drains");
+    let taints = node["spec"]["taints"].as_array().expect("taints");
+    assert!(taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted"), "{taints:?}");
+    harness.end_pod("p").await;
+    harness.until("gone", || harness.get("v1", "Node", "lost").is_none()).await;
+}
