@@ -142,7 +142,8 @@ async fn evict(client: &ApiClient, metrics: &Metrics, pod: &Model) -> Result<Out
     let call = api.create_subresource::<_, serde_json::Value>("eviction", &pod.id.name, &params, &eviction);
     let result = client.call("evict pod", call).await;
     let (code, outcome) = match result {
-        Ok(_) => (201, Ok(Outcome::Evicted)),
+        // The API server answers 201; Karpenter counts any success as 200.
+        Ok(_) => (200, Ok(Outcome::Evicted)),
         // The pod does not exist, or another one has its name by now.
         Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Evicted)),
         Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Evicted)),

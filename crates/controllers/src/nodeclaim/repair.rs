@@ -199,7 +199,44 @@ async fn replace(
     let next = Next::steps([ClaimStep::SetRepairDeadline(now), ClaimStep::Delete(Cause::Unhealthy)]);
     executors.on(node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
-    let figures = [&*breach.condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];
+    let condition = snake_case(&breach.condition);
+    let figures = [&*condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];
     metrics.inc(&families::CLAIMS_UNHEALTHY, &figures);
     Ok(())
+}
+
+/// `KernelReady` is `kernel_ready`, `DRAReady` is `dra_ready`, as in Karpenter's metrics.
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    let mut before = None;
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let begins = letter.is_ascii_uppercase()
+            && before.is_some_and(|before: char| {
+                let within = before.is_ascii_lowercase() || before.is_ascii_digit();
+                within || letters.peek().is_some_and(char::is_ascii_lowercase)
+            });
+        if begins {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_lowercase());
+        before = Some(letter);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    //! Labels of metrics.
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("Ready", "ready")]
+    #[case("KernelReady", "kernel_ready")]
+    #[case("DRAReady", "dra_ready")]
+    #[case("AcceleratedHardware2Ready", "accelerated_hardware2_ready")]
+    #[case("example.com/Bad", "example.com/_bad")]
+    fn conditions_are_labels(#[case] condition: &str, #[case] label: &str) {
+        assert_eq!(super::snake_case(condition), label);
+    }
 }
