@@ -99,12 +99,12 @@ fn room(quota: &ResourceQuota, spec: &PodSpec) -> Option<i64> {
 }
 
 /// The smaller of `replicas` and `percentage` of the workload, cut to `limits`; where neither is given, as many as
-/// `limits` allow.
+/// `limits` allow. Any percentage of a workload that runs is at least one chunk; of none, there is none.
 fn count(spec: &api::CapacityBufferSpec, scale: Option<i32>, requests: &Resources) -> Result<i64, String> {
     let of_scale = match (spec.percentage, scale) {
         (Some(percent), Some(scale)) => {
             let exact = i64::from(percent.max(0)) * i64::from(scale.max(0));
-            Some(((exact + 99) / 100).max(1))
+            Some((exact + 99) / 100)
         }
         (Some(_), None) => {
             return Err("spec.percentage: only with scalableRef; give replicas or limits instead".to_owned());
@@ -170,7 +170,10 @@ mod tests {
     #[case(json!({"replicas": 3}), None, 3)]
     #[case(json!({"replicas": 0}), None, 0)]
     #[case(json!({"percentage": 20}), Some(11), 3)]
-    #[case(json!({"percentage": 20}), Some(0), 1)]
+    #[case::at_least_one(json!({"percentage": 1}), Some(1), 1)]
+    #[case::of_nothing(json!({"percentage": 20}), Some(0), 0)]
+    #[case::nothing(json!({"percentage": 0}), Some(11), 0)]
+    #[case::of_nothing_in_limits(json!({"percentage": 20, "limits": {"cpu": "2"}}), Some(0), 0)]
     #[case::the_smaller_of_both(json!({"percentage": 50, "replicas": 2}), Some(10), 2)]
     #[case::the_smaller_of_both(json!({"percentage": 10, "replicas": 9}), Some(10), 1)]
     #[case(json!({"replicas": 9, "limits": {"cpu": "2", "memory": "3Gi"}}), None, 3)]
