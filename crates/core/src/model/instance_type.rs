@@ -236,11 +236,14 @@ impl InstanceType {
     }
 }
 
+/// The prefix of resources that are part of the memory.
+pub(crate) const HUGEPAGES: &str = "hugepages-";
+
 /// Capacity less overhead, memory also less hugepages, never below zero.
 #[must_use]
 pub fn allocatable(capacity: &Resources, overhead: &Overhead) -> Resources {
     let mut rest = capacity.minus(&overhead.total());
-    let hugepages = capacity.extended().iter().filter(|(name, _)| name.starts_with("hugepages-"));
+    let hugepages = capacity.extended().iter().filter(|(name, _)| name.starts_with(HUGEPAGES));
     let held = hugepages.fold(0_i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     rest.set(&ResourceName::Memory, rest.memory().saturating_sub(held));
     rest.floored()

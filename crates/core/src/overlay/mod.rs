@@ -17,7 +17,8 @@ use std::{
 };
 
 use crate::model::{
-    Catalog, InstanceType, NodePool, Offering, PoolName, Requirement, Requirements, Resources, Str, labels,
+    Catalog, InstanceType, NodePool, Offering, PoolName, Requirement, Requirements, ResourceName, Resources,
+    Str, instance_type::HUGEPAGES, labels,
 };
 
 /// A NodeOverlay.
@@ -203,10 +204,15 @@ fn apply(instance_type: &InstanceType, made: &Corrections<'_>) -> InstanceType {
         }
     }
     for (name, (amount, _)) in &made.capacity {
-        let name = (&**name).into();
+        let name = ResourceName::from(&**name);
         changed.capacity.set(&name, *amount);
-        // An offering whose allocatable differs from the type's has the resource too.
+        // An offering whose allocatable differs from the type's has the resource too. Hugepages come out of its memory.
         for allocatable in changed.offerings.iter_mut().filter_map(|offering| offering.allocatable.as_mut()) {
+            if name.as_str().starts_with(HUGEPAGES) {
+                let added = amount.saturating_sub(allocatable.get(&name));
+                let memory = allocatable.memory().saturating_sub(added).max(0);
+                allocatable.set(&ResourceName::Memory, memory);
+            }
             allocatable.set(&name, *amount);
         }
     }

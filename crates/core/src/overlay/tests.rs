@@ -183,6 +183,25 @@ fn of_equals_below_a_heavier_one_the_later_has_no_effect() {
     );
 }
 
+/// Hugepages are part of the memory, of the type as of an offering with figures of its own.
+#[test]
+fn hugepages_come_out_of_the_memory() {
+    let (pools, mut catalogs) = world();
+    for catalog in catalogs.values_mut() {
+        let mut types: Vec<InstanceType> =
+            catalog.instance_types.iter().map(|known| (**known).clone()).collect();
+        for known in &mut types {
+            known.offerings[0].allocatable = Some(Resources::of(1000, 6 << 30));
+        }
+        *catalog = Arc::new(Catalog::new(types.into_iter().map(Arc::new).collect()));
+    }
+    let pages = with(overlay("o", 0, &[]), "hugepages-2Mi", 2 << 30);
+    let evaluation = evaluate(&pools, &catalogs, &[pages]);
+    let small = evaluation.catalogs["red"].get("small").unwrap();
+    let memory = |offering: usize| small.allocatable_of(&small.offerings[offering]).memory() >> 30;
+    assert_eq!((memory(0), memory(1)), (4, 6));
+}
+
 /// A type without any price, and one of which spot has none: an absolute price puts them up for sale, a change of a price does not.
 #[test]
 fn a_price_puts_up_for_sale_what_has_none() {
