@@ -11,7 +11,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fleetwright_core::model::{Pod, Price, ResourceName, Resources, Snapshot, StateNode, Str, labels};
+use fleetwright_core::model::{
+    Node, Pod, Price, ResourceName, Resources, Snapshot, StateNode, Str, labels, resources::BASE,
+};
 use fleetwright_state::Key;
 use jiff::Timestamp;
 
@@ -66,23 +68,22 @@ impl NodeMetrics {
     }
 
     /// The label values of a node's series: its own, `further` ones, and its well-known labels.
-    fn labels(&self, node: &StateNode, further: Option<String>) -> Vec<String> {
+    fn labels(&self, (node, state): Joined<'_>, further: Option<String>) -> Vec<String> {
         // Kubernetes no longer sets a node's phase.
-        let own = [node.is_managed().to_string(), node.name().to_owned(), String::new()];
-        let well_known = self.well_known.iter().map(|key| node.label(key).unwrap_or_default().to_owned());
-        own.into_iter().chain(further).chain(well_known).collect()
+        let own = [state.is_managed().to_string(), node.name.to_string(), String::new()];
+        let label = |key: &Str| node.labels.get(key).map(ToString::to_string).unwrap_or_default();
+        own.into_iter().chain(further).chain(self.well_known.iter().map(label)).collect()
     }
 
-    fn series(&self, node: &StateNode, amounts: &Resources) -> Series {
+    fn series(&self, node: Joined<'_>, amounts: &Resources) -> Series {
         let of = |(name, amount): (ResourceName, i64)| {
             (self.labels(node, Some(snake(&name))), value(&name, amount))
         };
         amounts.iter().map(of).collect()
     }
 
-    fn age(&self, node: &StateNode, now: Timestamp) -> Option<(Vec<String>, f64)> {
-        let created = node.node.as_ref()?.created;
-        Some((self.labels(node, None), now.duration_since(created).as_secs_f64()))
+    fn age(&self, node: Joined<'_>, now: Timestamp) -> (Vec<String>, f64) {
+        (self.labels(node, None), now.duration_since(node.0.created).as_secs_f64())
     }
 }
 
@@ -100,26 +101,34 @@ impl Controller for NodeMetrics {
         let now = self.clocks.now();
         let snapshot = self.cluster.index().snapshot(now);
         for (family, amounts) in &self.amounts {
-            let series = snapshot.nodes.iter().flat_map(|node| self.series(node, &amounts(node)));
+            let series = joined(&snapshot).flat_map(|node| self.series(node, &amounts(node)));
             self.metrics.replace(family, series);
         }
-        self.metrics.replace(&self.lifetime, snapshot.nodes.iter().filter_map(|node| self.age(node, now)));
+        self.metrics.replace(&self.lifetime, joined(&snapshot).map(|node| self.age(node, now)));
         self.metrics.replace(&families::UTILIZATION, utilization(&snapshot));
         self.metrics.set(&families::STATE_NODE_COUNT, &[], figure(snapshot.nodes.len()));
         Ok(Requeue::After(Duration::from_secs(5)))
     }
 }
 
-type Amounts = fn(&StateNode) -> Resources;
+/// A Node, and what is known of it besides.
+type Joined<'a> = (&'a Node, &'a StateNode);
+
+/// The nodes that have joined: gauges show what Nodes report, not what NodeClaims promise.
+fn joined(snapshot: &Snapshot) -> impl Iterator<Item = Joined<'_>> {
+    snapshot.nodes.iter().filter_map(|state| Some((state.node.as_deref()?, &**state)))
+}
+
+type Amounts = fn(Joined<'_>) -> Resources;
 
 /// The gauges of each node.
 const PER_NODE: [(&Family, Amounts); 6] = [
-    (&families::NODES_ALLOCATABLE, StateNode::allocatable),
-    (&families::NODES_POD_REQUESTS, |node| node.requested.clone()),
-    (&families::NODES_DAEMON_REQUESTS, |node| node.requested_by_daemons.clone()),
-    (&families::NODES_POD_LIMITS, |node| limits(node, |_| true)),
-    (&families::NODES_DAEMON_LIMITS, |node| limits(node, Pod::is_daemon)),
-    (&families::NODES_SYSTEM_OVERHEAD, |node| node.capacity().minus(&node.allocatable())),
+    (&families::NODES_ALLOCATABLE, |(node, _)| node.allocatable.clone()),
+    (&families::NODES_POD_REQUESTS, |(_, state)| state.requested.clone()),
+    (&families::NODES_DAEMON_REQUESTS, |(_, state)| state.requested_by_daemons.clone()),
+    (&families::NODES_POD_LIMITS, |(_, state)| limits(state, |_| true)),
+    (&families::NODES_DAEMON_LIMITS, |(_, state)| limits(state, |pod| pod.owned_by("DaemonSet"))),
+    (&families::NODES_SYSTEM_OVERHEAD, |(node, _)| node.capacity.minus(&node.allocatable)),
 ];
 
 /// The limits and the number of the pods of a node that match `of`.
@@ -133,9 +142,9 @@ fn limits(node: &StateNode, of: fn(&Pod) -> bool) -> Resources {
 
 fn utilization(snapshot: &Snapshot) -> Series {
     let (mut allocatable, mut requested) = (Resources::new(), Resources::new());
-    for node in &snapshot.nodes {
-        allocatable.add_assign(&node.allocatable());
-        requested.add_assign(&node.requested);
+    for (_, state) in joined(snapshot) {
+        allocatable.add_assign(&state.allocatable());
+        requested.add_assign(&state.requested);
     }
     let share = |(name, allocatable): (ResourceName, i64)| {
         let used = value(&name, requested.get(&name));
@@ -209,7 +218,8 @@ impl Controller for PoolMetrics {
                 add(&mut limits, &nodes, limit);
             }
             let (usage, count) = snapshot.usage(&pool.name);
-            for (name, amount) in usage.iter() {
+            let unused = BASE.into_iter().filter(|name| usage.get(name) == 0);
+            for (name, amount) in usage.iter().chain(unused.map(|name| (name, 0))) {
                 add(&mut usages, &name, amount);
             }
             add(&mut usages, &nodes, count);
@@ -274,6 +284,14 @@ mod tests {
             "spec": {"providerID": "fake://n"},
             "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7500m"}}});
         harness.server.apply(node).unwrap();
+        // What has not joined has no series of a node.
+        let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+        harness
+            .server
+            .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+                "spec": {"nodeClassRef": class, "requirements": []},
+                "status": {"providerID": "fake://c", "capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}}))
+            .unwrap();
         let (_trigger, _task) = harness.run(controllers(&harness.ctx));
         harness.pass(30).await;
         let text = harness.ctx.metrics.encode().unwrap();
@@ -283,11 +301,13 @@ mod tests {
             "karpenter_nodepools_limit{nodepool=\"default\",resource_type=\"cpu\"} 10\n",
             "karpenter_nodepools_limit{nodepool=\"default\",resource_type=\"nodes\"} 2\n",
             "karpenter_nodepools_usage{nodepool=\"default\",resource_type=\"cpu\"} 8\n",
-            "karpenter_cluster_state_node_count 1\n",
+            "karpenter_nodepools_usage{nodepool=\"default\",resource_type=\"memory\"} 0\n",
+            "karpenter_cluster_state_node_count 2\n",
             "karpenter_cluster_utilization_percent{resource_type=\"cpu\"} 0\n",
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
+        assert!(!text.contains("node_name=\"c\""), "{text}");
         harness.server.delete("v1", "Node", "", "n").unwrap();
         harness.pass(30).await;
         assert!(!harness.ctx.metrics.encode().unwrap().contains("node_name=\"n\""));

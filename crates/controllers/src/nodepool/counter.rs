@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleetwright_core::model::resources::BASE;
 use fleetwright_state::{Change, Index, Key, WatchedKind};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -15,8 +16,6 @@ use crate::{
 
 /// Interval between counts.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Resources that are listed even if zero.
-const ALWAYS_LISTED: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
 /// Updates `status.resources` and `status.nodes`.
 pub struct Counter {
@@ -54,8 +53,8 @@ impl Controller for Counter {
         let (usage, nodes) = self.cluster.index().snapshot(now).usage(&key.name);
         let mut resources = quantities(&usage);
         resources.insert("nodes".to_owned(), Quantity(nodes.to_string()));
-        for name in ALWAYS_LISTED {
-            resources.entry(name.to_owned()).or_insert_with(|| Quantity("0".to_owned()));
+        for name in &BASE {
+            resources.entry(name.as_str().to_owned()).or_insert_with(|| Quantity("0".to_owned()));
         }
         self.pools
             .change(&pool, |status| {

@@ -62,7 +62,7 @@ struct ExposedPod {
     labels: Vec<String>,
     /// Whether it was seen before it was bound.
     unbound: bool,
-    /// Whether it was seen before it was ready.
+    /// Whether it was seen before it was ready, and has not been since. One that is not ready later has started all the same.
     unstarted: bool,
 }
 
@@ -107,7 +107,8 @@ impl Controller for PodMetrics {
         self.metrics.set(&families::STATE, &refs, 1.0);
         let ended = pod.is_terminal();
         let unbound = pod.node.is_none() && !ended;
-        let unstarted = !pod.ready && !ended;
+        let starts = pod.phase == PodPhase::Pending || known.is_some_and(|known| known.unstarted);
+        let unstarted = starts && !pod.ready && !ended;
         if let Some(known) = known {
             observe(
                 &self.clocks,
@@ -282,6 +283,14 @@ mod tests {
         harness.pass(1).await;
         let born = harness.ctx.cluster.index().pods().next().unwrap().clone();
         harness.ctx.pod_times.placed(&born.uid, created + Duration::from_secs(19));
+        // What loses its readiness has started once, and takes as long only once.
+        let mut unready = bound.clone();
+        unready["status"]["conditions"][1]["status"] = json!("False");
+        for state in [&bound, &unready, &bound, &unready] {
+            harness.server.apply(state.clone()).unwrap();
+            harness.pass(1).await;
+            assert!(!harness.ctx.metrics.encode().unwrap().contains("unstarted_time"));
+        }
         harness.server.apply(bound).unwrap();
         harness.pass(1).await;
         let text = harness.ctx.metrics.encode().unwrap();
