@@ -37,12 +37,12 @@ impl Controller for PodEvents {
             Some(Object::Pod(pod)) => Some(pod.clone()),
             _ => None,
         };
-        if !pod_events::matters(model(&change.before).as_deref(), model(&change.after).as_deref()) {
-            return Vec::new();
-        }
         let claim = pod.node.as_ref().and_then(|node| index.claim_of_node(node));
-        let name = claim.and_then(|claim| claim.metadata.name.clone());
-        name.map(Key::cluster).into_iter().collect()
+        let Some(name) = claim.and_then(|claim| claim.metadata.name.as_deref()) else { return Vec::new() };
+        let last = index.claim_model(name).and_then(|claim| claim.last_pod_event);
+        let (before, after) = (model(&change.before), model(&change.after));
+        let matters = pod_events::matters(before.as_deref(), after.as_deref(), last);
+        matters.then(|| Key::cluster(name)).into_iter().collect()
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {

@@ -32,7 +32,8 @@ fn health_of_registrations() {
 #[test]
 fn which_pods_reset_consolidate_after() {
     let pending = pod("p").build();
-    let bound = pod("p").bound("a");
+    let with_start = |started| Arc::new(Pod { started, ..(*pod("p").bound("a")).clone() });
+    let bound = with_start(None);
     let ending = pod("p").with(|pod| pod.deleting = Some(now())).bound("a");
     let ended = Arc::new(Pod { phase: crate::model::PodPhase::Succeeded, ..(*bound).clone() });
     let daemon = pod("p").daemon().bound("a");
@@ -50,8 +51,14 @@ fn which_pods_reset_consolidate_after() {
         ("daemon", None, Some(&daemon), false),
         ("never bound", Some(&pending), None, false),
     ] {
-        let matters = pod_events::matters(before.map(|p| &**p), after.map(|p| &**p));
+        let matters = pod_events::matters(before.map(|p| &**p), after.map(|p| &**p), Some(now()));
         assert_eq!(matters, expected, "{name}");
+    }
+    // A restart is no pod event.
+    for (at, last, expected) in
+        [(-60, Some(now()), false), (9, Some(now()), false), (10, Some(now()), true), (-60, None, true)]
+    {
+        assert_eq!(pod_events::matters(None, Some(&with_start(Some(after(at)))), last), expected, "{at}");
     }
     assert!(pod_events::is_due(None, now()));
     assert!(!pod_events::is_due(Some(now()), after(9)));
