@@ -429,6 +429,11 @@ impl<'a> Executor<'a> {
 
     fn count_registration(&self, registered: bool) {
         let Some(pool) = &self.node.pool else { return };
+        // An earlier NodePool of the same name says nothing of this one.
+        let owners = self.claim.metadata.owner_references.iter().flatten();
+        if owners.filter(|owner| owner.kind == "NodePool").any(|owner| *owner.uid != *pool.uid) {
+            return;
+        }
         let index = self.executors.cluster.index();
         let stored =
             index.pool(&pool.name).map_or(ConditionStatus::Unknown, |raw| registration_condition(raw));

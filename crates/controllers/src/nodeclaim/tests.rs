@@ -426,6 +426,35 @@ async fn a_pool_whose_launches_fail_names_the_reason() {
     assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "False/QuotaExceeded");
 }
 
+/// Nor do those that found no capacity: the NodePool is as good as before.
+#[tokio::test(start_paused = true)]
+async fn claims_of_another_pool_say_nothing_of_one() {
+    let harness = Harness::new();
+    let refusal = LaunchError::Failed { reason: "QuotaExceeded".into(), message: "no more".into() };
+    harness.cloud.state().launch_faults.extend((0..500).map(|_| LaunchFault::Refuse(refusal.clone())));
+    let harness = harness.run();
+    let mut other = (*harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool")).clone();
+    other["metadata"] = json!({"name": "other"});
+    harness.apply(other);
+    let uid = harness.get("karpenter.sh/v1", "NodePool", "other").expect("a pool")["metadata"]["uid"].clone();
+    let owner = json!([{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "other", "uid": uid}]);
+    for name in ["a", "b"] {
+        harness.claim(name, json!({"metadata": {"ownerReferences": owner}}));
+        let took = harness.until("gone", || harness.get_claim(name).is_none()).await;
+        assert!(took >= 300, "by the launch timeout: {took}");
+    }
+    harness.cloud.state().launch_faults.clear();
+    for name in ["c", "d"] {
+        let none = LaunchError::InsufficientCapacity("none left".into());
+        harness.cloud.state().launch_faults.push_back(LaunchFault::Refuse(none));
+        harness.claim(name, json!({}));
+        harness.until("gone", || harness.get_claim(name).is_none()).await;
+    }
+    harness.sleep(5).await;
+    let pool = harness.get("karpenter.sh/v1", "NodePool", "default").expect("a pool");
+    assert_eq!(condition_of(&pool, "NodeRegistrationHealthy"), "Unknown/AwaitingReconciliation");
+}
+
 #[tokio::test(start_paused = true)]
 async fn expired_claims_are_deleted() {
     let harness = Harness::new().run();

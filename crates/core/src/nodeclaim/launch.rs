@@ -197,7 +197,6 @@ pub fn after_result(claim: &NodeClaim, answer: &Result<Instance, LaunchError>, u
         ]),
         Err(LaunchError::InsufficientCapacity(why)) => Next::steps([
             ClaimStep::Publish(Notice::InsufficientCapacity(why.clone())),
-            ClaimStep::CountRegistration(false),
             ClaimStep::Delete(Cause::InsufficientCapacity),
         ]),
         Err(LaunchError::NodeClassNotReady(why)) => Next::steps([

@@ -59,7 +59,7 @@ fn instance() -> Instance {
 #[rstest]
 #[case(Ok(instance()), 0, "adopt; Launched=True/Launched")]
 #[case(Err(LaunchError::InsufficientCapacity("x".into())), 0,
-    "publish InsufficientCapacityError; count false; delete insufficient_capacity")]
+    "publish InsufficientCapacityError; delete insufficient_capacity")]
 #[case(Err(LaunchError::NodeClassNotReady("x".into())), 0, "publish NodeClassNotReady; delete nodeclass_not_ready")]
 #[case(Err(LaunchError::Failed { reason: "Denied".into(), message: "x".into() }), 0,
     "Launched=Unknown/Denied; ~1")]
