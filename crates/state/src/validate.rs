@@ -79,6 +79,9 @@ pub fn overlay(overlay: &api::NodeOverlay, schema: &LabelSchema) -> Result<(), P
     let spec = &overlay.spec;
     for wanted in &spec.requirements {
         requirement(&lower::overlay::as_requirement(wanted), schema, &mut problems);
+        if wanted.operator.as_str() == "NotIn" && wanted.values.is_empty() {
+            problems.add(format!("key {} with operator NotIn must have a value defined", wanted.key));
+        }
     }
     if spec.price.is_some() && spec.price_adjustment.is_some() {
         problems.add("cannot set both 'price' and 'priceAdjustment': choose one");

@@ -165,6 +165,8 @@ pub struct ResourceSlice {
     pub slices: i64,
     /// Which nodes can use its devices, unless each device has its own selection.
     pub nodes: Nodes,
+    /// The Node that owns it: a part of what the driver publishes for this node, whatever `nodes` is.
+    pub owner: Option<Str>,
     /// The devices, in the driver's order.
     pub devices: Vec<Arc<Device>>,
     /// Counters that devices of the pool share.

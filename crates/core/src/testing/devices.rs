@@ -109,6 +109,7 @@ pub fn slice(pool: &str, nodes: Nodes, devices: &[DeviceBuilder]) -> ResourceSli
         generation: 1,
         slices: 1,
         nodes,
+        owner: None,
         devices: devices.iter().map(|device| device.clone().build()).collect(),
         counters: Vec::new(),
     }

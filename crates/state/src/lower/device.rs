@@ -104,7 +104,10 @@ pub fn slice(slice: &k8s::ResourceSlice, schema: &LabelSchema) -> Result<device:
         }
         Ok(Arc::new(lowered))
     });
+    let mut owners = slice.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.kind == "Node" && owner.api_version == "v1");
     Ok(device::ResourceSlice {
+        owner: owner.map(|owner| text(&owner.name)),
         name: text(slice.metadata.name.as_deref().unwrap_or_default()),
         driver: text(&spec.driver),
         pool: text(&spec.pool.name),

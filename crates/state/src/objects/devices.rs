@@ -96,11 +96,16 @@ impl DeviceTable {
         by_key(existed, exists)
     }
 
-    /// Drivers that published every ResourceSlice of a pool that belongs to this node alone.
+    /// Drivers that published every ResourceSlice of a pool that belongs to this node alone, by its name or by its owner.
     pub(crate) fn published_drivers(&self, node: &str) -> Vec<Str> {
-        let own = |nodes: &Nodes| matches!(nodes, Nodes::Named(name) if &**name == node);
+        let own = |nodes: &Nodes| matches!(nodes, Nodes::Named(name) if **name == *node);
         let mut pools: BTreeMap<(&Str, &Str), (i64, i64, i64)> = BTreeMap::new();
-        for slice in self.devices.slices.values().filter(|slice| own(&slice.nodes)) {
+        for slice in self
+            .devices
+            .slices
+            .values()
+            .filter(|slice| own(&slice.nodes) || slice.owner.as_deref() == Some(node))
+        {
             let pool =
                 pools.entry((&slice.driver, &slice.pool)).or_insert((slice.generation, slice.slices, 0));
             if slice.generation > pool.0 {
@@ -127,4 +132,31 @@ fn set<K: Ord, T: PartialEq>(map: &mut BTreeMap<K, Arc<T>>, key: K, value: Optio
         None => map.remove(&key),
     };
     (before, true)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which slices are those of a node.
+    use fleetwright_core::{
+        model,
+        testing::devices::{DRIVER, slice},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_slice_that_the_node_owns_is_published_for_it() {
+        let mut table = DeviceTable::default();
+        let mut put = |name: &str, nodes: Nodes, owner: Option<&str>| {
+            let slice = model::ResourceSlice { owner: owner.map(Into::into), ..slice(name, nodes, &[]) };
+            Arc::make_mut(&mut table.devices).slices.insert(name.into(), Arc::new(slice));
+        };
+        put("of-all", Nodes::All, None);
+        put("owned", Nodes::All, Some("a"));
+        put("named", Nodes::Named("b".into()), None);
+        for (node, published) in [("a", &[DRIVER][..]), ("b", &[DRIVER]), ("c", &[])] {
+            let found = table.published_drivers(node);
+            assert_eq!(found.iter().map(|driver| &**driver).collect::<Vec<_>>(), published, "{node}");
+        }
+    }
 }

@@ -73,3 +73,13 @@ fn bad_limits(#[case] limit: &str, #[case] expected: &str) {
     let found = super::pool(&pool, &LabelSchema::default()).unwrap_err().to_string();
     assert!(found.starts_with(expected), "{found}");
 }
+
+#[test]
+fn an_overlay_that_excludes_no_value_is_refused() {
+    let refused = |values: Value| {
+        let requirement = json!({"key": "team", "operator": "NotIn", "values": values});
+        let overlay = json!({"metadata": {"name": "o"}, "spec": {"requirements": [requirement]}});
+        super::overlay(&serde_json::from_value(overlay).unwrap(), &LabelSchema::default()).is_err()
+    };
+    assert!(refused(json!([])) && !refused(json!(["a"])));
+}
