@@ -59,8 +59,10 @@ impl EvictionQueue {
 
 /// The result of an eviction.
 enum Outcome {
-    /// The pod terminates, or does not exist any more.
+    /// The pod terminates.
     Evicted,
+    /// It did not exist any more.
+    Gone,
     /// A PodDisruptionBudget refuses it, with the message of the API server.
     Blocked(String),
 }
@@ -102,14 +104,19 @@ impl Controller for EvictionQueue {
         match outcome {
             Outcome::Evicted => {
                 self.cache.dequeue(key);
-                self.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
                 if was_blocked && queued.force.is_none() {
                     self.safety.limits().retry_succeeded(now);
                 }
+                // A pod that is deleted at the deadline may have been evicted before.
                 if queued.force.is_none() {
+                    self.metrics.inc(&families::PODS_DRAINED, &[&queued.reason]);
                     let message = format!("Evicted pod: {}", queued.reason);
                     self.recorder.publish(Event::normal(regarding_pod(&pod), "Evicted", message));
                 }
+                Ok(Requeue::No)
+            }
+            Outcome::Gone => {
+                self.cache.dequeue(key);
                 Ok(Requeue::No)
             }
             Outcome::Blocked(why) => {
@@ -145,8 +152,8 @@ async fn evict(client: &ApiClient, metrics: &Metrics, pod: &Model) -> Result<Out
         // The API server answers 201; Karpenter counts any success as 200.
         Ok(_) => (200, Ok(Outcome::Evicted)),
         // The pod does not exist, or another one has its name by now.
-        Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Evicted)),
-        Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Evicted)),
+        Err(ReconcileError::NotFound { .. }) => (404, Ok(Outcome::Gone)),
+        Err(ReconcileError::Conflict { .. }) => (409, Ok(Outcome::Gone)),
         Err(error) => match status_of(&error) {
             Some((429, why)) => (429, Ok(Outcome::Blocked(why))),
             Some((500, why)) if why.contains("more than one PodDisruptionBudget") => {

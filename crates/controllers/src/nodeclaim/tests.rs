@@ -334,6 +334,8 @@ async fn do_not_disrupt_blocks_a_drain_until_the_deadline() {
     for reason in ["InvalidDoNotDisruptAnnotation", "TerminationGracePeriodExpiring", "Disrupted"] {
         assert!(events.iter().any(|event| event == reason), "{reason}: {events:?}");
     }
+    let drained = harness.ctx.metrics.value(&super::families::PODS_DRAINED, &["Forceful Termination"]);
+    assert_eq!(drained, 0.0, "a pod that is deleted is not evicted");
 }
 
 #[tokio::test(start_paused = true)]
