@@ -87,7 +87,9 @@ pub struct TemplateInput<'a> {
 #[must_use]
 pub fn template_data(group: &TemplateGroup, input: &TemplateInput<'_>) -> TemplateData {
     let spec = input.spec;
-    let mappings = spec.block_device_mappings.clone().unwrap_or_else(|| default_volumes(spec.family()));
+    // An empty list counts as absent.
+    let own = spec.block_device_mappings.clone().filter(|mappings| !mappings.is_empty());
+    let mappings = own.unwrap_or_else(|| default_volumes(spec.family()));
     let nested = spec.cpu_options.as_ref().and_then(|options| options.nested_virtualization.as_deref());
     let reservation = match &group.reservation {
         _ if !input.reserved_capacity => None,

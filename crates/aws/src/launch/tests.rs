@@ -169,6 +169,15 @@ fn a_template_by_default() {
     assert_ne!(name, template_name(&TemplateData { user_data: "other".to_owned(), ..data }));
 }
 
+/// An empty list, as a Helm chart without volumes renders it, is no list: otherwise the image would decide size, type and encryption.
+#[test]
+fn an_empty_list_of_volumes_leaves_the_defaults() {
+    let of = |spec: Value| template(spec, 0, None, false).volumes;
+    let default = of(json!({"amiFamily": "AL2023"}));
+    assert_eq!((default[0].size_gib, default[0].encrypted), (Some(20), Some(true)));
+    assert_eq!(of(json!({"amiFamily": "AL2023", "blockDeviceMappings": []})), default);
+}
+
 #[test]
 fn a_template_in_full() {
     let spec = json!({
