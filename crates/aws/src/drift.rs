@@ -57,7 +57,8 @@ pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Opti
 /// Whether an instance differs from the status of its EC2NodeClass. `image` is the one that its instance type would get now.
 ///
 /// # Errors
-/// If the status is empty, or the instance type has no image: that is a problem of the EC2NodeClass, and no reason to replace nodes.
+/// If the status is empty, or the instance's image is selected and no longer for its instance type: that is a problem of the EC2NodeClass,
+/// and no reason to replace nodes.
 pub fn of_instance(
     instance: &InstanceInfo,
     status: &Ec2NodeClassStatus,
@@ -70,9 +71,11 @@ pub fn of_instance(
     if instance.image.is_empty() {
         return Err(Unclear("the instance's image is not known"));
     }
-    let image = image.ok_or(Unclear("no image of the class is for the instance's type"))?;
-    if instance.image != image {
-        return Ok(Some(DriftReason::Ami));
+    let selected = || status.amis.iter().any(|ami| ami.id == instance.image);
+    match image {
+        Some(image) if instance.image == image => {}
+        None if selected() => return Err(Unclear("no image of the class is for the instance's type")),
+        _ => return Ok(Some(DriftReason::Ami)),
     }
     let groups: BTreeSet<&str> = instance.security_groups.iter().map(String::as_str).collect();
     let wanted: BTreeSet<&str> = status.security_groups.iter().map(|group| group.id.as_str()).collect();
@@ -143,8 +146,15 @@ mod tests {
         ] {
             assert!(of_instance(&instance(), &empty, Some("ami-1"), None).is_err());
         }
-        assert!(of_instance(&instance(), &status(), None, None).is_err());
+        assert!(of_instance(&instance(), &status(), None, None).is_err(), "the image is still selected");
         assert!(of_instance(&InstanceInfo::default(), &status(), Some("ami-1"), None).is_err());
+    }
+
+    /// The class had images for arm64 and has none any more: its nodes would keep an old image for ever.
+    #[test]
+    fn an_image_that_is_not_selected_is_drift_even_if_none_follows_it() {
+        let old = InstanceInfo { image: "ami-arm64".to_owned(), ..instance() };
+        assert_eq!(of_instance(&old, &status(), None, None), Ok(Some(DriftReason::Ami)));
     }
 
     #[test]

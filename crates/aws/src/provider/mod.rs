@@ -446,14 +446,18 @@ impl CloudProvider for AwsProvider {
         let Some(id) = &claim.provider_id else { return Ok(None) };
         let info = self.read(id).await?;
         let catalog = self.class_catalog(&known);
-        let image = catalog.resolved.get(&info.instance_type).and_then(|resolved| resolved.image.as_deref());
+        let Some(resolved) = catalog.resolved.get(&info.instance_type) else {
+            return Err(CloudError::Unavailable(
+                format!("the class has no instance type {}", info.instance_type).into(),
+            ));
+        };
         let status = known.class.status.clone().unwrap_or_default();
         let group = self.catalogs.group(&claim.class.name);
         let group = group.as_ref().map(|group| group.id.as_str());
         if group.is_none() && known.class.spec.placement_group_selector.is_some() {
             return Err(CloudError::Unavailable("the class's placement group is not known".into()));
         }
-        let found = drift::of_instance(&info, &status, image, group);
+        let found = drift::of_instance(&info, &status, resolved.image.as_deref(), group);
         let found = found.map_err(|unclear| CloudError::Unavailable(unclear.to_string().into()))?;
         Ok(found.and_then(drift))
     }

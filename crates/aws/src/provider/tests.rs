@@ -15,6 +15,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 use super::*;
+use fleetwright_aws_api::Ec2NodeClass;
+
 use crate::calls::AwsError;
 use crate::images::{self, ImageError};
 use crate::testing::{CA, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, class};
@@ -211,6 +213,13 @@ async fn a_new_image_is_drift_and_an_empty_status_is_not() {
     changed.status.as_mut().unwrap().amis[1].id = "ami-new-arm".to_owned();
     aws.classes.set(changed.clone());
     assert_eq!(aws.provider().drift(&owned).await, Ok(Some(Drift("AMIDrift".into()))));
+    let keep = |changed: &mut Ec2NodeClass, id: &str| {
+        changed.status.as_mut().unwrap().amis.retain(|ami| ami.id == id);
+    };
+    keep(&mut changed, "ami-new-arm");
+    aws.classes.set(changed.clone());
+    let left = aws.provider().drift(&owned).await;
+    assert_eq!(left, Ok(Some(Drift("AMIDrift".into()))), "the class has no image for the instance any more");
     changed.status.as_mut().unwrap().amis.clear();
     aws.classes.set(changed);
     assert!(aws.provider().drift(&owned).await.is_err(), "a problem of the class is not drift");
