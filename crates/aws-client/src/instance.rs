@@ -34,7 +34,10 @@ pub(crate) fn instance(instance: &sdk::Instance) -> Option<InstanceInfo> {
             .filter_map(|group| Some(group.group_id()?.to_owned()))
             .collect(),
         spot: instance.instance_lifecycle() == Some(&sdk::InstanceLifecycleType::Spot),
-        reservation: instance.capacity_reservation_id().map(str::to_owned),
+        reservation: instance
+            .capacity_reservation_id()
+            .filter(|_| targets_reservations(instance))
+            .map(str::to_owned),
         tenancy: place
             .and_then(|place| place.tenancy())
             .map_or("default", |tenancy| tenancy.as_str())
@@ -47,6 +50,14 @@ pub(crate) fn instance(instance: &sdk::Instance) -> Option<InstanceInfo> {
         launched: instance.launch_time().and_then(time),
         tags: tags(instance.tags()),
     })
+}
+
+/// Whether an instance was launched for a reservation. One that EC2 placed into an open reservation, as a controller without the feature
+/// gate launches them, is on-demand: as a reserved one it would have drifted.
+fn targets_reservations(instance: &sdk::Instance) -> bool {
+    let preference =
+        instance.capacity_reservation_specification().and_then(|of| of.capacity_reservation_preference());
+    preference == Some(&sdk::CapacityReservationPreference::CapacityReservationsOnly)
 }
 
 /// The last part of an instance profile's ARN: the name follows the path.
@@ -92,6 +103,24 @@ mod tests {
         assert_eq!(found.efa_interfaces, 2);
         assert_eq!(found.placement, Some(("pg-1".to_owned(), Some(3))));
         assert_eq!((found.zone_id.as_str(), found.tenancy.as_str()), ("usw2-az1", "default"));
+    }
+
+    #[test]
+    fn an_open_reservation_is_not_the_instances() {
+        use sdk::CapacityReservationPreference as Preference;
+        let with = |preference: Option<Preference>| {
+            let specification = sdk::CapacityReservationSpecificationResponse::builder()
+                .set_capacity_reservation_preference(preference)
+                .build();
+            let described = sdk::Instance::builder()
+                .instance_id("i-1")
+                .capacity_reservation_id("cr-1")
+                .capacity_reservation_specification(specification)
+                .build();
+            instance(&described).unwrap().reservation
+        };
+        assert_eq!(with(Some(Preference::CapacityReservationsOnly)).as_deref(), Some("cr-1"));
+        assert_eq!([Some(Preference::Open), Some(Preference::None), None].map(with), [None, None, None]);
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub struct InstanceInfo {
     pub security_groups: Vec<String>,
     /// Whether it is a spot instance.
     pub spot: bool,
-    /// The reservation that it draws on.
+    /// The reservation that it was launched for. An instance that EC2 placed into an open reservation has none.
     pub reservation: Option<String>,
     /// `default` or `dedicated`.
     pub tenancy: String,

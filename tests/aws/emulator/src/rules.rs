@@ -396,7 +396,10 @@ impl Rules {
                 return;
             };
             if let Some(id) = &way.reservation {
+                let preference = Element::text("capacityReservationPreference", "capacity-reservations-only");
+                instance.children.retain(|child| child.name() != "capacityReservationSpecification");
                 instance.children.push(Element::text("capacityReservationId", id));
+                instance.children.push(Element::of("capacityReservationSpecification", vec![preference]));
             }
             let placement = instance.children.iter_mut().find(|child| child.name() == "placement");
             if let (Some(placement), Some((id, _))) = (placement, &way.group) {

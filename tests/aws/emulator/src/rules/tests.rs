@@ -237,7 +237,12 @@ fn instances_show_what_they_were_launched_with() {
     let mut root = crate::xml::parse(text).unwrap();
     rules.show(&call("ec2", "DescribeInstances", ""), &mut root, at(0)).unwrap();
     let text = root.document();
-    for part in ["<capacityReservationId>cr-1<", "<groupId>pg-1<", "<partitionNumber>2<"] {
+    for part in [
+        "<capacityReservationId>cr-1<",
+        ">capacity-reservations-only<",
+        "<groupId>pg-1<",
+        "<partitionNumber>2<",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert_eq!(text.matches("<interfaceType>efa<").count(), 2);
