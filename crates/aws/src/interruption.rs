@@ -46,24 +46,17 @@ impl MessageKind {
         }
     }
 
-    /// The reaction for each instance of this cluster.
+    /// What it means for the offering of each instance of this cluster.
     #[must_use]
-    pub fn action(self) -> Reaction {
-        let delete = |event, offering| Reaction { event: Some(event), delete_claim: true, offering };
+    pub fn offering(self) -> Offering {
         match self {
-            Self::SpotInterrupted => delete("SpotInterrupted", Offering::SpotUnavailable),
-            Self::ScheduledChange => delete("InstanceUnhealthy", Offering::AsIs),
-            Self::InstanceStopped => delete("InstanceStopping", Offering::AsIs),
-            Self::InstanceTerminated => delete("InstanceTerminating", Offering::AsIs),
-            Self::CapacityReservationInterrupted => {
-                delete("CapacityReservationInstanceInterrupted", Offering::ReservationFull)
-            }
-            Self::RebalanceRecommendation => Reaction {
-                event: Some("SpotRebalanceRecommendation"),
-                delete_claim: false,
-                offering: Offering::AsIs,
-            },
-            Self::NoOp => Reaction { event: None, delete_claim: false, offering: Offering::AsIs },
+            Self::SpotInterrupted => Offering::SpotUnavailable,
+            Self::CapacityReservationInterrupted => Offering::ReservationFull,
+            Self::RebalanceRecommendation
+            | Self::ScheduledChange
+            | Self::InstanceStopped
+            | Self::InstanceTerminated
+            | Self::NoOp => Offering::AsIs,
         }
     }
 }
@@ -71,17 +64,6 @@ impl MessageKind {
 /// Instances whose capacity was reclaimed, each with the kind of message, as far as recorded. An evicted entry is recorded again when its
 /// message is received again.
 pub type ReclaimedCapacity = Cache<(String, MessageKind), (), 10_000>;
-
-/// The reaction for an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reaction {
-    /// Reason of the event on claim and node.
-    pub event: Option<&'static str>,
-    /// Whether its NodeClaim is deleted.
-    pub delete_claim: bool,
-    /// What it means for the instance's offering.
-    pub offering: Offering,
-}
 
 /// What an interruption means for the offering of the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,8 +266,6 @@ mod tests {
     ) {
         let notice = parse(&event(source, detail_type, detail)).unwrap();
         assert_eq!((notice.kind, notice.instances), (expected, vec!["i-1".to_owned()]));
-        let deletes = expected != MessageKind::RebalanceRecommendation;
-        assert_eq!(expected.action().delete_claim, deletes);
     }
 
     #[rstest]
@@ -296,10 +276,7 @@ mod tests {
     fn of_no_concern(#[case] source: &str, #[case] detail_type: &str, #[case] detail: Value) {
         let notice = parse(&event(source, detail_type, detail)).unwrap();
         assert_eq!((notice.kind, notice.instances.len()), (MessageKind::NoOp, 0));
-        assert_eq!(
-            MessageKind::NoOp.action(),
-            Reaction { event: None, delete_claim: false, offering: Offering::AsIs }
-        );
+        assert_eq!(MessageKind::NoOp.offering(), Offering::AsIs);
     }
 
     /// AWS writes null for absent values.

@@ -176,14 +176,11 @@ impl ProviderLoop {
             return Ok(());
         }
         let (reason, message) = interruption.kind.event();
-        publish(&self.cluster, &self.recorder, &node, reason, message);
-        publish(
-            &self.cluster,
-            &self.recorder,
-            &node,
-            "TerminatingOnInterruption",
-            "Interruption triggered termination",
-        );
+        publish(&self.cluster, &self.recorder, &node, reason, [message; 2]);
+        let messages =
+            ["NodeClaim", "Node"].map(|of| format!("Interruption triggered termination for the {of}"));
+        let messages = messages.each_ref().map(String::as_str);
+        publish(&self.cluster, &self.recorder, &node, "TerminatingOnInterruption", messages);
         log::interrupted_nodeclaim(&node.claim.name, interruption.kind.as_str());
         let next = Next::steps([ClaimStep::Delete(Cause::Interrupted(interruption.kind))]);
         self.executors.on(&node).execute(next).await?;
@@ -191,13 +188,19 @@ impl ProviderLoop {
     }
 }
 
-/// Publishes an event on a NodeClaim and its Nodes.
-fn publish(cluster: &Cluster, recorder: &Recorder, node: &ClaimedNode, reason: &'static str, message: &str) {
-    recorder.publish(Event::warning(regarding(&*node.raw), reason, message));
+/// Publishes an event on a NodeClaim and its Nodes, each with its message.
+fn publish(
+    cluster: &Cluster,
+    recorder: &Recorder,
+    node: &ClaimedNode,
+    reason: &'static str,
+    [of_claim, of_node]: [&str; 2],
+) {
+    recorder.publish(Event::warning(regarding(&*node.raw), reason, of_claim));
     for node in &node.nodes {
         let node = cluster.index().node(&node.name).cloned();
         if let Some(node) = node {
-            recorder.publish(Event::warning(regarding(&*node), reason, message));
+            recorder.publish(Event::warning(regarding(&*node), reason, of_node));
         }
     }
 }
@@ -279,7 +282,7 @@ mod tests {
             harness.events(),
             [
                 "NodeClaim/a SpotInterrupted: Spot interruption warning was triggered",
-                "NodeClaim/a TerminatingOnInterruption: Interruption triggered termination",
+                "NodeClaim/a TerminatingOnInterruption: Interruption triggered termination for the NodeClaim",
                 "NodeClaim/b Seen: it is there",
             ]
         );

@@ -222,7 +222,7 @@ impl Catalogs {
     /// Records the capacity that an interruption takes back, once per instance and message kind: a message is delivered again until
     /// its instance is terminating, and later answers of EC2 are newer.
     pub(super) fn record_interruption(&self, info: &InstanceInfo, kind: MessageKind, now: Timestamp) {
-        let offering = kind.action().offering;
+        let offering = kind.offering();
         let mut region = self.lock();
         if offering == Offering::AsIs || !region.reclaimed.keep((info.id.clone(), kind), ()) {
             return;

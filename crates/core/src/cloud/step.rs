@@ -454,9 +454,10 @@ impl InterruptionKind {
             }
             Self::Stopped => ("InstanceStopping", "Instance is stopping"),
             Self::Terminated => ("InstanceTerminating", "Instance is terminating"),
-            Self::CapacityReservation => {
-                ("CapacityReservationInterrupted", "Capacity reservation interruption warning was triggered")
-            }
+            Self::CapacityReservation => (
+                "CapacityReservationInstanceInterrupted",
+                "Capacity Reservation interruption warning was triggered",
+            ),
             Self::Other { event, message, .. } => (event, message),
         }
     }

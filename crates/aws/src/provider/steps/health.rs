@@ -125,30 +125,30 @@ pub(super) struct ZonalShift(pub(super) AwsProvider);
 impl ZonalShift {
     /// Events for the NodePools that can use the zones.
     fn notices(&self, changed: &Changed, outlook: &Outlook) -> Vec<Notice> {
-        let all = [
-            ("ZonalShiftActive", &changed.begun, "Traffic is shifted away from zone"),
-            ("ZonalShiftCleared", &changed.cleared, "Traffic is no longer shifted away from zone"),
-        ];
         let mut notices = Vec::new();
-        for (reason, zones, text) in all {
+        for (zones, begun) in [(&changed.begun, true), (&changed.cleared, false)] {
             for zone_id in zones {
-                let pools = outlook.pools.iter().filter(|pool| {
-                    let name = &pool.template.class.name;
-                    let zone = self.0.classes.zone_name(name, zone_id);
-                    zone.is_some_and(|zone| pool.template.requirements.allows(ZONE, &zone))
-                });
-                notices.extend(pools.map(|pool| {
-                    let (object, message) =
-                        (Object::NodePool(pool.name.clone()), format!("{text} {zone_id}"));
-                    match reason {
-                        "ZonalShiftActive" => Notice::warning(object, reason, message),
-                        _ => Notice::normal(object, reason, message),
-                    }
+                notices.extend(outlook.pools.iter().filter_map(|pool| {
+                    let zone = self.0.classes.zone_name(&pool.template.class.name, zone_id)?;
+                    let of_pool = pool.template.requirements.allows(ZONE, &zone);
+                    of_pool.then(|| shifted(Object::NodePool(pool.name.clone()), &zone, zone_id, begun))
                 }));
             }
         }
         notices
     }
+}
+
+/// The event of a shift that began or ended, in Karpenter's words.
+fn shifted(pool: Object, zone: &str, zone_id: &str, begun: bool) -> Notice {
+    let place = format!("{zone} ({zone_id})");
+    if begun {
+        let message =
+            format!("Zonal shift detected: offerings in zone {place} are unavailable for this NodePool");
+        return Notice::warning(pool, "ZonalShiftActive", message);
+    }
+    let message = format!("Zonal shift cleared: offerings in zone {place} are restored for this NodePool");
+    Notice::normal(pool, "ZonalShiftCleared", message)
 }
 
 #[async_trait]

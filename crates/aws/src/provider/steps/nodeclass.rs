@@ -356,9 +356,8 @@ impl NodeClasses {
                 waiting.sort_unstable();
                 let more = waiting.len().saturating_sub(5);
                 waiting.truncate(5);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                let message =
-                    format!("waiting for the termination of NodeClaims: {}{more}", waiting.join(", "));
+                let more = if more > 0 { format!(" and {more} other(s)") } else { String::new() };
+                let message = format!("Waiting on NodeClaim termination for {}{more}", waiting.join(", "));
                 round.notices.push(Notice::normal(object(class), "WaitingOnNodeClaimTermination", message));
             }
             round.again = WRITTEN;

@@ -182,7 +182,12 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     let shift = ZonalShift { zone_id: zone.zone_id.clone(), status: "APPLIED".to_owned(), expires };
     cluster.aws.cloud.set_shifts(vec![shift]);
     let round = cluster.round("zonalshift").await;
-    assert_eq!(round.notices[0].reason, "ZonalShiftActive");
+    let place = format!("{} ({})", zone.zone, zone.zone_id);
+    let told = |round: &fleetwright_core::cloud::Round| {
+        (round.notices[0].reason, round.notices[0].message.to_string())
+    };
+    let begun = format!("Zonal shift detected: offerings in zone {place} are unavailable for this NodePool");
+    assert_eq!(told(&round), ("ZonalShiftActive", begun));
     let available = async |cluster: &TestCluster| {
         let catalog = cluster.aws.provider().catalog(&pool()).await.unwrap();
         let offerings = catalog.instance_types.iter().flat_map(|instance_type| &instance_type.offerings);
@@ -200,7 +205,8 @@ async fn a_zone_that_traffic_is_shifted_away_from_is_left_alone() {
     let elsewhere = cluster.aws.provider().get(&provider_id("us-west-2z", "i-0f")).await;
     assert!(matches!(elsewhere, Err(CloudError::NotFound(_))), "{elsewhere:?}");
     cluster.aws.cloud.set_shifts(Vec::new());
-    assert_eq!(cluster.round("zonalshift").await.notices[0].reason, "ZonalShiftCleared");
+    let cleared = format!("Zonal shift cleared: offerings in zone {place} are restored for this NodePool");
+    assert_eq!(told(&cluster.round("zonalshift").await), ("ZonalShiftCleared", cleared));
     assert!(available(&cluster).await > 0);
     assert!(cluster.aws.provider().terminate(&cluster.claim("claim-000"), &ids[0]).await.is_ok());
     cluster.aws.cloud.deny(Call::Shifts);

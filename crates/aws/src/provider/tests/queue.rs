@@ -36,6 +36,25 @@ async fn round(provider: &dyn CloudProvider, now: Timestamp) -> Round {
     step.run(&Outlook::at(now)).await.unwrap()
 }
 
+/// People select events by reason and alert on messages: both are Karpenter's.
+#[rstest]
+#[case(InterruptionKind::Spot, "SpotInterrupted", "Spot interruption warning was triggered")]
+#[case(InterruptionKind::Stopped, "InstanceStopping", "Instance is stopping")]
+#[case(InterruptionKind::Terminated, "InstanceTerminating", "Instance is terminating")]
+#[case(
+    InterruptionKind::ScheduledChange,
+    "InstanceUnhealthy",
+    "An unhealthy warning was triggered for the instance"
+)]
+#[case(
+    InterruptionKind::CapacityReservation,
+    "CapacityReservationInstanceInterrupted",
+    "Capacity Reservation interruption warning was triggered"
+)]
+fn events_of_messages(#[case] kind: InterruptionKind, #[case] reason: &str, #[case] message: &str) {
+    assert_eq!(kind.event(), (reason, message));
+}
+
 /// EventBridge rules match the whole account: only messages for another cluster of our name remain.
 #[rstest]
 #[case::of_nobody(&[], false)]

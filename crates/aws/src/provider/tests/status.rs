@@ -413,6 +413,7 @@ async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates()
     cluster.aws.classes.set(class);
     let round = cluster.round(STEP).await;
     assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
+    assert_eq!(&*round.notices[0].message, "Waiting on NodeClaim termination for claim-000");
     cluster.pass(60).await;
     assert!(cluster.round(STEP).await.notices.is_empty(), "published every ten minutes");
     cluster.outlook.nodes.clear();
