@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleetwright_core::cloud::{
     CloudError, Interruption, InterruptionKind, Notice, Object, Outlook, ProviderStep, Round,
 };
-use fleetwright_core::model::NodeClaim;
+use fleetwright_core::model::{NodeClaim, ProviderId};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -76,6 +76,15 @@ impl ParsedMessage {
 
 /// Descriptions of instances by id; `None` for one that does not exist.
 type DescribedInstances = BTreeMap<String, Result<Option<InstanceInfo>, CloudError>>;
+
+/// The provider ids of NodeClaims that are not being deleted, by instance id.
+type LiveClaims<'a> = BTreeMap<&'a str, &'a ProviderId>;
+
+fn live_claims(outlook: &Outlook) -> LiveClaims<'_> {
+    let live = outlook.nodes.iter().filter(|(claim, _)| claim.deleting.is_none());
+    let ids = live.filter_map(|(claim, _)| claim.provider_id.as_ref());
+    ids.filter_map(|id| Some((instance_id(id)?, id))).collect()
+}
 
 /// Adds events that the round does not have yet.
 fn add(round: &mut Round, notices: Vec<Notice>) {
@@ -145,11 +154,13 @@ impl Interruptions {
         }
     }
 
-    /// Decides about a message by the descriptions of its instances.
+    /// Decides about a message by the NodeClaims and the descriptions of its instances. An instance that was terminated from outside has
+    /// nothing left to announce, but its NodeClaim does not know yet.
     fn outcome(
         &self,
         (kind, announced, ids): (MessageKind, InterruptionKind, &[String]),
         known: &DescribedInstances,
+        live: &LiveClaims<'_>,
         now: Timestamp,
     ) -> Result<MessageOutcome, CloudError> {
         let uid = self.provider.cluster_uid()?;
@@ -158,18 +169,23 @@ impl Interruptions {
         let mut others = false;
         for id in ids {
             let info = match known.get(id) {
-                Some(Ok(Some(info))) => info,
+                Some(Ok(info)) => info.as_ref(),
                 Some(Err(error)) => return Err(error.clone()),
-                Some(Ok(None)) | None => continue,
+                None => None,
             };
-            match ownership(&info.tags, cluster, &uid) {
-                Ownership::Foreign => others |= is_namesake(&info.tags, cluster, &uid),
-                Ownership::Ours | Ownership::Unstamped if is_ending(info) => {}
-                Ownership::Ours | Ownership::Unstamped => {
-                    self.provider.catalogs.record_interruption(info, kind, now);
-                    reported.push(Interruption::new(provider_id(&info.zone, &info.id), announced));
-                }
+            if let Some(info) = info
+                && ownership(&info.tags, cluster, &uid) == Ownership::Foreign
+            {
+                others |= is_namesake(&info.tags, cluster, &uid);
+                continue;
             }
+            let of_claim = live.get(id.as_str()).map(|id| (*id).clone());
+            let open = info.filter(|info| of_claim.is_some() || !is_ending(info));
+            if let Some(info) = open {
+                self.provider.catalogs.record_interruption(info, kind, now);
+            }
+            let of_instance = || open.map(|info| provider_id(&info.zone, &info.id));
+            reported.extend(of_claim.or_else(of_instance).map(|id| Interruption::new(id, announced)));
         }
         Ok(match (reported.is_empty(), others) {
             (false, _) => MessageOutcome::Report(reported),
@@ -279,12 +295,12 @@ impl ProviderStep for Interruptions {
         }
         let read: Vec<ParsedMessage> =
             messages.iter().map(|message| self.read(message, outlook, now)).collect();
-        let known = self.describe(&read).await;
+        let (known, live) = (self.describe(&read).await, live_claims(outlook));
         let (mut done, mut reported) = (Vec::new(), BTreeSet::new());
         for (message, read) in messages.iter().zip(read) {
             let outcome = match read {
                 ParsedMessage::About { kind, announced, ids } => {
-                    self.outcome((kind, announced, &ids), &known, now)
+                    self.outcome((kind, announced, &ids), &known, &live, now)
                 }
                 ParsedMessage::Decided(outcome) => Ok(outcome),
             };

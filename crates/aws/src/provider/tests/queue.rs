@@ -270,6 +270,36 @@ async fn reclaimed_capacity_counts_once(#[case] unseen: bool, #[case] restarts: 
     assert!(is_there().await, "after three minutes");
 }
 
+/// An instance that was terminated from outside: its NodeClaim is deleted by the message, not minutes later by garbage collection. The
+/// message is deleted once the NodeClaim is being deleted. Other messages find the instance gone, too.
+#[rstest]
+#[case("EC2 Instance State-change Notification", InterruptionKind::Terminated)]
+#[case(SPOT, InterruptionKind::Spot)]
+#[tokio::test]
+async fn claims_of_terminated_instances_are_interrupted(
+    #[case] of: &str,
+    #[case] expected: InterruptionKind,
+    #[values("shutting-down", "terminated")] state: &str,
+) {
+    let aws = Aws::new(with_queue()).await;
+    let own = aws.provider().launch(&batch(1)).await.remove(0).unwrap().provider_id;
+    let id = instance_id(&own).unwrap();
+    aws.cloud.change_instance(id, |info| info.state = state.to_owned());
+    aws.cloud.push_message(&notice(of, json!({"instance-id": id, "state": state})));
+    let claim = NodeClaim { provider_id: Some(own.clone()), ..claim("claim-000", "batch") };
+    let run = async |claim: NodeClaim| {
+        let steps = aws.provider().steps();
+        let step = steps.iter().find(|step| step.name() == "interruption").unwrap();
+        let outlook = Outlook::at(aws.now()).with_nodes(vec![(Arc::new(claim), None)]);
+        step.run(&outlook).await.unwrap().interruptions
+    };
+    assert_eq!(run(claim.clone()).await, [Interruption::new(own, expected)]);
+    assert_eq!(aws.cloud.messages(), 1, "until the NodeClaim is being deleted");
+    aws.advance(Duration::from_secs(20)).await;
+    assert_eq!(run(NodeClaim { deleting: Some(aws.now()), ..claim }).await, []);
+    assert_eq!(aws.cloud.messages(), 0);
+}
+
 /// A refused window, or messages that are left to another cluster of our name, delay nothing.
 #[tokio::test]
 async fn remaining_messages_delay_no_others() {
