@@ -26,20 +26,22 @@ pub struct Query {
     pub filters: Vec<Filter>,
 }
 
-/// The queries of an EC2NodeClass's terms. Ids are queried one by one: one that does not exist fails a whole query.
+/// The queries of an EC2NodeClass's terms. Ids are queried one by one: one that does not exist fails a whole query. A term without id,
+/// tags and criteria (`tags: {}`) selects nothing: without filters it would select all reservations of the account.
 #[must_use]
 pub fn queries(terms: &[CapacityReservationSelectorTerm]) -> Vec<Query> {
     let query = |term: &CapacityReservationSelectorTerm| {
         if term.id.is_some() {
-            return Query { id: term.id.clone(), filters: Vec::new() };
+            return Some(Query { id: term.id.clone(), filters: Vec::new() });
         }
         let owner = term.owner_id.as_ref().map(|owner| Filter::new("owner-id", [owner]));
         let criteria = term.instance_match_criteria.as_ref();
         let criteria = criteria.map(|criteria| Filter::new("instance-match-criteria", [criteria]));
         let tags = term.tags.as_ref().map(Filter::of_tags).unwrap_or_default();
-        Query { id: None, filters: owner.into_iter().chain(criteria).chain(tags).collect() }
+        let selects = criteria.is_some() || !tags.is_empty();
+        selects.then(|| Query { id: None, filters: owner.into_iter().chain(criteria).chain(tags).collect() })
     };
-    terms.iter().map(query).collect()
+    terms.iter().filter_map(query).collect()
 }
 
 /// Whether a reservation is a capacity block about to end.
@@ -235,6 +237,14 @@ mod tests {
             [Filter::new("owner-id", ["123456789012"]), Filter::new("tag-key", ["a"])]
         );
         assert_eq!(asked[2].filters, [Filter::new("instance-match-criteria", ["open"])]);
+    }
+
+    /// `has(self.tags)` holds for an empty map, so that the API server accepts such terms.
+    #[test]
+    fn a_term_without_content_selects_nothing() {
+        let terms: Vec<CapacityReservationSelectorTerm> =
+            serde_json::from_value(json!([{"tags": {}}, {"tags": {}, "ownerID": "123456789012"}])).unwrap();
+        assert_eq!(queries(&terms), []);
     }
 
     #[test]
