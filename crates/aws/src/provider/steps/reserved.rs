@@ -1,6 +1,7 @@
 //! Nodes in capacity reservations: nodes of an ending capacity block are drained in time, and nodes whose reservation ended become
 //! on-demand.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +15,18 @@ use fleetwright_core::model::{
     labels::{CAPACITY_TYPE, ON_DEMAND, REGISTERED, RESERVED},
 };
 
+use jiff::Timestamp;
+
 use super::super::{AwsProvider, instance_id};
 use super::claims::instances_of_claims;
+use crate::nodeclass::reservations::is_expiring;
 
 /// How often nodes are checked.
 const EVERY: Duration = Duration::from_secs(60);
 /// Most instances of one call.
 const TOGETHER: usize = 500;
+/// Most reservations that are looked up in one round, each by a call.
+const UNSELECTED_MAX: usize = 20;
 
 fn is_reserved(labels: &Labels) -> bool {
     labels.get(CAPACITY_TYPE).is_some_and(|own| &**own == RESERVED)
@@ -29,6 +35,23 @@ fn is_reserved(labels: &Labels) -> bool {
 /// Interrupts nodes whose capacity block is about to end.
 pub(super) struct Expiration(pub(super) AwsProvider);
 
+impl Expiration {
+    /// Whether a reservation is a capacity block about to end, by the status of the class; `None` if the class does not select it.
+    fn of_class(&self, claim: &NodeClaim, id: &str, now: Timestamp) -> Option<bool> {
+        let known = self.0.classes.get(&claim.class.name)?;
+        let status = known.class.status.as_ref()?;
+        let of = status.capacity_reservations.iter().find(|reservation| reservation.id == id)?;
+        let ends = of.end_time.as_ref().map(|time| time.0);
+        Some(of.state == "expiring" || is_expiring(&of.reservation_type, ends, now))
+    }
+
+    /// The same by EC2. A failed call is repeated in the next round.
+    async fn of_ec2(&self, id: &str, now: Timestamp) -> bool {
+        let found = self.0.api.reservations(Some(id), &[]).await.unwrap_or_default();
+        found.iter().any(|info| info.id == id && is_expiring(&info.kind, info.ends, now))
+    }
+}
+
 #[async_trait]
 impl ProviderStep for Expiration {
     fn name(&self) -> &'static str {
@@ -36,21 +59,24 @@ impl ProviderStep for Expiration {
     }
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let expires = |claim: &NodeClaim| {
-            let id = claim.labels.get(labels::CAPACITY_RESERVATION_ID)?;
-            let known = self.0.classes.get(&claim.class.name)?;
-            let status = known.class.status.as_ref()?;
-            let of = status.capacity_reservations.iter().find(|reservation| reservation.id == **id)?;
-            let ends = of.end_time.as_ref().map(|time| time.0);
-            let kind = of.reservation_type.as_str();
-            let expiring = of.state == "expiring"
-                || crate::nodeclass::reservations::is_expiring(kind, ends, outlook.now);
-            expiring.then(|| claim.provider_id.clone()).flatten()
-        };
-        let reserved = outlook.nodes.iter().map(|(claim, _)| claim);
-        let ids = reserved
+        let claims = outlook.nodes.iter().map(|(claim, _)| claim);
+        let reserved: Vec<(&Arc<NodeClaim>, &str)> = claims
             .filter(|claim| claim.deleting.is_none() && is_reserved(&claim.labels))
-            .filter_map(|claim| expires(claim));
+            .filter_map(|claim| Some((claim, &**claim.labels.get(labels::CAPACITY_RESERVATION_ID)?)))
+            .collect();
+        let mut ending: BTreeMap<&str, bool> = BTreeMap::new();
+        for (claim, id) in &reserved {
+            ending.extend(self.of_class(claim, id, outlook.now).map(|ends| (*id, ends)));
+        }
+        // A class may have stopped selecting a reservation that its nodes still run in.
+        let unselected: BTreeSet<&str> =
+            reserved.iter().map(|(_, id)| *id).filter(|id| !ending.contains_key(id)).collect();
+        for id in unselected.into_iter().take(UNSELECTED_MAX) {
+            ending.insert(id, self.of_ec2(id, outlook.now).await);
+        }
+        let ends = |id: &str| ending.get(id).copied().unwrap_or_default();
+        let ids =
+            reserved.iter().filter(|(_, id)| ends(id)).filter_map(|(claim, _)| claim.provider_id.clone());
         let interruptions =
             ids.map(|id| Interruption::new(id, InterruptionKind::ReservationExpiring)).collect();
         Ok(Round::quiet(EVERY).with_interruptions(interruptions))

@@ -276,6 +276,14 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
         round.interruptions,
         [Interruption::new(ids[0].clone(), InterruptionKind::ReservationExpiring)]
     );
+    let mut unselected = cluster.class("default");
+    unselected.status.as_mut().unwrap().capacity_reservations.clear();
+    cluster.aws.classes.set(unselected);
+    let still = cluster.round("capacityreservation.expiration").await.interruptions;
+    assert_eq!(
+        still, round.interruptions,
+        "the class does not select the block any more, and its node runs in it"
+    );
     assert!(cluster.round("capacityreservation.capacitytype").await.writes.is_empty());
     cluster.aws.cloud.change_instance(instance_id(&ids[0]).unwrap(), |info| info.reservation = None);
     cluster.round("capacityreservation.capacitytype").await;
