@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use fleetwright_api as api;
-use fleetwright_core::model::{LabelSchema, Operator, labels};
+use fleetwright_core::model::{LabelSchema, Operator, Str, labels};
 
 use crate::lower;
 
@@ -190,22 +190,23 @@ fn requirement(wanted: &api::Requirement, schema: &LabelSchema, problems: &mut P
         }
         _ => {}
     }
-    if key == labels::CAPACITY_TYPE && known == Some(Operator::In) && !wanted.values.is_empty() {
-        capacity_types(&wanted.values, min_values, problems);
+    if let Some(existing) = schema.known_values.get(key)
+        && known == Some(Operator::In)
+        && !wanted.values.is_empty()
+    {
+        known_values(key, (&wanted.values, existing), min_values, problems);
     }
 }
 
 /// Invalid values are harmless while enough others are left.
-fn capacity_types(values: &[String], min_values: usize, problems: &mut Problems) {
-    let known = [labels::SPOT, labels::ON_DEMAND, labels::RESERVED];
-    let valid = values.iter().filter(|value| known.contains(&value.as_str())).count();
+fn known_values(key: &str, (values, known): (&[String], &[Str]), min_values: usize, problems: &mut Problems) {
+    let valid = values.iter().filter(|value| known.iter().any(|one| **one == ***value)).count();
     if valid == 0 || valid < min_values {
         problems.add(format!(
-            "key {} has {valid} valid values of [{}], at least {} needed: use {}",
-            labels::CAPACITY_TYPE,
+            "key {key} has {valid} valid values of [{}], at least {} needed: use {}",
             values.join(" "),
             min_values.max(1),
-            known.join(", ")
+            known.iter().map(|one| &**one).collect::<Vec<_>>().join(", ")
         ));
     }
 }

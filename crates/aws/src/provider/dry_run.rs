@@ -7,7 +7,9 @@ use std::time::Duration;
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{Ec2NodeClass, Family, labels};
 use fleetwright_core::cloud::LaunchError;
-use fleetwright_core::model::{NodeClaim, NodeClassRef, NodePool, Offering, Resources, labels::ON_DEMAND};
+use fleetwright_core::model::{
+    NodeClaim, NodeClassRef, NodePool, Offering, Requirement, Resources, labels::ON_DEMAND,
+};
 
 use super::templates::{content, ensure_templates, user_data};
 use super::{AwsProvider, KnownClass, cluster::DESCRIBE};
@@ -30,21 +32,19 @@ const ORDINARY: [&str; 2] = ["m5.large", "m6g.large"];
 /// Most subnets that one instance is tried in: each needs the same permission.
 const SUBNETS_MAX: usize = 10;
 
-/// A NodeClaim without requests.
-fn probe(class: &Ec2NodeClass, now: jiff::Timestamp) -> NodeClaim {
-    let class = NodeClassRef {
-        group: labels::GROUP.into(),
-        kind: labels::NODE_CLASS_KIND.into(),
-        name: class.metadata.name.as_deref().unwrap_or_default().into(),
-    };
-    NodeClaim::new("dry-run", class, now)
+/// A NodeClaim without requests. It asks for dedicated tenancy if a NodePool of the class names it: IAM policies may deny that tenancy alone.
+fn probe(name: &str, pools: &[&Arc<NodePool>], now: jiff::Timestamp) -> NodeClaim {
+    let class =
+        NodeClassRef { group: labels::GROUP.into(), kind: labels::NODE_CLASS_KIND.into(), name: name.into() };
+    let tenancies = pools.iter().filter_map(|pool| pool.template.requirements.get(labels::INSTANCE_TENANCY));
+    let dedicated = tenancies.into_iter().any(|tenancy| tenancy.has("dedicated"));
+    let wanted = dedicated.then(|| Requirement::is_in(labels::INSTANCE_TENANCY, ["dedicated"]));
+    NodeClaim { requirements: wanted.into_iter().collect(), ..NodeClaim::new("dry-run", class, now) }
 }
 
 /// The type on demand to try: one that can be launched now and that some pool of the class allows, an ordinary one, one of
 /// [`ORDINARY`], the cheapest; in this order of importance. EC2 refuses small types with settings that others accept.
-fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Option<Candidate> {
-    let of_class: Vec<&Arc<NodePool>> =
-        pools.iter().filter(|pool| &*pool.template.class.name == class).collect();
+fn choose(catalog: &ClassCatalog, pools: &[&Arc<NodePool>]) -> Option<Candidate> {
     let exotic =
         |capacity: &Resources| labels::EXOTIC_RESOURCES.iter().any(|name| capacity.get(&(*name).into()) > 0);
     let usable = |offering: &&Offering| {
@@ -53,7 +53,7 @@ fn choose(catalog: &ClassCatalog, class: &str, pools: &[Arc<NodePool>]) -> Optio
     let candidates = catalog.catalog.instance_types.iter().filter_map(|instance_type| {
         catalog.resolved.get(&*instance_type.name)?.image.as_ref()?;
         let offering = instance_type.offerings.iter().filter(usable).min_by_key(|offering| offering.price)?;
-        let wanted = of_class
+        let wanted = pools
             .iter()
             .any(|pool| pool.template.requirements.intersects(&instance_type.requirements).is_ok());
         let rank = (
@@ -173,8 +173,10 @@ impl DryRun<'_> {
         let known = KnownClass::new(class.clone(), 0);
         let name = class.metadata.name.clone().unwrap_or_default();
         let catalog = provider.catalogs.of_draft(&known);
-        let Some(candidate) = choose(&catalog, &name, pools) else { return good };
-        let claim = probe(class, provider.clock.now());
+        let pools: Vec<&Arc<NodePool>> =
+            pools.iter().filter(|pool| *pool.template.class.name == *name).collect();
+        let Some(candidate) = choose(&catalog, &pools) else { return good };
+        let claim = probe(&name, &pools, provider.clock.now());
         let filtered = Filtered { candidates: vec![candidate], capacity_type: ON_DEMAND };
         let status = class.status.clone().unwrap_or_default();
         let group = provider.catalogs.group(&name);

@@ -73,6 +73,8 @@ pub const RESERVED: &str = "reserved";
 pub struct LabelSchema {
     /// Keys that a provider sets on its nodes: a claim need not define them to be compatible with a pod.
     pub well_known: BTreeSet<Str>,
+    /// The values that exist of some well-known keys. A requirement of a NodePool without any of them is an error.
+    pub known_values: BTreeMap<Str, Vec<Str>>,
     /// Domains whose keys users may not set, but for the well-known ones.
     pub restricted_domains: BTreeSet<Str>,
     /// Keys that users may not set at all.
@@ -89,6 +91,7 @@ impl Default for LabelSchema {
         let set = |keys: &[&str]| keys.iter().map(|key| Str::from(*key)).collect();
         Self {
             well_known: set(&[NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD]),
+            known_values: [(CAPACITY_TYPE.into(), [SPOT, ON_DEMAND, RESERVED].map(Str::from).into())].into(),
             restricted_domains: set(&["karpenter.sh"]),
             restricted_labels: set(&[HOSTNAME]),
             normalized: [

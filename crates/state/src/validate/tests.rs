@@ -51,6 +51,23 @@ fn bad_requirements(#[case] list: Value, #[case] expected: &str) {
     assert!(found.starts_with(expected), "{found}");
 }
 
+/// A provider knows the values of its keys, too.
+#[test]
+fn values_that_a_provider_does_not_know() {
+    let mut schema = LabelSchema::default().with_well_known(["example.com/tenancy"]);
+    schema.known_values.insert("example.com/tenancy".into(), vec!["default".into(), "dedicated".into()]);
+    let of = |values: Value| {
+        let list = json!([{"key": "example.com/tenancy", "operator": "In", "values": values}]);
+        let pool = json!({"metadata": {"name": "p"}, "spec": {"template": {"spec": {"requirements": list}}}});
+        let pool: api::NodePool = serde_json::from_value(pool).unwrap();
+        super::pool(&pool, &schema).map_err(|problems| problems.to_string())
+    };
+    assert_eq!((of(json!(["default"])), of(json!(["dedicated", "other"]))), (Ok(()), Ok(())));
+    let refused =
+        "key example.com/tenancy has 0 valid values of [other], at least 1 needed: use default, dedicated";
+    assert_eq!(of(json!(["other"])), Err(refused.to_owned()));
+}
+
 #[rstest]
 #[case(json!({"metadata": {"labels": {"karpenter.sh/nodepool": "x"}}}), "invalid key name \"karpenter.sh/nodepool\" in labels, restricted")]
 #[case(json!({"metadata": {"labels": {"team": "a b"}}}), "invalid value: a b for label[team], ")]

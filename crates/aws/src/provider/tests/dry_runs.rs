@@ -86,6 +86,27 @@ async fn dry_runs_try_what_the_class_can_launch() {
     assert!(!tried.is_empty() && tried.iter().all(|name| name == "m5.large"), "{tried:?}");
 }
 
+/// A policy may deny dedicated instances alone: they are tried if a NodePool names them.
+#[rstest]
+#[case(None, "default")]
+#[case(Some(&["default"][..]), "default")]
+#[case(Some(&["default", "dedicated"][..]), "dedicated")]
+#[case(Some(&["dedicated"][..]), "dedicated")]
+#[tokio::test]
+async fn dry_runs_try_the_tenancy_of_the_pools(#[case] asked: Option<&[&str]>, #[case] expected: &str) {
+    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
+    let mut pool = NodePool::clone(&cluster.outlook.pools[0]);
+    if let Some(values) = asked {
+        pool.template.requirements.add(Requirement::is_in(labels::INSTANCE_TENANCY, values.iter().copied()));
+    }
+    cluster.outlook.pools = vec![Arc::new(pool)];
+    run_until_stable(&mut cluster).await;
+    let templates = cluster.aws.cloud.templates_now();
+    let tenancies: Vec<Option<String>> =
+        templates.into_values().filter_map(|(_, data)| Some(data?.tenancy)).collect();
+    assert_eq!(tenancies, [Some(expected.to_owned())]);
+}
+
 /// Ten tags are the controller's.
 #[tokio::test]
 async fn a_class_has_at_most_forty_tags() {
