@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fleetwright_core::model::{Catalog, InstanceType, Offering, ResourceName};
+use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, ResourceName};
 use fleetwright_state::Key;
 
 use super::{Series, value};
@@ -79,19 +79,73 @@ fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
     };
     metrics.replace(&families::TYPE_CPU, of_type(ResourceName::Cpu));
     metrics.replace(&families::TYPE_MEMORY, of_type(ResourceName::Memory));
-    let of_offering = |figure: fn(&Offering) -> f64| -> Series {
-        let offerings = types.iter().flat_map(|(name, kind)| {
-            kind.offerings.iter().map(move |offering| (offering_labels(name, offering), figure(offering)))
-        });
-        offerings.collect()
-    };
-    metrics.replace(&families::OFFERING_PRICE, of_offering(|offering| offering.price.dollars()));
-    let available = of_offering(|offering| if offering.available { 1.0 } else { 0.0 });
+    let offerings = by_labels(catalogs);
+    let price: Series =
+        offerings.iter().map(|(labels, (_, price))| (labels.clone(), price.dollars())).collect();
+    metrics.replace(&families::OFFERING_PRICE, price);
+    let available: Series = offerings
+        .into_iter()
+        .map(|(labels, (available, _))| (labels, if available { 1.0 } else { 0.0 }))
+        .collect();
     metrics.replace(&families::OFFERING_AVAILABLE, available);
+}
+
+/// Availability and price of each series. NodePools differ in zones, and reservations and partitions share labels: the offering is available
+/// if any of them is, at the lowest price of those that are available, or else of all.
+fn by_labels(catalogs: &[Arc<Catalog>]) -> BTreeMap<Vec<String>, (bool, Price)> {
+    let mut all: BTreeMap<Vec<String>, (bool, Price)> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let distinct = catalogs.iter().filter(|catalog| seen.insert(Arc::as_ptr(catalog)));
+    for kind in distinct.flat_map(|catalog| &catalog.instance_types) {
+        for offering in &kind.offerings {
+            let found = (offering.available, offering.price);
+            let entry = all.entry(offering_labels(&kind.name, offering)).or_insert(found);
+            if (!found.0, found.1) < (!entry.0, entry.1) {
+                *entry = found;
+            }
+        }
+    }
+    all
 }
 
 fn offering_labels(name: &str, offering: &Offering) -> Vec<String> {
     let text =
         |value: Option<&fleetwright_core::model::Str>| value.map(ToString::to_string).unwrap_or_default();
     vec![name.to_owned(), text(offering.capacity_type()), text(offering.zone())]
+}
+
+#[cfg(test)]
+mod tests {
+    use fleetwright_core::model::{
+        Requirement, Requirements, Resources,
+        labels::{CAPACITY_TYPE, ZONE},
+    };
+
+    use super::*;
+
+    fn catalog(offerings: &[(&str, &str, i64, bool)]) -> Arc<Catalog> {
+        let offering = |(capacity_type, zone, nanos, available): &(&str, &str, i64, bool)| {
+            let requirements: Requirements =
+                [Requirement::is_in(CAPACITY_TYPE, [*capacity_type]), Requirement::is_in(ZONE, [*zone])]
+                    .into_iter()
+                    .collect();
+            Offering::of(requirements, Price::from_nanos(*nanos)).available(*available)
+        };
+        let mut kind = InstanceType::new("m5.large", Resources::of(2000, 0));
+        kind.offerings = offerings.iter().map(offering).collect();
+        Arc::new(Catalog::new(vec![Arc::new(kind)]))
+    }
+
+    /// NodePools with classes in other zones, and two reservations in one zone.
+    #[test]
+    fn an_offering_is_available_if_any_node_pool_can_use_it() {
+        let first =
+            catalog(&[("spot", "a", 5, true), ("reserved", "a", 1, false), ("reserved", "a", 2, true)]);
+        let second = catalog(&[("spot", "a", 4, false), ("spot", "b", 3, true)]);
+        let found: Vec<String> = by_labels(&[first, second])
+            .into_iter()
+            .map(|(labels, (available, price))| format!("{} {available} {}", labels.join("/"), price.nanos()))
+            .collect();
+        assert_eq!(found, ["m5.large/reserved/a true 2", "m5.large/spot/a true 5", "m5.large/spot/b true 3"]);
+    }
 }
