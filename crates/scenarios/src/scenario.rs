@@ -390,6 +390,8 @@ pub enum Announcement {
     Retirement,
     /// The instance was stopped.
     Stopped,
+    /// The instance was terminated from outside.
+    Terminated,
 }
 
 /// Nodes that become unhealthy.

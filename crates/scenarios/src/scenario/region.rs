@@ -49,13 +49,16 @@ pub(super) fn change(region: &Region, step: &RegionStep, now: Timestamp) -> Resu
         let concerned = |info: &&InstanceInfo| match announcement {
             Announcement::Spot | Announcement::Rebalance => info.spot,
             Announcement::Reservation => info.reservation.is_some(),
-            Announcement::Retirement | Announcement::Stopped => true,
+            Announcement::Retirement | Announcement::Stopped | Announcement::Terminated => true,
         };
         let booted = region.booted();
         for info in booted.iter().map(|instance| &instance.instance).filter(concerned).take(*count) {
             region.aws.push_message(&message(*announcement, &info.id, now));
             if matches!(announcement, Announcement::Spot | Announcement::Reservation) {
                 region.aws.reclaim(&info.id, NOTICE);
+            }
+            if *announcement == Announcement::Terminated {
+                region.aws.reclaim(&info.id, SignedDuration::ZERO);
             }
             lines.push(format!("announce {announcement:?} of {} in {}", info.instance_type, info.zone));
         }
@@ -106,6 +109,11 @@ fn message(announcement: Announcement, id: &str, now: Timestamp) -> String {
             "aws.ec2",
             "EC2 Instance State-change Notification",
             json!({"instance-id": id, "state": "stopping"}),
+        ),
+        Announcement::Terminated => (
+            "aws.ec2",
+            "EC2 Instance State-change Notification",
+            json!({"instance-id": id, "state": "terminated"}),
         ),
     };
     json!({
