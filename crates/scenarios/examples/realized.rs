@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, ops::RangeInclusive, time::Duration};
 
 use fleetwright_controllers::settings::Packing;
 use fleetwright_scenarios::realized::{Mix, RealizedCase, RealizedFigures, RealizedLimits, measure};
@@ -15,15 +15,17 @@ const HEADER: &str = "\
 saved per moved pod | pending p50, p99 |
 |---|---|---|---|---|---|---|---|";
 
-/// Seed and number of Deployments of the checked cases.
-const CHECKED: (u64, usize) = (1, 30);
+/// Seeds and number of Deployments of the checked cases. One seed says little: of seeds 1 to 6 without nominations, 28 to 200 of 120 pods are
+/// moved.
+const CHECKED: (RangeInclusive<u64>, usize) = (1..=5, 30);
 
-/// The checked cases, with limits a fifth to a half above what they reach: plans of a small fleet differ with each change of the solver.
+/// The checked cases, with limits of the medians, a fifth to a half above what they reach: plans of a small fleet differ with each change of
+/// the solver.
 const LIMITS: [(Mix, bool, RealizedLimits); 4] = [
-    (Mix::Generic, false, limits(220, 45, 500, 20, 55)),
-    (Mix::Diverse, false, limits(410, 150, 700, 48, 100)),
-    (Mix::Generic, true, limits(130, 30, 240, 14, 12)),
-    (Mix::Diverse, true, limits(210, 120, 600, 38, 60)),
+    (Mix::Generic, false, limits(310, 105, 620, 34, 80)),
+    (Mix::Diverse, false, limits(410, 150, 900, 62, 135)),
+    (Mix::Generic, true, limits(50, 36, 110, 14, 6)),
+    (Mix::Diverse, true, limits(200, 105, 620, 48, 58)),
 ];
 
 /// Price when bound and at rest, in tenths of a percent above the plan; seconds to rest; NodeClaims; pods moved.
@@ -55,17 +57,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the checked cases, the first of them twice: the figures must be equal, and within the limits.
+/// Runs the checked cases, the first of them twice: the figures must be equal. The median of each figure must be within the limits.
 fn check() -> Result<(), Box<dyn Error>> {
     println!("{HEADER}");
-    let (seed, deployments) = CHECKED;
+    let (seeds, deployments) = CHECKED;
     let mut exceeded = Vec::new();
     for (at, (mix, nominate, limits)) in LIMITS.into_iter().enumerate() {
-        let case = RealizedCase { seed, mix, deployments, packing: Packing::LeastCost, nominate };
-        let found = measure(case)?;
-        println!("{}", row(case, &found));
-        exceeded.extend(limits.exceeded_by(&found).into_iter().map(|what| format!("{mix:?}: {what}")));
-        if at == 0 && measure(case)? != found {
+        let case = |seed| RealizedCase { seed, mix, deployments, packing: Packing::LeastCost, nominate };
+        let mut all = Vec::new();
+        for seed in seeds.clone() {
+            let found = measure(case(seed))?;
+            println!("{}", row(case(seed), &found));
+            all.push(found);
+        }
+        let first = all.first().cloned();
+        exceeded.extend(limits.exceeded_by_medians(&all).into_iter().map(|what| format!("{mix:?}: {what}")));
+        if at == 0 && Some(measure(case(*seeds.start()))?) != first {
             exceeded.push(format!("{mix:?}: a second run has other figures"));
         }
     }
