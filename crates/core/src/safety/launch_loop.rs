@@ -157,17 +157,21 @@ pub struct Launch {
     pub is_restored: bool,
     /// When the NodeClaim was deleted, if it was launched by then.
     pub ended: Option<Timestamp>,
-    /// Since when it is missed, at the first count that found it so.
+    /// Since when it is missed, by the first count that found it so. It counts until it is answered: a pod that comes to the node later has
+    /// to run there first, for the next one may be preempted too.
     missed: Option<Timestamp>,
-    /// Whether it is missed, by the last count.
-    counts: bool,
     /// When it was found to be answered.
     answered: Option<Timestamp>,
 }
 
 impl Launch {
     fn new(claim: ClaimName, pods: BTreeSet<PodUid>, at: Timestamp) -> Self {
-        Self { claim, pods, at, is_restored: false, ended: None, missed: None, counts: false, answered: None }
+        Self { claim, pods, at, is_restored: false, ended: None, missed: None, answered: None }
+    }
+
+    /// Since when it counts as missed.
+    fn missed(&self) -> Option<Timestamp> {
+        self.missed.filter(|_| self.answered.is_none())
     }
 }
 
@@ -363,7 +367,6 @@ impl LaunchHistory {
         for launch in launches.filter(|launch| launch.pods.contains(&pod.uid) || claim == Some(&launch.claim))
         {
             launch.answered.get_or_insert(now);
-            launch.counts = false;
         }
     }
 
@@ -456,13 +459,10 @@ impl LaunchHistory {
             return;
         };
         for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
-            let found = outcome(demand, launch);
-            launch.counts = found == LaunchOutcome::Missed;
-            if launch.counts {
-                launch.missed = launch.missed.or(launch.ended).or(Some(now));
-            }
-            if found == LaunchOutcome::Answered {
-                launch.answered = Some(now);
+            match outcome(demand, launch) {
+                LaunchOutcome::Open => {}
+                LaunchOutcome::Missed => launch.missed = launch.missed.or(launch.ended).or(Some(now)),
+                LaunchOutcome::Answered => launch.answered = Some(now),
             }
         }
     }
@@ -492,7 +492,7 @@ impl LaunchHistory {
             .into_iter()
             .find(|(demand, _)| demand.includes(pod))
             .map_or(&[], |(_, all)| all.as_slice());
-        if self.restored.is_empty() && !launches.iter().any(|launch| launch.counts) {
+        if self.restored.is_empty() && launches.iter().all(|launch| launch.missed().is_none()) {
             return None;
         }
         self.balance(&owner, Demand::of(pod).class(), launches, now)
@@ -507,9 +507,8 @@ impl LaunchHistory {
         now: Timestamp,
     ) -> Option<LoopRecord> {
         let remembered = || launches.iter().filter(|launch| !is_over(launch.at, REMEMBERED, now));
-        let counted = remembered().filter(|launch| launch.counts);
         let mut missed: Vec<(Timestamp, &Launch)> =
-            counted.filter_map(|launch| Some((launch.missed?, launch))).collect();
+            remembered().filter_map(|launch| Some((launch.missed()?, launch))).collect();
         missed.sort_by_key(|(_, launch)| launch.at);
         let earlier =
             self.restored.get(&(owner.clone(), class)).filter(|record| !record.is_over(now)).cloned();

@@ -84,6 +84,25 @@ fn pods_that_run_elsewhere_answer_nothing() {
 }
 
 #[test]
+fn a_pod_that_comes_to_a_missed_node_has_to_run_there() {
+    let mut history = LaunchHistory::default();
+    let pod = web("p", "a", 1000);
+    for (claim, at) in [("c1", 0), ("c2", 10)] {
+        history.launched(&claim.into(), std::slice::from_ref(&pod), after(at));
+        held(&mut history, &pod, at + 5);
+    }
+    let pause =
+        |history: &mut LaunchHistory, outcome| {
+            history.judge(&pod, after(20), |_, launch| {
+                if &*launch.claim == "c2" { outcome } else { LaunchOutcome::Missed }
+            });
+            history.pause(&pod, after(20)).map(|pause| pause.missed)
+        };
+    assert_eq!(pause(&mut history, LaunchOutcome::Open), Some(2), "bound, and perhaps preempted in a second");
+    assert_eq!(pause(&mut history, LaunchOutcome::Answered), None);
+}
+
+#[test]
 fn an_answered_launch_makes_up_for_one_that_was_missed_before() {
     let mut history = LaunchHistory::default();
     let pod = |number: usize| web(&format!("p{number}"), "a", 1000);

@@ -59,12 +59,12 @@ impl Check for Launches {
             return;
         }
         self.see_pods(observation);
+        self.judge(observation);
         for claim in &observation.claims {
             if self.claims.insert(text(claim, "/metadata/uid").to_owned()) {
                 self.see_claim(observation, claim, found);
             }
         }
-        self.judge(observation);
     }
 }
 
@@ -93,7 +93,7 @@ impl Launches {
         for (demand, pods) in demands {
             let launches = self.by_demand.entry(demand.clone()).or_default();
             launches.retain(|launch| observation.at.saturating_sub(launch.at) < REMEMBERED);
-            if let Some((missed, pause, since)) = pause(launches)
+            if let Some((missed, pause, since)) = pause(launches, observation.at)
                 && observation.at.saturating_sub(since).saturating_add(SLACK) < pause
             {
                 let what = format!(
@@ -136,7 +136,8 @@ impl Launches {
         let ran = |pod: &PodView| {
             let over = pod.has_ended && !pod.is_deleting;
             let bound = self.pods.get(&pod.uid).and_then(|(_, bound)| *bound);
-            over || bound.is_some_and(|bound| observation.at.saturating_sub(bound) >= RAN)
+            over || bound
+                .is_some_and(|bound| observation.at.saturating_sub(bound).saturating_add(SLACK) >= RAN)
         };
         let demanded = |pod: &PodView| self.pods.get(&pod.uid).map(|(demand, _)| demand);
         for (demand_of, launches) in &mut self.by_demand {
@@ -177,9 +178,11 @@ fn nominated(claim: &Value) -> impl Iterator<Item = &str> {
     pods.filter_map(|pod| pod.rsplit_once(':')).map(|(_, uid)| uid)
 }
 
-/// How many nodes were missed, the pause after them, and since when; `None` as long as there is none.
-fn pause(launches: &[Launch]) -> Option<(usize, Duration, Duration)> {
+/// How many nodes were missed, the pause after them, and since when; `None` as long as there is none. What is seen `now` for the first time
+/// may have happened after the NodeClaim was created.
+fn pause(launches: &[Launch], now: Duration) -> Option<(usize, Duration, Duration)> {
     let missed = launches.iter().filter(|launch| launch.counts && launch.answered.is_none());
+    let missed = missed.filter(|launch| launch.missed.is_some_and(|missed| missed < now));
     let missed: Vec<(Duration, Duration)> =
         missed.filter_map(|launch| Some((launch.at, launch.missed?))).collect();
     let first = missed.iter().map(|(at, _)| *at).min()?;
@@ -256,7 +259,8 @@ mod tests {
         #[case] expected: Option<(usize, u64, u64)>,
     ) {
         let launches: Vec<Launch> = launches.iter().copied().map(launch).collect();
-        let found = pause(&launches).map(|(missed, pause, since)| (missed, pause.as_secs(), since.as_secs()));
+        let found = pause(&launches, Duration::MAX)
+            .map(|(missed, pause, since)| (missed, pause.as_secs(), since.as_secs()));
         assert_eq!(found, expected);
     }
 
