@@ -1,6 +1,9 @@
 //! S8: protected pods are not disrupted, and pods are evicted by UID.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -18,8 +21,9 @@ pub(super) struct Pods {
     empty: BTreeSet<String>,
     /// Nodes with pods other than DaemonSet pods at the last step.
     busy: BTreeSet<String>,
-    /// The time from which a pod on a terminating node with a deadline may be deleted, at the last step. Pods that are gone keep theirs:
-    /// a controller whose watch is behind may still delete them, which the API server refuses by UID.
+    /// The pods of the last step.
+    pods: Vec<Arc<PodView>>,
+    /// The deadlines of terminating nodes at the last step.
     deadlines: BTreeMap<String, Timestamp>,
 }
 
@@ -36,11 +40,11 @@ impl Check for Pods {
                 }
             } else if request.verb == "delete" && request.subresource.is_empty() {
                 let grace = field(&request.body, "/gracePeriodSeconds").and_then(Value::as_i64);
-                if !self.is_over(observation, &pod) {
+                let uid = text(&request.body, "/preconditions/uid");
+                if !self.may_be_deleted(observation, uid) {
                     found.add("S8", format!("pod {pod} was deleted instead of evicted"), [&*request.body]);
                 }
-                if text(&request.body, "/preconditions/uid").is_empty() || grace.is_none_or(|grace| grace < 1)
-                {
+                if uid.is_empty() || grace.is_none_or(|grace| grace < 1) {
                     let what = format!("pod {pod} was deleted by its name alone, or without time to end");
                     found.add("S8", what, [&*request.body]);
                 }
@@ -55,27 +59,21 @@ impl Check for Pods {
 }
 
 impl Pods {
-    /// Whether the deadline of a pod's node is no later than the pod's grace period.
-    fn is_over(&self, observation: &Observation<'_>, pod: &str) -> bool {
-        let now = observation
-            .pods
-            .iter()
-            .find(|known| known.key == pod)
-            .and_then(|pod| deadline(&deadlines(observation), pod));
-        let until = now.map(|(_, until)| until).or_else(|| self.deadlines.get(pod).copied());
-        until.is_some_and(|until| until <= observation.now)
+    /// Whether the deadline of a pod's node is no later than the pod's grace period, or the pod is gone: a controller whose watch is behind
+    /// may still delete it, which the API server refuses by UID.
+    fn may_be_deleted(&self, observation: &Observation<'_>, uid: &str) -> bool {
+        let of = |pods: &[Arc<PodView>], deadlines: &BTreeMap<String, Timestamp>| {
+            let pod = pods.iter().find(|pod| pod.uid == uid)?;
+            Some(deadline(deadlines, pod).is_some_and(|until| until <= observation.now))
+        };
+        let now = of(&observation.pods, &deadlines(observation));
+        now.or_else(|| of(&self.pods, &self.deadlines)).unwrap_or(true)
     }
 
-    /// Remembers the deadlines of this step.
+    /// Remembers the pods of this step.
     fn remember(&mut self, observation: &Observation<'_>) {
-        let terminating = deadlines(observation);
-        if terminating.is_empty() && self.deadlines.is_empty() {
-            return;
-        }
-        for pod in &observation.pods {
-            self.deadlines.remove(&pod.key);
-            self.deadlines.extend(deadline(&terminating, pod));
-        }
+        self.pods.clone_from(&observation.pods);
+        self.deadlines = deadlines(observation);
     }
 
     /// S9: nodes with the reason Empty are empty.
@@ -140,21 +138,21 @@ fn has_drifted(claim: &Value) -> bool {
 }
 
 /// The deadlines of terminating nodes, by name.
-fn deadlines<'a>(observation: &'a Observation<'_>) -> BTreeMap<&'a str, Timestamp> {
+fn deadlines(observation: &Observation<'_>) -> BTreeMap<String, Timestamp> {
     let terminating = observation.claims.iter().filter(|claim| is_deleting(claim));
-    let of = |claim: &'a Value| {
+    let of = |claim: &Value| {
         let begun: Timestamp = text(claim, "/metadata/deletionTimestamp").parse().ok()?;
         let whole: SignedDuration = text(claim, "/spec/terminationGracePeriod").parse().ok()?;
-        Some((text(claim, "/status/nodeName"), begun.checked_add(whole).ok()?))
+        Some((text(claim, "/status/nodeName").to_owned(), begun.checked_add(whole).ok()?))
     };
     terminating.filter_map(|claim| of(claim)).filter(|(node, _)| !node.is_empty()).collect()
 }
 
 /// The time from which a pod may be deleted: the deadline of its node minus the pod's grace period.
-fn deadline(terminating: &BTreeMap<&str, Timestamp>, pod: &PodView) -> Option<(String, Timestamp)> {
+fn deadline(terminating: &BTreeMap<String, Timestamp>, pod: &PodView) -> Option<Timestamp> {
     let end = terminating.get(pod.node.as_str())?;
     let grace = field(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    Some((pod.key.clone(), end.checked_sub(SignedDuration::from_secs(grace)).ok()?))
+    end.checked_sub(SignedDuration::from_secs(grace)).ok()
 }
 
 fn is_protected(pod: &PodView) -> bool {
@@ -164,7 +162,7 @@ fn is_protected(pod: &PodView) -> bool {
 #[cfg(test)]
 mod tests {
     //! From when on a pod may be deleted.
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     use rstest::rstest;
     use serde_json::json;
@@ -183,7 +181,9 @@ mod tests {
             "spec": {"terminationGracePeriod": "100s"}, "status": {"nodeName": "n"},
         });
         let pod = |node: &str| {
-            Arc::new(json!({"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": node}}))
+            Arc::new(
+                json!({"metadata": {"namespace": "a", "name": "p", "uid": node}, "spec": {"nodeName": node}}),
+            )
         };
         Observation {
             at: Duration::ZERO,
@@ -204,9 +204,9 @@ mod tests {
     #[rstest]
     #[case::before(69, Some("n"), false)]
     #[case::on_time(70, Some("n"), true)]
-    #[case::gone_before(69, None, false)]
-    #[case::gone_on_time(70, None, true)]
-    #[case::recreated_elsewhere(70, Some("m"), false)]
+    #[case::ends_within_the_second_before(69, None, false)]
+    #[case::ends_within_the_second_on_time(70, None, true)]
+    #[case::its_name_is_used_elsewhere(69, Some("m"), false)]
     fn a_pod_may_be_deleted_for_the_deadline(
         #[case] now: i64,
         #[case] node: Option<&str>,
@@ -214,10 +214,14 @@ mod tests {
     ) {
         let interventions = Interventions::default();
         let mut pods = Pods::default();
-        pods.remember(&observation(10, Some("n"), &interventions));
-        for earlier in 11..now {
-            pods.remember(&observation(earlier, node, &interventions));
-        }
-        assert_eq!(pods.is_over(&observation(now, node, &interventions), "a/p"), expected);
+        pods.remember(&observation(now - 1, Some("n"), &interventions));
+        let after = observation(now, node, &interventions);
+        assert_eq!(pods.may_be_deleted(&after, "n"), expected);
+        pods.remember(&after);
+        assert_eq!(
+            pods.may_be_deleted(&after, "n"),
+            node != Some("n") || expected,
+            "refused once it is gone"
+        );
     }
 }
