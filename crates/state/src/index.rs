@@ -319,13 +319,14 @@ impl Index {
 
     /// Nominates a pod to the Node or NodeClaim called `target`: a lease until then, which ends when the pod is bound or
     /// deleted, or is rejected by kube-scheduler. On an initialized node its renewals are bounded
-    /// ([`crate::intents::RENEWALS`]).
-    pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) {
+    /// ([`crate::intents::RENEWALS`]): returns whether there was another one.
+    pub fn nominate(&mut self, pod: PodUid, target: impl Into<Str>, until: Timestamp) -> bool {
         let target = target.into();
         // kube-scheduler does not try a pod that still runs elsewhere.
         let unbound = self.objects.pod_by_uid(&pod).is_none_or(|pod| pod.node.is_none());
         let bounded = unbound && self.objects.is_initialized(&target);
         self.lease(&pod, target, until, bounded);
+        self.lease_of(&pod).is_some()
     }
 
     /// Keeps a pod nominated to a node that cannot run it now: the caller bounds the renewals.

@@ -25,9 +25,17 @@ pub(super) fn nominated(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         let event =
             Event::normal(regarding_pod(pod), "Nominated", format!("Pod should schedule on: {target}"))
-                .with_dedupe_values([pod.uid.as_str()])
+                .with_dedupe_values([pod.uid.as_str(), target])
                 .rate(5, 10);
         recorder.publish(event);
+    }
+}
+
+/// Publishes that kube-scheduler keeps pods off `target`, where they fit by the plan: other pods that are on their way count there too.
+pub(super) fn not_bound(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
+    for pod in pods {
+        let why = pod.refusal.as_deref().unwrap_or("no reason is known");
+        failed(recorder, pod, &format!("it fits {target}, and kube-scheduler does not bind it there: {why}"));
     }
 }
 

@@ -210,11 +210,15 @@ impl Provisioner {
         for placement in &plan.existing {
             let node = &placement.node;
             let target = node.name();
-            nominate(&self.cluster, &self.clocks, &self.pod_times, &placement.pods, target, until);
+            let refused =
+                nominate(&self.cluster, &self.clocks, &self.pod_times, &placement.pods, target, until);
             let claim = node.claim_name().map(|name| format!("nodeclaim/{name}"));
             let node = node.node_name().map(|name| format!("node/{name}"));
-            let names: Vec<String> = claim.into_iter().chain(node).collect();
-            pod_events::nominated(&self.recorder, &placement.pods, &names.join(", "));
+            let names = claim.into_iter().chain(node).collect::<Vec<String>>().join(", ");
+            let (refused, nominated): (Vec<_>, Vec<_>) =
+                placement.pods.iter().cloned().partition(|pod| refused.contains(&pod.uid));
+            pod_events::nominated(&self.recorder, &nominated, &names);
+            pod_events::not_bound(&self.recorder, &refused, &names);
         }
         let outcomes = buffers::outcomes(&plan);
         let mut chunks = buffers::chunks(&plan);
@@ -268,6 +272,7 @@ fn not_reached(plan: &Plan) -> BTreeSet<PodUid> {
     left.map(|(pod, _)| pod.uid.clone()).collect()
 }
 
+/// Nominates pods. Returns those that kube-scheduler has not bound to `target` since it could.
 fn nominate(
     cluster: &Cluster,
     clocks: &Clocks,
@@ -275,17 +280,19 @@ fn nominate(
     pods: &[Arc<Pod>],
     target: &str,
     until: Timestamp,
-) {
+) -> BTreeSet<PodUid> {
     let now = clocks.now();
     let mut index = cluster.index();
+    let mut refused = BTreeSet::new();
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         pod_times.placed(&pod.uid, now);
         // It may have been bound or deleted while the plan was computed.
         let unchanged = index.pod_by_uid(&pod.uid).is_some_and(|now| now.is_active() && now.node == pod.node);
-        if unchanged {
-            index.nominate(pod.uid.clone(), target, until);
+        if unchanged && !index.nominate(pod.uid.clone(), target, until) {
+            refused.insert(pod.uid.clone());
         }
     }
+    refused
 }
 
 /// How often the metrics of a running pass are updated.

@@ -18,8 +18,8 @@ use super::{
 };
 
 /// How often the lease of a pod on one initialized node may be renewed. Passes renew it about every ten seconds: a pod
-/// that kube-scheduler has not bound after a minute is not bound to that node later either.
-pub const RENEWALS: u32 = 6;
+/// that kube-scheduler has not bound after 50 s is not bound to that node soon, and gets an event that says so.
+pub const RENEWALS: u32 = 4;
 
 /// A pod that is nominated to a node, with the end of its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_on_an_initialized_node_is_renewed_six_times() {
+    fn a_lease_on_an_initialized_node_is_renewed_four_times() {
         let mut state = PodNomination::default();
         let mut granted = 0;
         for _ in 0..20 {
             state = state.after(bounded("n", "")).after(Event::Unschedulable(Some("".into())));
             granted += usize::from(state.lease().is_some());
         }
-        assert_eq!(granted, 7, "the first, and six renewals");
+        assert_eq!(granted, 5, "the first, and four renewals");
         assert!(state.clone().after(bounded("m", "")).lease().is_some(), "another node");
         assert_eq!(state.after(Event::Done), PodNomination::default());
         let waiting = Event::Leased("n".into(), at(20), LeaseBound::Caller(None));
