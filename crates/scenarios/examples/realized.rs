@@ -1,6 +1,6 @@
 //! The realized price on the command line: one row for each mix and packer, as in docs/performance.md.
 //!
-//! `realized [--first SEED] [--seeds N] [--deployments N] [--nominate]`; with `--check` it runs a small fleet of each mix and fails if a figure is above its
+//! `realized [--first SEED] [--seeds N] [--deployments N] [--nominate] [--node-overhead MILLIDOLLARS]`; with `--check` it runs a small fleet of each mix and fails if a figure is above its
 //! limit, or if a second run has other figures.
 
 #![expect(clippy::print_stdout, reason = "the table is the result")]
@@ -8,6 +8,7 @@
 use std::{error::Error, ops::RangeInclusive, time::Duration};
 
 use fleetwright_controllers::settings::Packing;
+use fleetwright_core::model::Price;
 use fleetwright_scenarios::realized::{Mix, RealizedCase, RealizedFigures, RealizedLimits, measure};
 
 const HEADER: &str = "\
@@ -45,11 +46,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (first, seeds) = (value("--first", 42)?, value("--seeds", 1)?);
     let nominate = arguments.iter().any(|argument| argument == "--nominate");
     let deployments = usize::try_from(value("--deployments", 150)?)?;
+    let milli_dollars = i64::try_from(value("--node-overhead", 0)?)?;
+    let node_overhead = Price::from_nanos(milli_dollars * 1_000_000);
     println!("{HEADER}");
     for mix in [Mix::Generic, Mix::Diverse] {
         for packing in [Packing::LeastCost, Packing::Compatible] {
             for seed in first..first + seeds {
-                let case = RealizedCase { seed, mix, deployments, packing, nominate };
+                let case = RealizedCase { seed, mix, deployments, packing, nominate, node_overhead };
                 println!("{}", row(case, &measure(case)?));
             }
         }
@@ -63,7 +66,14 @@ fn check() -> Result<(), Box<dyn Error>> {
     let (seeds, deployments) = CHECKED;
     let mut exceeded = Vec::new();
     for (at, (mix, nominate, limits)) in LIMITS.into_iter().enumerate() {
-        let case = |seed| RealizedCase { seed, mix, deployments, packing: Packing::LeastCost, nominate };
+        let case = |seed| RealizedCase {
+            seed,
+            mix,
+            deployments,
+            packing: Packing::LeastCost,
+            nominate,
+            node_overhead: Price::ZERO,
+        };
         let mut all = Vec::new();
         for seed in seeds.clone() {
             let found = measure(case(seed))?;

@@ -51,6 +51,8 @@ pub struct RealizedCase {
     pub packing: Packing,
     /// Whether pods are nominated to the nodes that are launched for them.
     pub nominate: bool,
+    /// The overhead of a node in the objective.
+    pub node_overhead: Price,
 }
 
 /// The figures of a run.
@@ -223,6 +225,7 @@ fn config(
     config.track_updates = false;
     config.settings.packing = case.packing;
     config.settings.nominate_pods = case.nominate;
+    config.settings.objective.node_overhead = case.node_overhead;
     config.settings.n_to_m = case.packing == Packing::LeastCost;
     if at_once {
         (config.settings.batch_idle, config.settings.batch_max) = (ARRIVAL * 2, ARRIVAL * 4);
