@@ -138,7 +138,7 @@ impl Checker {
             steps: 0,
             checks,
             violations: Vec::new(),
-            pods: PodViews::new(),
+            pods: PodViews::default(),
             seen: (0, Vec::new()),
             looked: Duration::ZERO,
         }
@@ -179,6 +179,7 @@ impl Checker {
 
     fn judge(&mut self, simulator: &Simulator, interventions: &Interventions, log: &[Entry]) {
         let mut observation = Observation::new(simulator, interventions, log, &mut self.pods);
+        observation.pod_changes = self.pods.take_changes();
         let now = (simulator.server().revision(), observation.instances.clone());
         let ids: BTreeSet<_> = now.1.iter().map(|instance| instance.provider_id.clone()).collect();
         let (_, before) = std::mem::replace(&mut self.seen, now);
@@ -192,7 +193,9 @@ impl Checker {
 
     /// Whether there are instances without a claim.
     pub(super) fn has_orphans(simulator: &Simulator, interventions: &Interventions) -> bool {
-        end::orphans(&Observation::new(simulator, interventions, &[], &mut PodViews::new())).next().is_some()
+        end::orphans(&Observation::new(simulator, interventions, &[], &mut PodViews::default()))
+            .next()
+            .is_some()
     }
 
     /// Whether a replacement was initialized less than `since` ago.

@@ -149,6 +149,7 @@ mod tests {
                 claims: (0..9).map(|n| claim(n, n < taken)).collect(),
                 nodes: nodes.to_vec(),
                 pods: Vec::new(),
+                pod_changes: Vec::new(),
                 pools: vec![pool.clone()],
                 server: None,
                 instances: Vec::new(),

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -43,22 +44,33 @@ struct Launch {
     answered: Option<Duration>,
 }
 
+/// A pod that exists or has existed.
+struct KnownPod {
+    demand: Demand,
+    /// Since when it is bound.
+    bound: Option<Duration>,
+    /// `None` if it is gone.
+    view: Option<Arc<PodView>>,
+}
+
 /// S21.
 #[derive(Default)]
 pub(super) struct Launches {
-    /// Pods by UID: their demand, and since when they are bound.
-    pods: HashMap<String, (Demand, Option<Duration>)>,
+    /// Pods by UID, also those that are gone.
+    pods: HashMap<String, KnownPod>,
+    /// The pods that exist, by node and key.
+    by_node: HashMap<String, BTreeMap<String, Arc<PodView>>>,
     claims: BTreeSet<String>,
     by_demand: BTreeMap<Demand, Vec<Launch>>,
 }
 
 impl Check for Launches {
     fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        self.see_pods(observation);
         // With wrong clocks the end of a pause is unknown.
         if observation.interventions.skewed {
             return;
         }
-        self.see_pods(observation);
         self.judge(observation);
         for claim in &observation.claims {
             if self.claims.insert(text(claim, "/metadata/uid").to_owned()) {
@@ -70,14 +82,29 @@ impl Check for Launches {
 
 impl Launches {
     fn see_pods(&mut self, observation: &Observation<'_>) {
-        for pod in &observation.pods {
-            if !self.pods.contains_key(&pod.uid) {
-                self.pods.insert(pod.uid.clone(), (demand(pod), None));
-            }
-            if !pod.node.is_empty()
-                && let Some((_, bound)) = self.pods.get_mut(&pod.uid)
-            {
-                bound.get_or_insert(observation.at);
+        for change in &observation.pod_changes {
+            match change {
+                PodChange::Left(pod) => {
+                    if let Some(known) = self.pods.get_mut(&pod.uid) {
+                        known.view = None;
+                    }
+                    let empty = self.by_node.get_mut(&pod.node).is_some_and(|pods| {
+                        pods.remove(&pod.key);
+                        pods.is_empty()
+                    });
+                    if empty {
+                        self.by_node.remove(&pod.node);
+                    }
+                }
+                PodChange::Came(pod) => {
+                    let fresh = || KnownPod { demand: demand(pod), bound: None, view: None };
+                    let known = self.pods.entry(pod.uid.clone()).or_insert_with(fresh);
+                    if !pod.node.is_empty() {
+                        known.bound.get_or_insert(observation.at);
+                    }
+                    known.view = Some(pod.clone());
+                    self.by_node.entry(pod.node.clone()).or_default().insert(pod.key.clone(), pod.clone());
+                }
             }
         }
     }
@@ -86,7 +113,7 @@ impl Launches {
     fn see_claim(&mut self, observation: &Observation<'_>, claim: &Value, found: &mut Findings) {
         let mut demands: BTreeMap<Demand, BTreeSet<String>> = BTreeMap::new();
         for uid in nominated(claim) {
-            if let Some((demand, None)) = self.pods.get(uid) {
+            if let Some(KnownPod { demand, bound: None, .. }) = self.pods.get(uid) {
                 demands.entry(demand.clone()).or_default().insert(uid.to_owned());
             }
         }
@@ -127,32 +154,26 @@ impl Launches {
         if self.by_demand.values().flatten().all(|launch| launch.answered.is_some()) {
             return;
         }
-        let by_uid: HashMap<&str, &PodView> =
-            observation.pods.iter().map(|pod| (pod.uid.as_str(), &**pod)).collect();
-        let mut by_node: HashMap<&str, Vec<&PodView>> = HashMap::new();
-        for pod in &observation.pods {
-            by_node.entry(&pod.node).or_default().push(pod);
-        }
         let ran = |pod: &PodView| {
             let over = pod.has_ended && !pod.is_deleting;
-            let bound = self.pods.get(&pod.uid).and_then(|(_, bound)| *bound);
+            let bound = self.pods.get(&pod.uid).and_then(|known| known.bound);
             over || bound
                 .is_some_and(|bound| observation.at.saturating_sub(bound).saturating_add(SLACK) >= RAN)
         };
-        let demanded = |pod: &PodView| self.pods.get(&pod.uid).map(|(demand, _)| demand);
+        let demanded = |pod: &PodView| self.pods.get(&pod.uid).map(|known| &known.demand);
         for (demand_of, launches) in &mut self.by_demand {
             for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
                 let claim = claims.get(launch.claim.as_str());
                 launch.launched |= claim.is_some_and(|claim| !text(claim, "/status/providerID").is_empty());
                 let node = claim.map(|claim| text(claim, "/status/nodeName")).filter(|node| !node.is_empty());
-                let on_node = node.and_then(|node| by_node.get(node)).into_iter().flatten().copied();
-                let mut there: Vec<&PodView> =
-                    launch.pods.iter().filter_map(|uid| by_uid.get(uid.as_str()).copied()).collect();
+                let on_node = node.and_then(|node| self.by_node.get(node)).into_iter().flatten();
+                let on_node = on_node.map(|(_, pod)| &**pod);
+                let known = launch.pods.iter().filter_map(|uid| self.pods.get(uid)?.view.as_deref());
+                let mut there: Vec<&PodView> = known.collect();
                 let is_active = |pod: &PodView| !pod.is_deleting && !pod.has_ended;
                 // A pod that the NodeClaim no longer names is planned elsewhere.
-                let named: BTreeSet<&str> = claim.into_iter().flat_map(|claim| nominated(claim)).collect();
-                let intended_left =
-                    there.iter().any(|pod| is_active(pod) && named.contains(pod.uid.as_str()));
+                let names = |claim: &Value, pod: &PodView| nominated(claim).any(|uid| uid == pod.uid);
+                let intended: Vec<&PodView> = there.iter().copied().filter(|pod| is_active(pod)).collect();
                 there.extend(on_node.filter(|pod| demanded(pod) == Some(demand_of)));
                 if there.iter().any(|pod| ran(pod)) {
                     launch.answered = Some(observation.at);
@@ -162,7 +183,9 @@ impl Launches {
                     launch.ended.get_or_insert(observation.at);
                 }
                 let used = there.iter().any(|pod| is_active(pod) && !pod.node.is_empty());
-                let lost = !alive || (claim.is_some_and(|claim| is(claim, "Initialized")) && !intended_left);
+                let missed =
+                    |claim: &Value| is(claim, "Initialized") && !intended.iter().any(|pod| names(claim, pod));
+                let lost = !alive || claim.is_some_and(|claim| missed(claim));
                 launch.counts = launch.launched && lost && !used;
                 if launch.counts {
                     launch.missed.get_or_insert_with(|| launch.ended.unwrap_or(observation.at));

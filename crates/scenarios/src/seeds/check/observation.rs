@@ -1,11 +1,6 @@
 //! The input of a check: the objects of the API server, the instances of the cloud, the operators' requests, the users' changes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Deref,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cmp::Ordering, collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 
 use fleetwright_core::cloud::GroundTruth;
 use fleetwright_fake_kube::{Request, Server};
@@ -25,7 +20,10 @@ pub(in crate::seeds) struct PodView {
     pub(super) node: String,
     /// Whether it has succeeded or failed.
     pub(super) has_ended: bool,
+    pub(super) is_running: bool,
     pub(super) is_deleting: bool,
+    /// Whether it is annotated `karpenter.sh/do-not-disrupt: "true"`.
+    pub(super) is_do_not_disrupt: bool,
     /// Whether a DaemonSet owns it.
     pub(super) is_daemon: bool,
 }
@@ -38,7 +36,9 @@ impl PodView {
             key: format!("{}/{}", text(&object, "/metadata/namespace"), name(&object)),
             node: text(&object, "/spec/nodeName").to_owned(),
             has_ended: matches!(text(&object, "/status/phase"), "Succeeded" | "Failed"),
+            is_running: text(&object, "/status/phase") == "Running",
             is_deleting: is_deleting(&object),
+            is_do_not_disrupt: annotation(&object, "karpenter.sh/do-not-disrupt") == "true",
             is_daemon: owners.into_iter().flatten().any(|owner| owner["kind"] == "DaemonSet"),
             object,
         }
@@ -53,21 +53,56 @@ impl Deref for PodView {
     }
 }
 
-/// The pods of the last step, by the address of their object: few change within a second. A view owns its object, so that no other has
-/// its address.
-pub(in crate::seeds) type PodViews = HashMap<*const Value, Arc<PodView>>;
+/// A pod that came or left between two observations; one that changed left and came.
+pub(in crate::seeds) enum PodChange {
+    Left(Arc<PodView>),
+    Came(Arc<PodView>),
+}
 
-/// Views of these pods. Those of other objects are dropped.
-fn viewed(pods: Vec<Arc<Value>>, known: &mut PodViews) -> Vec<Arc<PodView>> {
-    let mut before = std::mem::take(known);
-    let mut views = Vec::with_capacity(pods.len());
-    for pod in pods {
-        let address = Arc::as_ptr(&pod);
-        let view = before.remove(&address).unwrap_or_else(|| Arc::new(PodView::of(pod)));
-        known.insert(address, view.clone());
-        views.push(view);
+/// The pods of the last observation, of which few change within a second, and what changed since the last checks.
+#[derive(Default)]
+pub(in crate::seeds) struct PodViews {
+    /// By namespace and name.
+    views: Vec<Arc<PodView>>,
+    changes: Vec<PodChange>,
+}
+
+impl PodViews {
+    /// Views of these pods, which are ordered by namespace and name.
+    fn update(&mut self, pods: Vec<Arc<Value>>) -> Vec<Arc<PodView>> {
+        let mut before = std::mem::take(&mut self.views).into_iter().peekable();
+        for pod in pods {
+            let known = loop {
+                let Some(first) = before.peek() else { break None };
+                if Arc::ptr_eq(&first.object, &pod) {
+                    break before.next();
+                }
+                match place(&first.object).cmp(&place(&pod)) {
+                    Ordering::Greater => break None,
+                    Ordering::Less | Ordering::Equal => {
+                        self.changes.extend(before.next().map(PodChange::Left));
+                    }
+                }
+            };
+            self.views.push(known.unwrap_or_else(|| {
+                let view = Arc::new(PodView::of(pod));
+                self.changes.push(PodChange::Came(view.clone()));
+                view
+            }));
+        }
+        self.changes.extend(before.map(PodChange::Left));
+        self.views.clone()
     }
-    views
+
+    /// What changed since the last call, in order.
+    pub(super) fn take_changes(&mut self) -> Vec<PodChange> {
+        std::mem::take(&mut self.changes)
+    }
+}
+
+/// Namespace and name.
+fn place(object: &Value) -> (&str, &str) {
+    (text(object, "/metadata/namespace"), name(object))
 }
 
 /// The current state.
@@ -79,6 +114,8 @@ pub(in crate::seeds) struct Observation<'a> {
     pub(super) claims: Vec<Arc<Value>>,
     pub(super) nodes: Vec<Arc<Value>>,
     pub(super) pods: Vec<Arc<PodView>>,
+    /// The pods that came or left since the last step, in order.
+    pub(super) pod_changes: Vec<PodChange>,
     pub(super) pools: Vec<Arc<Value>>,
     /// For rare queries; `None` in unit tests of a check.
     pub(super) server: Option<&'a Server>,
@@ -106,7 +143,8 @@ impl<'a> Observation<'a> {
             now: simulator.clock().now(),
             claims: server.list("karpenter.sh/v1", "NodeClaim", ""),
             nodes: server.list("v1", "Node", ""),
-            pods: viewed(server.list("v1", "Pod", ""), known),
+            pods: known.update(server.list("v1", "Pod", "")),
+            pod_changes: Vec::new(),
             pools: server.list("karpenter.sh/v1", "NodePool", ""),
             server: Some(server),
             instances: simulator.ground_truth(),

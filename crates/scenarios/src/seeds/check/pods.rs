@@ -1,6 +1,7 @@
 //! S8: protected pods are not disrupted, and pods are evicted by UID.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -13,29 +14,32 @@ use super::{Check, Findings, Observation, observation::*};
 /// S8.
 #[derive(Default)]
 pub(super) struct Pods {
-    /// Protected pods at the last step.
-    protected: BTreeSet<String>,
+    /// The pods at the last step.
+    before: Vec<Arc<PodView>>,
     /// Claims that were checked when their termination began.
     terminating: BTreeSet<String>,
     /// Claims with the reason Empty.
     empty: BTreeSet<String>,
-    /// Nodes with pods other than DaemonSet pods at the last step.
-    busy: BTreeSet<String>,
-    /// The pods of the last step.
-    pods: Vec<Arc<PodView>>,
     /// The deadlines of terminating nodes at the last step.
     deadlines: BTreeMap<String, Timestamp>,
 }
 
 impl Check for Pods {
     fn step(&mut self, observation: &Observation<'_>, found: &mut Findings) {
+        let before = OnceCell::new();
+        let was_protected = |pod: &str| {
+            let protected = self.before.iter().filter(|pod| is_protected(pod));
+            let before =
+                before.get_or_init(|| protected.map(|pod| pod.key.as_str()).collect::<BTreeSet<_>>());
+            before.contains(pod)
+        };
         for request in observation.asked().filter(|request| request.resource == "pods") {
             let pod = format!("{}/{}", request.namespace, request.name);
             if request.subresource == "eviction" {
                 if text(&request.body, "/deleteOptions/preconditions/uid").is_empty() {
                     found.add("S8", format!("eviction of pod {pod} by its name alone"), [&*request.body]);
                 }
-                if self.protected.contains(&pod) {
+                if was_protected(&pod) {
                     found.add("S8", format!("eviction of protected pod {pod}"), [&*request.body]);
                 }
             } else if request.verb == "delete" && request.subresource.is_empty() {
@@ -53,8 +57,6 @@ impl Check for Pods {
         self.terminating(observation, found);
         self.empty(observation, found);
         self.remember(observation);
-        self.protected =
-            observation.pods.iter().filter(|pod| is_protected(pod)).map(|pod| pod.key.clone()).collect();
     }
 }
 
@@ -67,24 +69,17 @@ impl Pods {
             Some(deadline(deadlines, pod).is_some_and(|until| until <= observation.now))
         };
         let now = of(&observation.pods, &deadlines(observation));
-        now.or_else(|| of(&self.pods, &self.deadlines)).unwrap_or(true)
+        now.or_else(|| of(&self.before, &self.deadlines)).unwrap_or(true)
     }
 
     /// Remembers the pods of this step.
     fn remember(&mut self, observation: &Observation<'_>) {
-        self.pods.clone_from(&observation.pods);
+        self.before.clone_from(&observation.pods);
         self.deadlines = deadlines(observation);
     }
 
     /// S9: nodes with the reason Empty are empty.
     fn empty(&mut self, observation: &Observation<'_>, found: &mut Findings) {
-        let busy: BTreeSet<String> = observation
-            .pods
-            .iter()
-            .filter(|pod| !pod.node.is_empty() && !pod.is_deleting && !pod.is_daemon)
-            .filter(|pod| text(pod, "/status/phase") == "Running")
-            .map(|pod| pod.node.clone())
-            .collect();
         for claim in &observation.claims {
             let conditions = field(claim, "/status/conditions").and_then(Value::as_array);
             let is_empty = conditions.into_iter().flatten().any(|condition| {
@@ -93,8 +88,8 @@ impl Pods {
             let node = text(claim, "/status/nodeName");
             if is_empty
                 && self.empty.insert(text(claim, "/metadata/uid").to_owned())
-                && self.busy.contains(node)
-                && busy.contains(node)
+                && is_busy(&self.before, node)
+                && is_busy(&observation.pods, node)
             {
                 found.add(
                     "S9",
@@ -103,17 +98,13 @@ impl Pods {
                 );
             }
         }
-        self.busy = busy;
     }
 
     /// Claims that a command deletes have no protected pods at that time.
     fn terminating(&mut self, observation: &Observation<'_>, found: &mut Findings) {
-        let holding: BTreeMap<&str, &Value> = observation
-            .pods
-            .iter()
-            .filter(|pod| is_protected(pod))
-            .map(|pod| (pod.node.as_str(), &***pod))
-            .collect();
+        let holding = |node: &str| {
+            observation.pods.iter().rfind(|pod| is_protected(pod) && pod.node == node).map(|pod| &***pod)
+        };
         for claim in
             observation.claims.iter().filter(|claim| is_deleting(claim) && is(claim, "DisruptionReason"))
         {
@@ -121,7 +112,10 @@ impl Pods {
             // Drift of a NodePool with a deadline continues; the pods stay until the deadline.
             let eventual = field(claim, "/spec/terminationGracePeriod").is_some() && has_drifted(claim);
             let by_hand = observation.interventions.deleted.contains(name(claim)) || eventual;
-            if let Some(pod) = holding.get(text(claim, "/status/nodeName")).filter(|_| first && !by_hand) {
+            if first
+                && !by_hand
+                && let Some(pod) = holding(text(claim, "/status/nodeName"))
+            {
                 let what = format!("claim {} was disrupted with protected pod {}", name(claim), name(pod));
                 found.add("S8", what, [&**claim, pod]);
             }
@@ -156,7 +150,13 @@ fn deadline(terminating: &BTreeMap<String, Timestamp>, pod: &PodView) -> Option<
 }
 
 fn is_protected(pod: &PodView) -> bool {
-    !pod.node.is_empty() && !pod.is_deleting && annotation(pod, "karpenter.sh/do-not-disrupt") == "true"
+    !pod.node.is_empty() && !pod.is_deleting && pod.is_do_not_disrupt
+}
+
+/// Whether pods other than DaemonSet pods run on a node.
+fn is_busy(pods: &[Arc<PodView>], node: &str) -> bool {
+    let counts = |pod: &PodView| pod.is_running && !pod.is_deleting && !pod.is_daemon;
+    pods.iter().any(|pod| !pod.node.is_empty() && pod.node == node && counts(pod))
 }
 
 #[cfg(test)]
@@ -191,6 +191,7 @@ mod tests {
             claims: vec![Arc::new(claim)],
             nodes: Vec::new(),
             pods: pod_node.map(pod).map(PodView::of).map(Arc::new).into_iter().collect(),
+            pod_changes: Vec::new(),
             pools: Vec::new(),
             server: None,
             instances: Vec::new(),
