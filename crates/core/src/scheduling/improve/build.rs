@@ -80,7 +80,7 @@ pub(super) fn problem(
         builder.item(tables, key, *count, &mut subproblems);
     }
     // Only patterns are priced by them, and finding the sizes takes longer than the rest.
-    if builder.problem.is_plain() || (thorough && counts.len() <= KINDS_MAX) {
+    if builder.problem.suits_patterns() || (thorough && counts.len() <= KINDS_MAX) {
         builder.subproblems(subproblems);
     }
     builder.problem

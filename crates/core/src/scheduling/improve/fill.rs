@@ -149,7 +149,10 @@ impl Scratch {
                 let this = &problem.items[*item];
                 let fits =
                     this.requests.iter().zip(room).all(|(amount, room)| amount <= room || *amount <= 0);
-                if !fits || put[*item] >= remaining[*item] || problem.join(template, *item).is_none() {
+                if !fits
+                    || put[*item] >= remaining[*item].min(this.hostname.per_node())
+                    || problem.join(template, *item).is_none()
+                {
                     return false;
                 }
                 let score = weights.score(*item, style, share, room);
@@ -162,7 +165,8 @@ impl Scratch {
             let this = &problem.items[item];
             let most = this.requests.iter().zip(&self.room).filter(|(amount, _)| **amount > 0);
             let most = most.map(|(amount, room)| room / amount).min().unwrap_or(i64::MAX);
-            let most = u32::try_from(most).unwrap_or(u32::MAX).min(remaining[item] - self.put[item]);
+            let left = remaining[item].min(this.hostname.per_node()) - self.put[item];
+            let most = u32::try_from(most).unwrap_or(u32::MAX).min(left);
             // Not all at once: the shape of what is left changes.
             let count = most.div_ceil(if style == Style::Shape { 4 } else { 2 }).max(1);
             self.put[item] += count;

@@ -1,6 +1,7 @@
 //! The packing problem: items (pods that are equal to the search), the templates of new NodeClaims that can hold them, and the
 //! subproblems of column generation.
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use crate::{
@@ -34,6 +35,18 @@ impl HostnameRules {
     /// Whether no group by hostname is about it.
     pub(super) fn is_empty(&self) -> bool {
         self.counted.is_empty() && self.caps.is_empty()
+    }
+
+    /// The groups that are about it, each once.
+    fn groups(&self) -> impl Iterator<Item = TopologyGroupId> {
+        let capped = self.caps.iter().map(|(group, _)| *group).filter(|group| !self.counted.contains(group));
+        self.counted.iter().copied().chain(capped)
+    }
+
+    /// The most of such pods that may share a node, by the groups that count them.
+    pub(super) fn per_node(&self) -> u32 {
+        let own = self.caps.iter().filter(|(group, _)| self.counted.contains(group));
+        own.map(|(_, most)| *most).min().unwrap_or(u32::MAX)
     }
 }
 
@@ -102,6 +115,14 @@ impl Problem {
     /// Whether no topology group by hostname is about any item.
     pub(super) fn is_plain(&self) -> bool {
         self.items.iter().all(|item| item.hostname.is_empty())
+    }
+
+    /// Whether patterns can pack it: no topology group by hostname is about several items, so that each item limits itself alone
+    /// ([`HostnameRules::per_node`]).
+    pub(super) fn suits_patterns(&self) -> bool {
+        let mut known = HashSet::new();
+        let mut groups = self.items.iter().flat_map(|item| item.hostname.groups());
+        groups.all(|group| known.insert(group))
     }
 
     /// The number of pods of each item.

@@ -1,7 +1,7 @@
 //! Ruin and recreate: a few nodes are taken apart and their pods packed again, which is kept where it costs less.
 //!
-//! Pods are recreated by patterns (see [`patterns`](super::patterns)), unless topology groups by hostname are about them: those
-//! are inserted one by one where they cost least. See Schrimpf et al. (2000) for ruin and recreate, Christiaens and Vanden Berghe
+//! Pods are recreated by patterns (see [`patterns`](super::patterns)), unless topology groups by hostname are about several items: then
+//! all are inserted one by one where they cost least. See Schrimpf et al. (2000) for ruin and recreate, Christiaens and Vanden Berghe
 //! (2020) for recreating by insertion where some of the best places are passed over by chance.
 
 use crate::scheduling::{
@@ -51,7 +51,7 @@ pub(super) struct Search<'p> {
 impl<'p> Search<'p> {
     /// A search that begins with some nodes.
     pub(super) fn new(problem: &'p Problem, bins: Vec<Bin>) -> Self {
-        let recreate = if problem.is_plain() {
+        let recreate = if problem.suits_patterns() {
             Recreate::Patterns(Patterns::new(problem))
         } else {
             Recreate::Insertion(Insertion::new(problem, &bins))
@@ -77,8 +77,8 @@ impl<'p> Search<'p> {
                 if remaining.iter().all(|count| *count == 0) && cost(&bins) < cost(&self.bins) {
                     self.bins = bins;
                 }
-                // With few pods, patterns are not sure to be better.
-                if !patterns.is_exact() && pods.len() <= TURN_PODS {
+                // With few pods, patterns are not sure to be better, nor where a node may hold few pods of an item.
+                if !patterns.is_exact() && (pods.len() <= TURN_PODS || !self.problem.is_plain()) {
                     let insertion = Insertion::new(self.problem, &self.bins);
                     insertion.restart(&mut random, &mut self.bins, pods);
                 }

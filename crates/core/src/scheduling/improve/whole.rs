@@ -111,11 +111,10 @@ fn kind(
         let joined = problem.join(template, item);
         joined.is_some_and(|joined| this.types[problem.templates[joined].pool] > 0)
     };
-    let own = rules.caps.iter().filter(|(group, _)| rules.counted.contains(group));
     PodKind {
         amounts: this.requests.iter().copied().chain(counted).collect(),
         allowed: sizes.iter().map(|(template, _)| may(*template)).collect(),
-        per_node: own.map(|(_, most)| i64::from(*most)).min().unwrap_or(i64::MAX),
+        per_node: i64::from(rules.per_node()),
         count: i64::from(this.count),
     }
 }

@@ -184,6 +184,29 @@ fn pods_that_spread_and_keep_apart_are_packed_by_price() {
     assert!(improved.unplaced.is_empty());
 }
 
+/// Groups by hostname of one Deployment each limit patterns, and leave nothing else to choose: the same pods without them cost as much.
+#[test]
+fn deployments_that_keep_apart_are_packed_like_others() {
+    let hourly =
+        |apart: bool| {
+            let mut builder = ClusterBuilder::new()
+                .catalog(ec2_catalog(32, 3))
+                .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]));
+            for (deployment, shape) in shaped_pods(150, false, 4).iter().enumerate() {
+                let app = format!("d{deployment}");
+                let (cpu, mib) = (shape.spec.requests.cpu(), shape.spec.requests.memory() >> 20);
+                let p = pod(&app).app(&app).cpu(cpu).memory(mib);
+                let p = if apart { p.anti_affinity(affinity_to(HOSTNAME, &app)) } else { p };
+                builder = builder.pending_many(4, &p);
+            }
+            let (_, plan) = both(&builder.build(), &Rules::default(), 60);
+            assert!(plan.unplaced.is_empty());
+            plan.cost.hourly.dollars()
+        };
+    let (apart, free) = (hourly(true), hourly(false));
+    assert!(apart < free * 1.01, "{apart}, and {free} without anti-affinity");
+}
+
 /// Forty types of 1 to 40 CPUs with 2 GiB per CPU, of which the larger cost more per CPU.
 fn dear_where_large() -> Arc<crate::model::Catalog> {
     let build = |size: i64| {
