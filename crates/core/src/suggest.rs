@@ -12,8 +12,15 @@ pub const KNOWN_VALUES: [(&str, &[&str]); 3] = [
     ("kubernetes.io/os", &["linux", "windows"]),
 ];
 
-/// Names of other systems without dashes and underscores, and what Kubernetes calls the same.
-const SYNONYMS: [(&str, &str); 6] = [
+/// Names of other systems without dashes and underscores, and what Karpenter or Kubernetes calls the same: label keys without their domain,
+/// then values.
+const SYNONYMS: [(&str, &str); 12] = [
+    ("architecture", "arch"),
+    ("availabilityzone", "zone"),
+    ("lifecycle", "capacity-type"),
+    ("nodegroup", "nodepool"),
+    ("nodegroupname", "nodepool"),
+    ("provisionername", "nodepool"),
     ("x8664", "amd64"),
     ("x64", "amd64"),
     ("x86", "amd64"),
@@ -26,25 +33,37 @@ const SYNONYMS: [(&str, &str); 6] = [
 /// dashes and underscores do not count as edits, and what other systems call an architecture is the same as what Kubernetes calls it.
 #[must_use]
 pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| -> Vec<char> {
-        text.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
-    };
-    let mut ours = plain(written);
+    let letters = |text: &str| -> Vec<char> { plain(text).chars().collect() };
+    let name = plain(written);
+    let ours = letters(synonym(&name).unwrap_or(&name));
     if ours.is_empty() || ours.len() > MAX_LENGTH {
         return None;
-    }
-    if let Some((_, known)) = SYNONYMS.iter().find(|(other, _)| other.chars().eq(ours.iter().copied())) {
-        ours = plain(known);
     }
     // In a short name, two other letters make another word.
     let most = MAX_DISTANCE.min(ours.len() / 3).max(usize::from(ours.len() > 2));
     let distance = |other: &&'a str| {
-        let theirs = plain(other);
+        let theirs = letters(other);
         let comparable = theirs.len() <= MAX_LENGTH && theirs.len().abs_diff(ours.len()) <= most;
         comparable.then(|| edits(&ours, &theirs)).filter(|edits| *edits <= most && **other != *written)
     };
     let found = known.into_iter().filter_map(|other| Some((distance(&other)?, other)));
     found.min_by_key(|(edits, _)| *edits).map(|(_, other)| other)
+}
+
+/// ` (did you mean "x"?)`, where a known name is near.
+#[must_use]
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(written, known).map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"))
+}
+
+/// A name without dashes and underscores, in small letters.
+pub(crate) fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
+}
+
+/// What Karpenter or Kubernetes calls what another system calls by this [`plain`] name.
+pub(crate) fn synonym(name: &str) -> Option<&'static str> {
+    SYNONYMS.iter().find(|(other, _)| *other == name).map(|(_, known)| *known)
 }
 
 /// How many letters must be inserted, removed, changed or swapped with their neighbor (optimal string alignment).

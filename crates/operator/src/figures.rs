@@ -96,9 +96,14 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 }
 
 /// The first few of many names.
-pub(crate) fn names(pods: &[String]) -> String {
-    let shown = pods.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match pods.len().saturating_sub(MAX_NAMES) {
+pub(crate) fn names(names: &[String]) -> String {
+    first_few(names, ", ")
+}
+
+/// The first few of many texts.
+pub(crate) fn first_few(texts: &[String], separator: &str) -> String {
+    let shown = texts.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(separator);
+    match texts.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

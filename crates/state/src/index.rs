@@ -27,7 +27,7 @@ use crate::{
     intents::{CommandIntent, Intents},
     kind::{Key, WatchedKind},
     launch_loops,
-    lower::limit_range::ContainerDefaults,
+    lower::{Invalid, limit_range::ContainerDefaults},
     objects::{NodeClassStatus, Objects},
     tracked::{Tracked, TrackedObject},
     watches::{self, Watches},
@@ -99,6 +99,11 @@ impl Index {
         Some(Change { kind: T::KIND, key: key.outside(T::KIND), before, after })
     }
 
+    /// Stores what could be read of a pod that is malformed: `why` says how. On a node it keeps its place, and its node is not disrupted.
+    pub fn apply_malformed_pod(&mut self, pod: KubePod, why: String) {
+        self.put_pod(&pod.key(), Some(Arc::new(pod)), Some(Invalid::Malformed(why)));
+    }
+
     /// Records the deletion of an object. `None` if it is not stored, or was recreated since.
     pub fn delete<T: Tracked>(&mut self, object: &T) -> Option<Change> {
         let version = watches::version(object.meta().resource_version.as_deref());
@@ -157,7 +162,7 @@ impl Index {
         use TrackedObject as T;
         let objects = &mut self.objects;
         match object {
-            T::Pod(pod) => self.put_pod(key, pod),
+            T::Pod(pod) => self.put_pod(key, pod, None),
             T::NodeClaim(claim) => self.put_claim(key, claim),
             T::NodePool(pool) => self.put_pool(key, pool),
             T::NodeOverlay(overlay) => self.catalogs.put_overlay(key, overlay, &objects.schema),
@@ -184,8 +189,8 @@ impl Index {
         }
     }
 
-    fn put_pod(&mut self, key: &Key, pod: Option<Arc<KubePod>>) -> Put {
-        let (before, after) = self.objects.put_pod(key, pod);
+    fn put_pod(&mut self, key: &Key, pod: Option<Arc<KubePod>>, malformed: Option<Invalid>) -> Put {
+        let (before, after) = self.objects.put_pod(key, pod, malformed);
         let seen = self.latest.as_ref().map(|latest| latest.taken_at);
         launches::pod_changed(&mut self.launches, &self.objects, before.as_deref(), after.as_deref(), seen);
         let replaced = |before: &&Arc<Pod>| after.as_ref().is_none_or(|after| after.uid != before.uid);

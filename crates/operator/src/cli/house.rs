@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::Write as _, path::Path};
 
 use clap::{Command, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
-use fleetwright_core::suggest;
+use fleetwright_core::suggest::did_you_mean;
 use serde::Serialize;
 
 use crate::sheet::Format;
@@ -140,8 +140,7 @@ fn is_plugin(args: &[OsString]) -> bool {
 /// The error for a first argument that is neither a tool nor a flag.
 pub(super) fn unknown_tool(tools: &mut Command, name: &str) -> clap::Error {
     let known: Vec<String> = tools.get_subcommands().map(|tool| tool.get_name().to_owned()).collect();
-    let meant = suggest::nearest(name, known.iter().map(String::as_str));
-    let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"));
+    let meant = did_you_mean(name, known.iter().map(String::as_str));
     let message = format!("unknown tool {name:?}{meant}; `{} help` lists the tools", tools.get_name());
     tools.error(ErrorKind::InvalidSubcommand, message)
 }

@@ -6,13 +6,15 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail};
 use fleetwright_controllers::disruption as controller;
 use fleetwright_core::{
     clock::Clock as _,
     disruption::{self, DisruptionStatus, Method, Survey},
-    model::Snapshot,
-    suggest,
+    model::{Snapshot, StateNode},
+    suggest::did_you_mean,
 };
 use jiff::Timestamp;
 
@@ -107,8 +109,14 @@ fn explained(
     expected::note(&mut loaded.index, &settings, at);
     let snapshot = loaded.index.snapshot(at);
     let rules = controller::rules(&settings);
-    let status = disruption::status(&snapshot, &rules, at, name)
-        .with_context(|| format!("there is no Node or NodeClaim called {name:?}"))?;
+    let status = disruption::status(&snapshot, &rules, at, name).with_context(|| {
+        let of_node = |node: &Arc<StateNode>| {
+            [node.node_name().map(|name| name.to_string()), node.claim_name().map(|name| name.to_string())]
+        };
+        let known: Vec<String> = snapshot.nodes.iter().flat_map(of_node).flatten().collect();
+        let meant = did_you_mean(name, known.iter().map(String::as_str));
+        format!("there is no Node or NodeClaim {name:?} in the input{meant}")
+    })?;
     Ok(Explained { node: report::node(&status), sources, notes, gaps: loaded.gaps })
 }
 
@@ -153,6 +161,7 @@ fn survey(
     values: &Values,
     times: (Timestamp, Timestamp),
 ) -> anyhow::Result<DisruptReport> {
+    options.select.check(&items)?;
     let asked = (options.method.as_slice(), &options.catalogue);
     let mut notes = lacking::lacking(&items);
     let has = |kind: &str| items.iter().any(|item| item.value["kind"] == kind);
@@ -208,8 +217,7 @@ fn methods(names: &[String], usual: &[&'static dyn Method]) -> anyhow::Result<Ve
     }
     let known: Vec<&str> = disruption::METHODS.iter().map(|method| method.spec().name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        let meant = suggest::nearest(unknown, known.iter().copied());
-        let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"));
+        let meant = did_you_mean(unknown, known.iter().copied());
         bail!("unknown method {unknown:?}{meant}; valid: {}", known.join(", "));
     }
     let wanted = |method: &&'static dyn Method| names.iter().any(|name| name == method.spec().name);

@@ -79,6 +79,19 @@ fn the_explanation_of_a_node_has_its_drift_and_its_expiry() {
 }
 
 #[test]
+fn a_mistyped_node_gets_a_suggestion() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/plan/input/bound-elsewhere.yaml");
+    let items = crate::input::read(&[file]).unwrap();
+    let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
+    let tools = (&scenarios::catalogues(), &values);
+    let at = "2026-01-01T12:00:00Z".parse().unwrap();
+    let error = explanation(items, "heer", &CatalogueOptions::default(), tools, at).err().unwrap();
+    let expected = "there is no Node or NodeClaim \"heer\" in the input (did you mean \"here\"?)";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
 fn unknown_methods_are_named() {
     let error = methods(&["emptyness".to_owned()], &[]).err().unwrap().to_string();
     assert!(error.contains("emptyness") && error.contains("emptiness"), "{error}");

@@ -84,9 +84,11 @@ fn compare(items: &[Item], options: &(PlanOptions, Values), what: &str) -> Strin
     anonymous
 }
 
-/// Scenario files whose options name nothing.
+/// Scenario files whose options name nothing. A dump leaves out what cannot be read.
 fn scenario_files() -> impl Iterator<Item = (PathBuf, (PlanOptions, Values))> {
-    scenarios::paths("plan").into_iter().filter_map(|path| {
+    let readable =
+        scenarios::paths("plan").into_iter().filter(|path| !path.ends_with("input/malformed.yaml"));
+    readable.filter_map(|path| {
         let text = fs::read_to_string(&path).unwrap();
         let extra = text.lines().next().and_then(|line| line.strip_prefix("# plan:")).unwrap_or_default();
         let folder = path.parent().unwrap().display().to_string();

@@ -6,11 +6,12 @@ use anyhow::bail;
 use fleetwright_core::{
     model::{InstanceType, NodePool, Price, labels::INSTANCE_TYPE},
     scheduling::NewClaim,
+    suggest::did_you_mean,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, meant, pod, price};
+use super::{Question, pod, price};
 use crate::{
     figures,
     sheet::{Page, Sheet, figure, text},
@@ -77,7 +78,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
     let all = snapshot.catalogs.values().flat_map(|catalog| &catalog.instance_types);
     let Some(found) = snapshot.catalogs.values().find_map(|catalog| catalog.get(name)).cloned() else {
         let names = all.map(|instance_type| &*instance_type.name);
-        bail!("no NodePool of the input has the instance type {name:?}{}", meant(name, names));
+        bail!("no NodePool of the input has the instance type {name:?}{}", did_you_mean(name, names));
     };
     let allocatable = found.allocatable();
     let mut report = InstanceTypeReport {

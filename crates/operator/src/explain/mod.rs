@@ -21,7 +21,6 @@ use fleetwright_core::{
     clock::Clock as _,
     model::{Pod, Price, Snapshot},
     scheduling::{Plan, PreparedSnapshot, Rules},
-    suggest,
 };
 use serde::Serialize;
 
@@ -161,9 +160,4 @@ impl Question {
 /// An exact price; `unknown` where the catalogue has none, as it then counts as zero.
 fn price(price: Price) -> String {
     if price == Price::ZERO { "unknown".to_owned() } else { price.to_string() }
-}
-
-/// ` (did you mean "x"?)`, where a known name is near.
-fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    suggest::nearest(name, known).map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"))
 }

@@ -6,11 +6,12 @@ use anyhow::bail;
 use fleetwright_core::{
     model::{InstanceType, Price, Requirements, Str, labels::NODEPOOL},
     scheduling::MinValuesPolicy,
+    suggest::did_you_mean,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, funnel::FunnelStep, meant, price};
+use super::{Question, funnel::FunnelStep, price};
 use crate::{
     figures, fleet,
     sheet::{Page, Sheet, figure, text},
@@ -50,7 +51,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     let snapshot = &question.snapshot;
     let Some(pool) = snapshot.pool(name) else {
         let names = snapshot.pools.iter().map(|pool| &*pool.name);
-        bail!("there is no valid NodePool {name:?} in the input{}", meant(name, names));
+        bail!("there is no valid NodePool {name:?} in the input{}", did_you_mean(name, names));
     };
     let catalog = snapshot.catalog(name).cloned().unwrap_or_default();
     let mut funnel =

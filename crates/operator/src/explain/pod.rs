@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anyhow::{Context as _, bail};
+use anyhow::{bail, ensure};
 use fleetwright_core::{
-    model::{Pod, Snapshot, labels::INSTANCE_TYPE},
+    model::{NamespacedName, Pod, Snapshot, labels::INSTANCE_TYPE},
     scheduling::{NewClaim, Obstacle, Plan, PreparedSnapshot, Unplaced},
+    suggest::did_you_mean,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use super::{
     constraints::{Finder, Row, ask},
     costs::{self, CostRow},
     funnel::{self, Funnel},
-    meant, price,
+    price,
 };
 use crate::{
     cli::ExplainOptions,
@@ -81,7 +82,7 @@ pub(super) struct Candidate {
 }
 
 pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyhow::Result<PodReport> {
-    let pod = find(&question.snapshot, options, &question.loaded.broken_pods)?;
+    let pod = find(question, options)?;
     let snapshot = question.snapshot.clone();
     let mut report = PodReport {
         version: 1,
@@ -95,7 +96,9 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         costs: Vec::new(),
     };
     if let Some(node) = &pod.node {
-        report.message = format!("runs on node {node}");
+        let is_known = question.loaded.index.node(node).is_some();
+        report.message =
+            format!("runs on node {node}{}", if is_known { "" } else { ", which the input lacks" });
     } else if let Some((reason, message)) = question.loaded.held_pods.get(&pod.id) {
         (report.state, report.message) = ("Held", format!("{reason}: {message}"));
     } else {
@@ -219,25 +222,31 @@ fn most_free(known: &mut Option<Obstacle>, obstacle: Option<&Obstacle>) {
     }
 }
 
-type Broken = BTreeMap<fleetwright_core::model::NamespacedName, (&'static str, String)>;
-
-fn find(snapshot: &Snapshot, options: &ExplainOptions, broken: &Broken) -> anyhow::Result<Arc<Pod>> {
+/// The pod that the options name.
+fn find(question: &Question, options: &ExplainOptions) -> anyhow::Result<Arc<Pod>> {
     let (namespace, name) = match options.name.split_once('/') {
         Some((namespace, name)) => (namespace, name),
         None => (options.namespace.as_deref().unwrap_or("default"), options.name.as_str()),
     };
-    let on_nodes = snapshot.nodes.iter().flat_map(|node| &node.pods);
-    let all: Vec<&Arc<Pod>> = snapshot.pending.iter().chain(&snapshot.unscheduled).chain(on_nodes).collect();
-    if let Some(found) = all.iter().find(|pod| &*pod.id.namespace == namespace && &*pod.id.name == name) {
+    let Question { loaded, snapshot, .. } = question;
+    // Pods of buffers are in the snapshot alone.
+    let all: Vec<&Arc<Pod>> = loaded.index.pods().chain(&snapshot.pending).collect();
+    let is_meant = |id: &NamespacedName| &*id.namespace == namespace && &*id.name == name;
+    if let Some(found) = all.iter().find(|pod| is_meant(&pod.id)) {
+        ensure!(!found.is_terminal(), "Pod {} has ended", found.id);
         return Ok((*found).clone());
     }
-    if let Some((id, (_, why))) =
-        broken.iter().find(|(id, _)| &*id.namespace == namespace && &*id.name == name)
-    {
+    if let Some((id, (_, why))) = loaded.broken_pods.iter().find(|(id, _)| is_meant(id)) {
         bail!("Pod {id} is left out: {why}");
     }
-    let names = all.iter().filter(|pod| &*pod.id.namespace == namespace).map(|pod| &*pod.id.name);
-    None.with_context(|| format!("there is no pod {namespace}/{name} in the input{}", meant(name, names)))
+    let meant = match all.iter().find(|pod| &*pod.id.name == name) {
+        Some(elsewhere) => format!("; there is one in namespace {}", elsewhere.id.namespace),
+        None => {
+            let names = all.iter().filter(|pod| &*pod.id.namespace == namespace).map(|pod| &*pod.id.name);
+            did_you_mean(name, names)
+        }
+    };
+    bail!("there is no pod {namespace}/{name} in the input{meant}")
 }
 
 pub(super) fn page(report: &PodReport) -> Page {

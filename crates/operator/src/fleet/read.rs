@@ -56,6 +56,7 @@ pub(crate) fn of_items(
     request: &FleetRequest<'_>,
     (catalogues, values): (&Catalogues, &Values),
 ) -> anyhow::Result<ReadFleet> {
+    request.select.check(&items)?;
     let at = request.at;
     // The first plan is enough for reasons.
     let of_plan = PlanOptions::of_tool(SolveEffort::Time(Duration::ZERO), request.catalogue.clone());

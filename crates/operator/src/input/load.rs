@@ -13,16 +13,23 @@ use fleetwright_api::{
     labels::condition::{NODE_CLASS_READY, READY},
 };
 use fleetwright_controllers::settings::FeatureGates;
-use fleetwright_core::model::{Catalog, NamespacedName, NodeClassRef, Objective};
+use fleetwright_core::{
+    model::{Catalog, NamespacedName, NodeClassRef, Objective},
+    suggest::did_you_mean,
+};
 use fleetwright_state::{Index, Key, NodeClassStatus, OverlayOutcome, Tracked, WatchedKind, validate};
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
-    core::v1::{
-        LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+        core::v1::{
+            LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController,
+            Service,
+        },
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
+        resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
+        storage::v1::{CSINode, StorageClass, VolumeAttachment},
     },
-    policy::v1::PodDisruptionBudget,
-    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
-    storage::v1::{CSINode, StorageClass, VolumeAttachment},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -99,6 +106,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
     let mut loader = Loader {
         loaded,
         classes,
+        class_ids: BTreeSet::new(),
         schemas: Schemas::shared()?,
         seen: BTreeSet::new(),
         skipped: BTreeMap::new(),
@@ -147,6 +155,8 @@ pub(crate) fn class_kinds(items: &[Item]) -> Vec<NodeClassRef> {
 pub(super) struct Loader {
     pub(super) loaded: Loaded,
     classes: Vec<NodeClassRef>,
+    /// The NodeClasses of the input.
+    class_ids: BTreeSet<NodeClassRef>,
     schemas: &'static Schemas,
     /// Kind, namespace and name of the objects that were read.
     seen: BTreeSet<(String, String, String)>,
@@ -252,7 +262,7 @@ impl Loader {
             ("apps", "DaemonSet") => self.apply::<DaemonSet>(value, source),
             ("apps", "ReplicaSet") => self.apply::<ReplicaSet>(value, source),
             ("apps", "StatefulSet") => self.apply::<StatefulSet>(value, source),
-            ("policy", "PodDisruptionBudget") => self.apply::<PodDisruptionBudget>(value, source),
+            ("policy", "PodDisruptionBudget") => self.pod_disruption_budget(value, source),
             ("storage.k8s.io", "StorageClass") => self.apply::<StorageClass>(value, source),
             ("storage.k8s.io", "CSINode") => self.apply::<CSINode>(value, source),
             ("storage.k8s.io", "VolumeAttachment") => self.apply::<VolumeAttachment>(value, source),
@@ -358,15 +368,37 @@ impl Loader {
         Some((key.to_string(), why.to_string()))
     }
 
-    /// Reports an object that is left out. Without a PodDisruptionBudget, nodes look safe to disrupt that are not: that is a gap.
+    /// Reports an object that is left out.
     fn leave_out_object(&mut self, kind: &str, name: &str, how: &str, why: &str, source: &Source) {
-        if kind == "PodDisruptionBudget" {
-            self.loaded.gaps.push(format!(
-                "{source}: {kind} {name} is {how} and left out, so nodes with its pods look freer to disrupt than they are: {why}"
-            ));
-        } else {
-            self.note(source, format_args!("{kind} {name} is {how} and left out: {why}"));
-        }
+        self.note(source, format_args!("{kind} {name} is {how} and left out: {why}"));
+    }
+
+    /// Reads a PodDisruptionBudget. Of one that cannot be read, no node may look freer to disrupt than it is: it counts as one that selects
+    /// every pod of its namespace and allows no eviction.
+    fn pod_disruption_budget(&mut self, value: Value, source: &Source) {
+        let text = |at: &str| value.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let key = (text("/metadata/namespace"), text("/metadata/name"));
+        let (how, why) = match parse::<PodDisruptionBudget>(value) {
+            Err(why) => ("malformed", why),
+            Ok(budget) => {
+                self.loaded.index.apply(budget);
+                let Some((_, why)) = self.invalid(WatchedKind::PodDisruptionBudget, key.clone()) else {
+                    return;
+                };
+                ("invalid", why)
+            }
+        };
+        let (namespace, name) = key;
+        let id = NamespacedName::new(namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default());
+        let spec = PodDisruptionBudgetSpec {
+            selector: Some(LabelSelector::default()),
+            ..PodDisruptionBudgetSpec::default()
+        };
+        let metadata = ObjectMeta { namespace, name, ..ObjectMeta::default() };
+        self.loaded.index.apply(PodDisruptionBudget { metadata, spec: Some(spec), status: None });
+        self.loaded.gaps.push(format!(
+            "{source}: PodDisruptionBudget {id} is {how}, and counts as one that allows no eviction of any pod of its namespace: {why}"
+        ));
     }
 
     fn pool(&mut self, mut value: Value, source: Source) {
@@ -392,7 +424,14 @@ impl Loader {
             conditions: Vec::new(),
         };
         let id = NodeClassRef { group: group.into(), kind: kind.into(), name: name.into() };
+        self.class_ids.insert(id.clone());
         self.loaded.index.put_class(id, Some(state));
+    }
+
+    /// The names of the NodeClasses of the input that are of the kind of `class`.
+    fn class_names(&self, class: &NodeClassRef) -> Vec<String> {
+        let alike = self.class_ids.iter().filter(|id| (&id.group, &id.kind) == (&class.group, &class.kind));
+        alike.map(|id| id.name.to_string()).collect()
     }
 
     /// Loads NodePools once all NodeClasses are read, then buffers once all templates are.
@@ -449,6 +488,7 @@ impl Loader {
             self.note(place, format_args!("{kind}: not used by any decision, {count} skipped{effect}"));
         }
         // Which nodes there are, and for which pods they were launched, is known now.
+        self.note_strays();
         let index = &self.loaded.index;
         let is_pending = |id: &NamespacedName| index.pod(id).is_some_and(|pod| index.is_pending(pod));
         self.loaded.held_pods.retain(|id, (reason, _)| *reason != "Nominated" || !is_pending(id));
@@ -489,9 +529,12 @@ impl Loader {
                 Err(("NodeClassNotReady", format!("{class} is not ready: {}", heard.message)))
             }
             (None, None) => {
+                let meant = did_you_mean(&class.name, self.class_names(&class).iter().map(String::as_str));
                 self.note(
                     source,
-                    format_args!("NodePool {name}: {class} is not in the input and is assumed to be ready"),
+                    format_args!(
+                        "NodePool {name}: {class} is not in the input{meant} and is assumed to be ready"
+                    ),
                 );
                 Ok(())
             }

@@ -1,8 +1,12 @@
 //! Which cluster or files a tool reads, and which objects it reports on.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
+use anyhow::ensure;
+use fleetwright_core::suggest::did_you_mean;
 use serde_json::Value;
+
+use super::Item;
 
 /// Where a tool reads objects from.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -80,6 +84,24 @@ impl Selector {
 }
 
 impl SelectOptions {
+    /// Checks that the namespace exists, so that a mistyped one does not look like one without pods.
+    ///
+    /// # Errors
+    /// If no object of the input is in the namespace.
+    pub(crate) fn check(&self, items: &[Item]) -> anyhow::Result<()> {
+        let Some(namespace) = &self.namespace else { return Ok(()) };
+        let of = |item: &'_ Item| {
+            let name =
+                if item.value["kind"] == "Namespace" { "/metadata/name" } else { "/metadata/namespace" };
+            item.value.pointer(name).and_then(Value::as_str).map(str::to_owned)
+        };
+        // Objects without a namespace are in this one, and every cluster has it.
+        let known: BTreeSet<String> = items.iter().filter_map(of).chain(["default".to_owned()]).collect();
+        let meant = did_you_mean(namespace, known.iter().map(String::as_str));
+        ensure!(known.contains(namespace), "the input has no namespace {namespace:?}{meant}");
+        Ok(())
+    }
+
     /// Whether an object with this namespace and these labels is selected.
     pub(crate) fn takes<'a>(&self, namespace: &str, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.namespace.as_ref().is_none_or(|wanted| *wanted == namespace)
@@ -98,9 +120,12 @@ pub(crate) fn identity(value: &Value) -> (String, String, String, String) {
 #[cfg(test)]
 mod tests {
     //! Selectors.
+    use std::path::Path;
+
     use rstest::rstest;
 
     use super::*;
+    use crate::input::files;
 
     #[rstest]
     #[case("app=web", true)]
@@ -114,6 +139,21 @@ mod tests {
             [("app", "web"), ("tier", "front")].into_iter().find(|(k, _)| *k == key).map(|(_, v)| v)
         };
         assert_eq!(Selector::parse(text).unwrap().selects(label), expected);
+    }
+
+    #[rstest]
+    #[case("default", "")]
+    #[case("prod", "")]
+    #[case("empty", "")]
+    #[case("prd", "the input has no namespace \"prd\" (did you mean \"prod\"?)")]
+    #[case("other", "the input has no namespace \"other\"")]
+    fn a_namespace_of_the_input_is_asked_for(#[case] namespace: &str, #[case] expected: &str) {
+        let text = "{kind: Pod, metadata: {name: a, namespace: prod}}\n---\n{kind: Namespace, metadata: {name: empty}}\n---\n{kind: Pod, metadata: {name: b}}";
+        let mut items = Vec::new();
+        files::parse(Path::new("in.yaml"), text, &mut items).unwrap();
+        let options = SelectOptions { namespace: Some(namespace.to_owned()), selector: None };
+        let found = options.check(&items).err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
-use fleetwright_core::suggest;
+use fleetwright_core::suggest::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::{
@@ -226,8 +226,7 @@ fn check(workloads: &[Workload], replicas: &[Replicas]) -> anyhow::Result<()> {
         }
         if named.is_empty() {
             let known: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
-            let meant = suggest::nearest(&asked.name, known.iter().copied());
-            let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name:?}?)"));
+            let meant = did_you_mean(&asked.name, known.iter().copied());
             bail!("--replicas {}: the input has no workload of this name{meant}", asked.name);
         }
     }

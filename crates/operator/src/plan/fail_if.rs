@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use fleetwright_core::suggest;
+use fleetwright_core::suggest::did_you_mean;
 
 /// The names of figures.
 const FIGURES: [(&str, Figure); 5] = [
@@ -132,8 +132,7 @@ impl Term {
         let names = FIGURES.map(|(name, _)| name);
         let figure = FIGURES.iter().find(|(known, _)| *known == name).map(|(_, figure)| *figure);
         let figure = figure.ok_or_else(|| {
-            let meant = suggest::nearest(name, names)
-                .map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"));
+            let meant = did_you_mean(name, names);
             format!("{name:?} is not one of {}{meant}", names.join(", "))
         })?;
         Ok(Self { text: text.to_owned(), figure, comparison, bound: Bound::parse(bound)? })

@@ -142,6 +142,7 @@ pub(crate) fn plan(
     values: &Values,
     started: Timestamp,
 ) -> anyhow::Result<PlanReport> {
+    options.select.check(&items)?;
     let session = Session { options, catalogues, values, started };
     if options.what_if.is_empty() {
         let solved = session.solve(items, &options.replicas, None)?;

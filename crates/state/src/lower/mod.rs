@@ -78,6 +78,9 @@ pub enum Invalid {
     /// A field that is required.
     #[error("{0}: required")]
     Missing(&'static str),
+    /// An object that is not of its kind's form.
+    #[error("{0}")]
+    Malformed(String),
 }
 
 /// Labels or annotations.

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     change::{Object, Put, by_key},
     kind::{Key, WatchedKind},
-    lower,
+    lower::{self, Invalid},
 };
 
 /// A lowered object before and after a change.
@@ -48,8 +48,17 @@ fn class_status(metadata: &ObjectMeta, conditions: &[condition::Condition]) -> N
 }
 
 impl Objects {
-    pub(crate) fn put_pod(&mut self, key: &Key, pod: Option<Arc<KubePod>>) -> Lowered<Pod> {
-        let lowered = pod.as_deref().map(|raw| lower::pod::pod(raw, &self.schema, &mut self.interner));
+    /// With `malformed`, `pod` is what could be read of it.
+    pub(crate) fn put_pod(
+        &mut self,
+        key: &Key,
+        pod: Option<Arc<KubePod>>,
+        malformed: Option<Invalid>,
+    ) -> Lowered<Pod> {
+        let lowered = pod.as_deref().map(|raw| match malformed {
+            Some(why) => Err(why),
+            None => lower::pod::pod(raw, &self.schema, &mut self.interner),
+        });
         // An invalid pod is in no plan, but it keeps its node.
         let unreadable = match (&pod, &lowered) {
             (Some(raw), Some(Err(why))) => lower::pod::unreadable(raw, why, &mut self.interner),

@@ -8,7 +8,7 @@ use crate::{
         labels::{HOSTNAME, INSTANCE_TYPE, ZONE},
     },
     scheduling::tables::amounts::{Amounts, get, update},
-    suggest::{self, edits},
+    suggest::{self, edits, plain, synonym},
 };
 
 /// More letters than this may not differ.
@@ -16,21 +16,11 @@ const MAX_DISTANCE: usize = 2;
 /// Longer keys are not compared: work is bounded.
 const MAX_LENGTH: usize = 128;
 
-/// Names of labels of other systems without dashes and underscores, and the name that Karpenter or Kubernetes has for the same.
-const SYNONYMS: [(&str, &str); 6] = [
-    ("architecture", "arch"),
-    ("availabilityzone", "zone"),
-    ("lifecycle", "capacity-type"),
-    ("nodegroup", "nodepool"),
-    ("nodegroupname", "nodepool"),
-    ("provisionername", "nodepool"),
-];
-
 /// The known key that `key` is a likely misspelling of: the same name in another domain, or so near that a typing error
 /// explains it; of several the nearest, then the first. Letter case, dashes and underscores do not count.
 pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a Str>) -> Option<&'a Str> {
     let ours = plain(key.rsplit('/').next().unwrap_or_default());
-    let same = SYNONYMS.iter().find(|(other, _)| *other == ours).map(|(_, known)| plain(known));
+    let same = synonym(&ours).map(plain);
     let distance = |other: &Str| {
         let theirs = plain(other.rsplit('/').next().unwrap_or_default());
         if (theirs == ours || same.as_ref() == Some(&theirs)) && **other != *key {
@@ -57,11 +47,6 @@ pub(super) fn nearest_value<'a>(
     let meant = suggest::nearest(written, known.map(|known| &**known))?;
     let is_exact = [ZONE, INSTANCE_TYPE, HOSTNAME].contains(&&**wanted.key());
     (!is_exact || plain(meant) == plain(written)).then(|| meant.into())
-}
-
-/// A name without dashes and underscores, in small letters.
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
 
 /// The number of instance types of a pool after each filter.

@@ -4,17 +4,36 @@ use std::collections::BTreeMap;
 
 use fleetwright_core::model::NamespacedName;
 use fleetwright_state::{WatchedKind, lower::requests};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{
+    api::core::v1::{Pod, PodSpec, PodStatus},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use serde_json::Value;
 
 use super::Loader;
 use crate::{
-    figures::names,
+    figures::{self, names},
     input::{Source, prepare},
 };
 
 /// Notes on pods that are left out for one reason: position and reason, then the position of the note and the pods.
 pub(super) type LeftOut = BTreeMap<(String, String), (usize, Vec<String>)>;
+
+/// Why a pod cannot be placed.
+enum PodProblem {
+    /// It has not the form of a pod.
+    Malformed(String),
+    /// Its requests are known, and its constraints are not.
+    Invalid(String),
+}
+
+impl PodProblem {
+    fn into_text(self) -> String {
+        match self {
+            Self::Malformed(why) | Self::Invalid(why) => why,
+        }
+    }
+}
 
 impl Loader {
     pub(super) fn pod(&mut self, value: Value, source: &Source) {
@@ -43,9 +62,11 @@ impl Loader {
         }
         let problem = self.apply_pod(value, &id);
         if !node.is_empty() || !is_active {
-            self.note_bound(&id, &node, problem, source, is_active);
+            if let Some(why) = problem {
+                self.note_bound(&id, &node, why, source, is_active);
+            }
         } else if let Some(why) = problem {
-            self.leave_out(&id, "Invalid", &why, source);
+            self.leave_out(&id, "Invalid", &why.into_text(), source);
         } else if !gates.is_empty() {
             let text = format!("has scheduling gates: {}", gates.join(", "));
             self.loaded.held_pods.insert(id, ("SchedulingGated", text));
@@ -58,16 +79,20 @@ impl Loader {
         }
     }
 
-    /// Puts a pod into the index. Returns why it is invalid, if it is.
-    fn apply_pod(&mut self, value: Value, id: &NamespacedName) -> Option<String> {
+    /// Puts a pod into the index: of a malformed one what shows that it takes part of its node. Returns what is wrong with it.
+    fn apply_pod(&mut self, value: Value, id: &NamespacedName) -> Option<PodProblem> {
+        let parts = readable(&value);
         let mut pod: Pod = match super::parse(value) {
             Ok(pod) => pod,
-            Err(why) => return Some(why),
+            Err(why) => {
+                self.loaded.index.apply_malformed_pod(parts, why.clone());
+                return Some(PodProblem::Malformed(why));
+            }
         };
         pod.spec = pod.spec.as_ref().map(requests::defaulted);
         self.loaded.index.apply(pod);
         let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
-        self.invalid(WatchedKind::Pod, key).map(|(_, why)| why)
+        self.invalid(WatchedKind::Pod, key).map(|(_, why)| PodProblem::Invalid(why))
     }
 
     /// A pod without a node that is in no plan.
@@ -90,19 +115,60 @@ impl Loader {
         &mut self,
         id: &NamespacedName,
         node: &str,
-        problem: Option<String>,
+        problem: PodProblem,
         source: &Source,
         is_active: bool,
     ) {
-        let Some(why) = problem else { return };
-        if self.loaded.index.pod(id).is_some() {
-            self.note(source, format_args!("Pod {id} is invalid and counts only on its node: {why}"));
-        } else if is_active && !node.is_empty() {
-            self.loaded.gaps.push(format!(
-                "{source}: Pod {id} is malformed and left out, so node {node} looks emptier and freer to disrupt than it is: {why}"
-            ));
-        } else {
-            self.note(source, format_args!("Pod {id} is malformed and left out: {why}"));
+        match problem {
+            PodProblem::Invalid(why) => {
+                self.note(source, format_args!("Pod {id} is invalid and counts only on its node: {why}"));
+            }
+            PodProblem::Malformed(why) if is_active && !node.is_empty() => self.loaded.gaps.push(format!(
+                "{source}: Pod {id} is malformed: its requests are not counted, and node {node} looks emptier than it is: {why}"
+            )),
+            PodProblem::Malformed(why) => {
+                self.note(source, format_args!("Pod {id} is malformed and left out: {why}"));
+            }
         }
     }
+
+    /// Reports the running pods whose node the input lacks: no node has them, and no plan. Kubernetes deletes a pod whose node is gone, and
+    /// its controller creates another one, which the input does not have yet.
+    pub(super) fn note_strays(&mut self) {
+        let index = &self.loaded.index;
+        let mut strays: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pod in index.pods().filter(|pod| pod.is_active()) {
+            if let Some(node) = pod.node.as_ref().filter(|node| index.node(node).is_none()) {
+                strays.entry(node.to_string()).or_default().push(pod.id.to_string());
+            }
+        }
+        let pods: usize = strays.values().map(Vec::len).sum();
+        let of_node = |(node, pods): (&String, &Vec<String>)| format!("{} on {node}", names(pods));
+        let listed: Vec<String> = strays.iter().map(of_node).collect();
+        if pods == 0 {
+            return;
+        }
+        let (are, they) = if pods == 1 { ("is", "it counts") } else { ("are", "they count") };
+        self.loaded.notes.push(format!(
+            "{} {are} bound to {} that the input lacks: {they} on no node and {are} not planned; add the {}, or leave out pods whose node is gone: {}",
+            figures::count(pods, "pod"),
+            figures::count(strays.len(), "node"),
+            if strays.len() == 1 { "node" } else { "nodes" },
+            figures::first_few(&listed, "; "),
+        ));
+    }
+}
+
+/// What can be read of a pod that is not well formed: its identity and owner, its node and its phase.
+fn readable(value: &Value) -> Pod {
+    let text = |at: &str| value.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    let metadata = serde_json::from_value(value["metadata"].clone()).unwrap_or_else(|_| ObjectMeta {
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+        ..ObjectMeta::default()
+    });
+    let spec = PodSpec { node_name: text("/spec/nodeName"), ..PodSpec::default() };
+    let status = PodStatus { phase: text("/status/phase"), ..PodStatus::default() };
+    Pod { metadata, spec: Some(spec), status: Some(status) }
 }
