@@ -61,6 +61,7 @@ fn node_pool(item: &Item, report: &mut LintReport) {
         );
     }
     requirements(item, "spec.template.spec.requirements", &template["requirements"], report);
+    template_labels(item, report);
     if let Some(grace) = template["terminationGracePeriod"]
         .as_str()
         .and_then(|text| fleetwright_api::duration::parse(text).ok())
@@ -143,6 +144,52 @@ fn requirements(item: &Item, path: &str, requirements: &Value, report: &mut Lint
                 "remove one of them",
             );
         }
+    }
+}
+
+/// Labels of a NodePool's template: with its requirements, they are what its nodes have.
+fn template_labels(item: &Item, report: &mut LintReport) {
+    let labels = item.value.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
+    let wanted = item.value.pointer("/spec/template/spec/requirements").and_then(Value::as_array);
+    for (key, value) in labels.into_iter().flatten() {
+        let path = format!("spec.template.metadata.labels[{key}]");
+        let value = value.as_str().unwrap_or_default();
+        known_value(item, &path, &Value::from(key.as_str()), value, report);
+        let mut of_key = wanted.into_iter().flatten().filter(|wanted| wanted["key"] == *key);
+        if let Some(excludes) = of_key.find(|wanted| !is_met(wanted, value)) {
+            let operator = excludes["operator"].as_str().unwrap_or_default();
+            let values = excludes["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let values = values.collect::<Vec<_>>().join(", ");
+            report.add(
+                "L119",
+                item,
+                &path,
+                format!(
+                    "the requirement {} excludes the label {key}={value}: no node is launched",
+                    format!("{key} {operator} {values}").trim_end()
+                ),
+                "remove the label or the requirement: a requirement of one value labels the nodes too",
+            );
+        }
+    }
+}
+
+/// Whether a label value meets a requirement. One that is not well formed has other findings.
+fn is_met(wanted: &Value, value: &str) -> bool {
+    let values = || wanted["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let compared = |is_met: fn(&i64, &i64) -> bool| {
+        let bound = values().next().and_then(|bound| bound.parse().ok());
+        bound.is_none_or(|bound| value.parse().is_ok_and(|value| is_met(&value, &bound)))
+    };
+    match wanted["operator"].as_str() {
+        Some("In") => values().any(|known| known == value),
+        Some("NotIn") => values().all(|known| known != value),
+        Some("DoesNotExist") => false,
+        Some("Gt") => compared(i64::gt),
+        Some("Lt") => compared(i64::lt),
+        Some("Gte") => compared(i64::ge),
+        Some("Lte") => compared(i64::le),
+        _ => true,
     }
 }
 

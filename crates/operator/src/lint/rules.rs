@@ -31,7 +31,7 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 }
 
 /// The rules, by code.
-pub(crate) const RULES: [Rule; 18] = [
+pub(crate) const RULES: [Rule; 19] = [
     error("L001", "Unknown field"),
     error("L002", "Refused by the custom resource definition"),
     warning("L101", "StorageClass binds volumes immediately"),
@@ -50,6 +50,7 @@ pub(crate) const RULES: [Rule; 18] = [
     warning("L116", "DaemonSets take most of a node"),
     error("L117", "No NodePool fits"),
     error("L118", "Invalid disruption budget"),
+    error("L119", "Label that the requirements exclude"),
 ];
 
 /// The rule with a code.
