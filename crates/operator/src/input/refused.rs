@@ -1,13 +1,11 @@
-//! New pods that the API server would refuse: those beyond a maximum or minimum of a LimitRange, or a ResourceQuota, of their namespace.
-//!
-//! Ratios of LimitRanges and quotas with scopes are not checked.
+//! New pods that the API server would refuse: those that do not keep a LimitRange or a ResourceQuota of their namespace.
 
 use std::collections::BTreeMap;
 
-use fleetwright_core::model::{NamespacedName, Quantity, ResourceName, Resources};
+use fleetwright_core::model::{NamespacedName, Quantity, ResourceName, Resources, quantity::Format};
 use fleetwright_state::lower::requests;
 use k8s_openapi::{
-    api::core::v1::{Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota},
+    api::core::v1::{Container, LimitRange, LimitRangeItem, PodAffinityTerm, PodSpec, ResourceQuota},
     apimachinery::pkg::api::resource::Quantity as Written,
 };
 use serde::de::DeserializeOwned;
@@ -28,8 +26,12 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
     }
     let pods = || items.iter().map(|item| &item.value).filter(|value| value["kind"] == "Pod");
     for pod in pods().filter(|pod| !is_new(pod) && !is_over(pod)) {
-        for quota in quotas.iter_mut().filter(|quota| quota.is_computed && quota.is_of(pod)) {
-            quota.add(pod);
+        let Some(spec) = spec_of(pod).filter(|_| quotas.iter().any(|quota| quota.is_computed)) else {
+            continue;
+        };
+        let namespace = namespace_of(pod);
+        for quota in quotas.iter_mut().filter(|quota| quota.is_computed && quota.is_of(&namespace, &spec)) {
+            quota.add(&spec);
         }
     }
     let mut refused = BTreeMap::new();
@@ -40,7 +42,10 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
         let mut of_namespace = ranges.iter().filter(|(other, _)| *other == namespace);
         let beyond = of_namespace.find_map(|(_, range)| beyond_range(range, &spec));
         let beyond = beyond.or_else(|| {
-            quotas.iter().filter(|quota| quota.is_of(pod)).find_map(|quota| quota.refuses(&spec))
+            quotas
+                .iter()
+                .filter(|quota| quota.is_of(&namespace, &spec))
+                .find_map(|quota| quota.refuses(&spec))
         });
         match beyond {
             Some(why) => {
@@ -50,7 +55,10 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
                     format!("the API server refuses the pod: {why}"),
                 );
             }
-            None => quotas.iter_mut().filter(|quota| quota.is_of(pod)).for_each(|quota| quota.add(pod)),
+            None => {
+                let concerned = quotas.iter_mut().filter(|quota| quota.is_of(&namespace, &spec));
+                concerned.for_each(|quota| quota.add(&spec));
+            }
         }
     }
     refused
@@ -95,44 +103,89 @@ fn beyond_container(range: &str, item: &LimitRangeItem, container: &Container) -
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
-    // A request above the maximum is refused even where the maximum became the limit.
-    let above = item.max.iter().flatten().find_map(|(name, most)| {
-        let amounts = [limits, requests].into_iter().flatten().filter_map(|all| all.get(name));
-        let written = amounts.into_iter().find(|written| parsed(written) > parsed(most))?;
-        Some(format!(
-            "container {} has {name} {}, and LimitRange {range} allows at most {} for each container",
-            container.name, written.0, most.0
-        ))
-    });
-    above.or_else(|| {
-        item.min.iter().flatten().find_map(|(name, least)| {
-            let written = requests?.get(name).filter(|written| parsed(written) < parsed(least))?;
-            Some(format!(
-                "container {} requests {name} {}, and LimitRange {range} demands at least {} for each container",
-                container.name, written.0, least.0
-            ))
-        })
-    })
+    let of = |all: Option<&BTreeMap<String, Written>>, name: &str| all.and_then(|all| parsed(all.get(name)?));
+    let subject = Subject {
+        name: format!("container {}", container.name),
+        each: "container",
+        request: &|name| of(requests, name),
+        limit: &|name| of(limits, name),
+    };
+    beyond(range, item, &subject)
 }
 
 fn beyond_pod(range: &str, item: &LimitRangeItem, spec: &PodSpec) -> Option<String> {
-    let limits = requests::limits_of_spec(spec);
-    let requests = requests::of_spec(spec, None).ok()?;
-    item.max.iter().flatten().find_map(|(name, most)| {
-        let resource = ResourceName::from(name.as_str());
-        let sum = limits.get(&resource).max(requests.get(&resource));
-        let sum = Some(resource.quantity(sum)).filter(|sum| Some(*sum) > parsed(most))?;
-        Some(format!(
-            "the pod has {name} {sum}, and LimitRange {range} allows at most {} for each pod",
-            most.0
-        ))
-    })
+    let Amounts { requests, limits } = Amounts::of(spec)?;
+    let of = |all: &Resources, name: &str| {
+        let resource = ResourceName::from(name);
+        let amount = Some(all.get(&resource)).filter(|amount| *amount > 0);
+        amount.map(|amount| resource.quantity(amount))
+    };
+    let subject = Subject {
+        name: "the pod".to_owned(),
+        each: "pod",
+        request: &|name| of(&requests, name),
+        limit: &|name| of(&limits, name),
+    };
+    beyond(range, item, &subject)
 }
 
-/// A ResourceQuota without scopes, with what is used of it.
+/// What a row of a LimitRange is about: a container or a pod.
+struct Subject<'a> {
+    name: String,
+    each: &'static str,
+    request: &'a dyn Fn(&str) -> Option<Quantity>,
+    limit: &'a dyn Fn(&str) -> Option<Quantity>,
+}
+
+/// What a row of a LimitRange does not allow of a container or pod, as the admission plugin LimitRanger finds it.
+fn beyond(range: &str, item: &LimitRangeItem, subject: &Subject<'_>) -> Option<String> {
+    let Subject { name: who, each, request, limit } = subject;
+    let rule = |rule: String| format!("and LimitRange {range} {rule} for each {each}");
+    let above = item.max.iter().flatten().find_map(|(name, most)| {
+        let allows = || rule(format!("allows at most {}", most.0));
+        let Some(limited) = limit(name) else {
+            return Some(format!("{who} has no limit of {name}, {}", allows()));
+        };
+        // A request above the maximum is refused even where the maximum became the limit.
+        let found = [Some(limited), request(name)].into_iter().flatten();
+        let found = found.into_iter().find(|amount| Some(*amount) > parsed(most))?;
+        Some(format!("{who} has {name} {found}, {}", allows()))
+    });
+    let below = || {
+        item.min.iter().flatten().find_map(|(name, least)| {
+            let demands = || rule(format!("demands at least {}", least.0));
+            let Some(requested) = request(name) else {
+                return Some(format!("{who} requests no {name}, {}", demands()));
+            };
+            (Some(requested) < parsed(least))
+                .then(|| format!("{who} requests {name} {requested}, {}", demands()))
+        })
+    };
+    let spread = || {
+        item.max_limit_request_ratio.iter().flatten().find_map(|(name, most)| {
+            let allows = || rule(format!("allows a limit of at most {} times the request", most.0));
+            let (Some(requested), Some(limited)) = (request(name), limit(name)) else {
+                return Some(format!("{who} has no request and limit of {name}, {}", allows()));
+            };
+            let is_above = parsed(most).is_some_and(|most| is_above(limited, requested, most));
+            is_above.then(|| format!("{who} has {name} {limited} for a request of {requested}, {}", allows()))
+        })
+    };
+    above.or_else(below).or_else(spread)
+}
+
+/// Whether a limit is more than `most` times the request.
+fn is_above(limit: Quantity, request: Quantity, most: Quantity) -> bool {
+    let one = Quantity::from_units(1, Format::DecimalSi);
+    limit.nanos().saturating_mul(one.nanos()) > request.nanos().saturating_mul(most.nanos())
+}
+
+/// A ResourceQuota, with what is used of it.
 struct Quota {
     namespace: String,
     name: String,
+    /// It is about pods that are in all of them.
+    scopes: Vec<Scope>,
     /// By the name that the quota has: what is allowed and used, in the units of the model.
     rows: Vec<(String, i64, i64)>,
     /// Whether the use is that of the pods of the input, for the object has none.
@@ -142,9 +195,14 @@ struct Quota {
 impl Quota {
     fn new((namespace, quota): (String, ResourceQuota)) -> Option<Self> {
         let spec = quota.spec?;
-        if spec.scopes.is_some_and(|scopes| !scopes.is_empty()) || spec.scope_selector.is_some() {
-            return None;
-        }
+        let selected = spec.scope_selector.and_then(|selector| selector.match_expressions);
+        let selected = selected.into_iter().flatten().map(|term| Scope {
+            name: term.scope_name,
+            operator: term.operator,
+            values: term.values.unwrap_or_default(),
+        });
+        let named = spec.scopes.into_iter().flatten().map(Scope::named);
+        let scopes = named.chain(selected).collect();
         let used = quota.status.and_then(|status| status.used);
         let row = |(name, hard): (String, Written)| {
             let resource = of_row(&name)?.1;
@@ -155,16 +213,16 @@ impl Quota {
         };
         let rows = spec.hard.into_iter().flatten().filter_map(row).collect();
         let name = quota.metadata.name.unwrap_or_default();
-        Some(Self { namespace, name, rows, is_computed: used.is_none() })
+        Some(Self { namespace, name, scopes, rows, is_computed: used.is_none() })
     }
 
-    fn is_of(&self, pod: &Value) -> bool {
-        namespace_of(pod) == self.namespace
+    fn is_of(&self, namespace: &str, spec: &PodSpec) -> bool {
+        namespace == self.namespace && self.scopes.iter().all(|scope| scope.has(spec))
     }
 
     /// Counts a pod.
-    fn add(&mut self, pod: &Value) {
-        let Some(amounts) = spec_of(pod).and_then(|spec| Amounts::of(&spec)) else { return };
+    fn add(&mut self, spec: &PodSpec) {
+        let Some(amounts) = Amounts::of(spec) else { return };
         for (name, _, used) in &mut self.rows {
             *used = used.saturating_add(amounts.get(name));
         }
@@ -192,6 +250,70 @@ impl Quota {
             })
         })
     }
+}
+
+/// A scope of a quota: of `scopes`, or a term of `scopeSelector`.
+struct Scope {
+    name: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+impl Scope {
+    fn named(name: String) -> Self {
+        Self { name, operator: "Exists".to_owned(), values: Vec::new() }
+    }
+
+    /// Whether a pod is in the scope. A scope that is not known is about no pod.
+    fn has(&self, spec: &PodSpec) -> bool {
+        let has_deadline = spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0);
+        match self.name.as_str() {
+            "BestEffort" => is_best_effort(spec),
+            "NotBestEffort" => !is_best_effort(spec),
+            "Terminating" => has_deadline,
+            "NotTerminating" => !has_deadline,
+            "CrossNamespacePodAffinity" => has_affinity_with_other_namespaces(spec),
+            "PriorityClass" => {
+                let class = spec.priority_class_name.as_ref().filter(|name| !name.is_empty());
+                let is_named = class.is_some_and(|class| self.values.contains(class));
+                match self.operator.as_str() {
+                    "In" => is_named,
+                    "NotIn" => !is_named,
+                    "Exists" => class.is_some(),
+                    "DoesNotExist" => class.is_none(),
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether no container requests or limits CPU or memory.
+fn is_best_effort(spec: &PodSpec) -> bool {
+    Amounts::of(spec).is_some_and(|Amounts { requests, limits }| {
+        [ResourceName::Cpu, ResourceName::Memory]
+            .iter()
+            .all(|name| requests.get(name) == 0 && limits.get(name) == 0)
+    })
+}
+
+fn has_affinity_with_other_namespaces(spec: &PodSpec) -> bool {
+    let Some(affinity) = &spec.affinity else { return false };
+    let is_of_others = |term: &PodAffinityTerm| {
+        term.namespaces.as_ref().is_some_and(|names| !names.is_empty()) || term.namespace_selector.is_some()
+    };
+    let (with, apart) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
+    let required = [
+        with.and_then(|with| with.required_during_scheduling_ignored_during_execution.as_ref()),
+        apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref()),
+    ];
+    let preferred = [
+        with.and_then(|with| with.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        apart.and_then(|apart| apart.preferred_during_scheduling_ignored_during_execution.as_ref()),
+    ];
+    required.into_iter().flatten().flatten().any(is_of_others)
+        || preferred.into_iter().flatten().flatten().any(|term| is_of_others(&term.pod_affinity_term))
 }
 
 /// The container that lacks what a quota on CPU or memory demands of each.
@@ -250,12 +372,16 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::input::files;
+    use crate::input::{admission, files};
 
     const RANGE: &str = "{apiVersion: v1, kind: LimitRange, metadata: {name: r}, spec: {limits: [{type: Container, max: {memory: 4Gi}, min: {cpu: 100m}}, {type: Pod, max: {cpu: 3}}]}}";
     const QUOTA: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {requests.cpu: 2, pods: 2, services: 0}}}";
     const FULL: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {limits.memory: 2Gi}}, status: {used: {limits.memory: 2Gi}}}";
-    const SCOPED: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 0}, scopes: [BestEffort]}}";
+    const SCOPED: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 0}, scopes: [BestEffort, NotTerminating]}}";
+    const OF_CLASS: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 0}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}}}";
+    const RATIO: &str = "{apiVersion: v1, kind: LimitRange, metadata: {name: r}, spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: 2500m}}, {type: Pod, maxLimitRequestRatio: {memory: 2}}]}}";
+    const ONE_AND_A_HALF: &str =
+        "{name: c, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 2500m, memory: 3Gi}}}";
 
     fn pods(count: usize, containers: &str) -> String {
         let pod = |at| {
@@ -266,19 +392,29 @@ mod tests {
         (0..count).map(pod).collect()
     }
 
+    const LIMITED: &str = "{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}";
     const ONE: &str = "{name: c, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {memory: 1Gi}}}";
 
     #[rstest]
-    #[case::within(RANGE, pods(1, ONE), &[])]
+    #[case::within(RANGE, pods(1, LIMITED), &[])]
     #[case::above_the_maximum(RANGE, pods(1, "{name: c, resources: {limits: {memory: 5Gi}}}"), &["container c has memory 5Gi, and LimitRange r allows at most 4Gi for each container"])]
     #[case::a_request_above_it(RANGE, pods(1, "{name: c, resources: {requests: {memory: 5Gi}, limits: {memory: 4Gi}}}"), &["container c has memory 5Gi, and LimitRange r allows at most 4Gi for each container"])]
-    #[case::below_the_minimum(RANGE, pods(1, "{name: c, resources: {requests: {cpu: 50m}}}"), &["container c requests cpu 50m, and LimitRange r demands at least 100m for each container"])]
-    #[case::the_sum(RANGE, pods(1, &format!("{ONE}, {{name: d, resources: {{requests: {{cpu: 2500m}}}}}}")), &["the pod has cpu 3500m, and LimitRange r allows at most 3 for each pod"])]
+    #[case::below_the_minimum(RANGE, pods(1, "{name: c, resources: {requests: {cpu: 50m}, limits: {cpu: 1}}}"), &["container c requests cpu 50m, and LimitRange r demands at least 100m for each container"])]
+    #[case::the_sum(RANGE, pods(1, &format!("{ONE}, {{name: d, resources: {{limits: {{cpu: 3500m}}}}}}")), &["the pod has cpu 3500m, and LimitRange r allows at most 3 for each pod"])]
     #[case::the_third(QUOTA, pods(3, ONE), &["ResourceQuota q allows pods 2, of which 2 is used, and the pod needs 1"])]
     #[case::another_namespace(&QUOTA.replace("name: q", "name: q, namespace: other"), pods(3, ONE), &[])]
     #[case::no_request(QUOTA, pods(1, "{name: c}"), &["ResourceQuota q demands requests.cpu of each container, and c has none"])]
     #[case::used_as_the_object_says(FULL, pods(1, ONE), &["ResourceQuota q allows limits.memory 2Gi, of which 2Gi is used, and the pod needs 1Gi"])]
-    #[case::scopes(SCOPED, pods(1, ONE), &[])]
+    #[case::a_pod_without_limit(RANGE, pods(1, "{name: c, resources: {limits: {memory: 1Gi}}}"), &["the pod has no limit of cpu, and LimitRange r allows at most 3 for each pod"])]
+    #[case::outside_the_scope(SCOPED, pods(1, ONE), &[])]
+    #[case::in_the_scope(SCOPED, pods(1, "{name: c}"), &["ResourceQuota q allows pods 0, of which 0 is used, and the pod needs 1"])]
+    #[case::in_one_scope_of_two(SCOPED, pods(1, "{name: c}").replace("spec: {", "spec: {activeDeadlineSeconds: 60, "), &[])]
+    #[case::of_the_class(OF_CLASS, pods(1, ONE).replace("spec: {", "spec: {priorityClassName: high, "), &["ResourceQuota q allows pods 0, of which 0 is used, and the pod needs 1"])]
+    #[case::of_another_class(OF_CLASS, pods(1, ONE).replace("spec: {", "spec: {priorityClassName: low, "), &[])]
+    #[case::within_the_ratios(RATIO, pods(1, ONE_AND_A_HALF), &[])]
+    #[case::above_the_ratio(RATIO, pods(1, &ONE_AND_A_HALF.replace("2500m", "2600m")), &["container c has cpu 2600m for a request of 1, and LimitRange r allows a limit of at most 2500m times the request for each container"])]
+    #[case::above_the_ratio_of_the_pod(RATIO, pods(1, &ONE_AND_A_HALF.replace("2Gi", "1Gi")), &["the pod has memory 3Gi for a request of 1Gi, and LimitRange r allows a limit of at most 2 times the request for each pod"])]
+    #[case::nothing_to_compare(RATIO, pods(1, "{name: c, resources: {requests: {cpu: 1}}}"), &["container c has no request and limit of cpu, and LimitRange r allows a limit of at most 2500m times the request for each container"])]
     fn pods_that_the_api_server_refuses(
         #[case] object: &str,
         #[case] pods: String,
@@ -286,6 +422,7 @@ mod tests {
     ) {
         let mut items = Vec::new();
         files::parse(Path::new("in.yaml"), &format!("{object}{pods}"), &mut items).unwrap();
+        admission::admit(&mut items);
         let found: Vec<String> = refused(&items).into_values().collect();
         let expected: Vec<String> =
             expected.iter().map(|why| format!("the API server refuses the pod: {why}")).collect();
