@@ -264,8 +264,8 @@ pub fn interrupted_nodeclaim(name: &str, kind: &str) {
     );
 }
 
-/// Logs that the Node of a NodeClaim was deleted.
-pub fn deleted_node(name: &str, claim: &str) {
+/// Logs that a Node was deleted, that of a NodeClaim if it has one.
+pub fn deleted_node(name: &str, claim: Option<&str>) {
     tracing::info!(Node.name = name, NodeClaim.name = claim, "deleted node");
 }
 

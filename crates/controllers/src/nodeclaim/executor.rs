@@ -36,7 +36,7 @@ use super::{
     cloud_call::CloudCall,
     cloud_refusals, families,
     launch::LaunchContext,
-    node_patch,
+    node_patch, node_release,
     publish::publish_notice,
 };
 use crate::{
@@ -367,20 +367,8 @@ impl<'a> Executor<'a> {
     }
 
     async fn release_node(&self, name: &str) -> Result<(), ReconcileError> {
-        let Some(node) = self.executors.cluster.index().node(name).cloned() else { return Ok(()) };
-        release_node(&self.executors.client, &self.executors.cluster, &node).await?;
-        let (pool, zone) = (self.node.pool_name(), self.node.label(labels::ZONE));
-        let now = self.executors.clocks.now();
-        self.executors.metrics.inc(&families::NODES_TERMINATED, &[pool, zone]);
-        let meta = &node.metadata;
-        if let Some(deleted) = &meta.deletion_timestamp {
-            self.executors.metrics.observe(&families::NODE_TERMINATION, &[pool], seconds(deleted.0, now));
-        }
-        if let Some(created) = &meta.creation_timestamp {
-            self.executors.metrics.observe(&families::NODE_LIFETIME, &[pool], seconds(created.0, now));
-        }
-        log::deleted_node(name, self.name());
-        Ok(())
+        let Executors { client, cluster, metrics, clocks, .. } = self.executors;
+        node_release::release(client, cluster, metrics, (name, Some(self.name())), clocks.now()).await
     }
 
     async fn release_claim(&mut self) -> Result<(), ReconcileError> {
@@ -559,31 +547,6 @@ pub(crate) fn quantities(resources: &Resources) -> api::Quantities {
 
 /// Why a pod is evicted from a node that no disruption command has taken.
 pub(super) const FORCEFUL: &str = "Forceful Termination";
-
-/// Removes the finalizer from a Node.
-pub(crate) async fn release_node(
-    client: &ApiClient,
-    cluster: &Cluster,
-    node: &Node,
-) -> Result<(), ReconcileError> {
-    let mut finalizers = node.metadata.finalizers.clone().unwrap_or_default();
-    finalizers.retain(|name| name != names::TERMINATION_FINALIZER);
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let body = json!({"metadata": {
-        "resourceVersion": node.metadata.resource_version,
-        "finalizers": finalizers,
-    }});
-    let (api, params, body) = (client.cluster::<Node>(), PatchParams::default(), Patch::Merge(body));
-    let result = client.call("remove finalizer of node", api.patch(name, &params, &body)).await;
-    if let Some(node) = ignore_not_found(result)? {
-        if node.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-            cluster.forget(&node);
-        } else {
-            cluster.observe(node);
-        }
-    }
-    Ok(())
-}
 
 /// Restricts a deletion to the object with this UID, so that a later object with the same name is not deleted.
 pub(crate) fn only(uid: &str) -> DeleteParams {

@@ -28,6 +28,7 @@ mod initialization_deadline;
 mod launch;
 mod lifecycle;
 mod node_patch;
+mod node_release;
 mod node_termination;
 mod nominated_node;
 pub(crate) mod nominations;

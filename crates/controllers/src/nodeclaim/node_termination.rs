@@ -15,8 +15,8 @@ use super::{
     claimed_node::ClaimedNode,
     cloud_call::CloudCall,
     cloud_refusals,
-    executor::{FORCEFUL, release_node},
-    families, node_patch,
+    executor::FORCEFUL,
+    families, node_patch, node_release,
 };
 use crate::{
     events::{Event, regarding},
@@ -159,10 +159,15 @@ impl NodeTermination {
         let class_keys: Vec<String> =
             self.cloud.info().node_classes.iter().map(|class| class.named("").label_key()).collect();
         let is_ours = class_keys.iter().any(|key| node.labels.contains_key(&**key));
-        let Some(id) = node.provider_id.as_ref().filter(|_| is_ours) else { return Ok(Requeue::No) };
-        let answer = state_of(&*self.cloud, id).await;
+        if !is_ours {
+            return Ok(Requeue::No);
+        }
+        let instance = match &node.provider_id {
+            Some(id) => Some((id, state_of(&*self.cloud, id).await)),
+            None => None,
+        };
         let pods: Vec<Arc<Pod>> = self.cluster.index().pods_on(&node.name).cloned().collect();
-        let state = answer.as_ref().unwrap_or(&InstanceState::Unknown);
+        let state = instance.as_ref().map(|(_, answer)| answer.as_ref().unwrap_or(&InstanceState::Unknown));
         let next = termination::unclaimed(node, &pods, state, self.clocks.now());
         for step in next.steps {
             match step {
@@ -177,16 +182,14 @@ impl NodeTermination {
                     }
                 }
                 ClaimStep::ReleaseNode(name) => {
-                    let raw = self.cluster.index().node(&name).cloned();
-                    if let Some(raw) = raw {
-                        release_node(&self.client, &self.cluster, &raw).await?;
-                    }
+                    let (node, now) = ((&*name, None), self.clocks.now());
+                    node_release::release(&self.client, &self.cluster, &self.metrics, node, now).await?;
                 }
                 // The others concern a NodeClaim.
                 _ => {}
             }
         }
-        if let Err(error) = answer {
+        if let Some((id, Err(error))) = instance {
             self.report_lookup(node, id, &error);
             return Err(error.into());
         }

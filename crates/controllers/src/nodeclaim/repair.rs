@@ -182,7 +182,7 @@ fn publish_blocked(recorder: &Recorder, node: &ClaimedNode, object: &Node, why: 
     }
 }
 
-/// Deletes the NodeClaim with a deadline that has already passed, so that the drain is forced.
+/// Deletes the NodeClaim with a deadline that has already passed, so that the drain is forced. One that has passed before stays.
 async fn replace(
     executors: &Executors,
     metrics: &Metrics,
@@ -196,7 +196,9 @@ async fn replace(
         status = &*breach.status,
         "deleting nodeclaim of an unhealthy node"
     );
-    let next = Next::steps([ClaimStep::SetRepairDeadline(now), ClaimStep::Delete(Cause::Unhealthy)]);
+    let has_passed = node.claim.termination_deadline.is_some_and(|deadline| deadline < now);
+    let deadline = (!has_passed).then_some(ClaimStep::SetRepairDeadline(now));
+    let next = Next::steps(deadline.into_iter().chain([ClaimStep::Delete(Cause::Unhealthy)]));
     executors.on(node).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let condition = snake_case(&breach.condition);

@@ -30,25 +30,26 @@ impl Consistency {
         if issues.is_empty() {
             return Next::steps(ConditionChange::holds(condition).step(claim)).again(INTERVAL);
         }
-        let message = issues.join(", ");
-        let failed = ConditionChange::fails(condition, "ConsistencyCheckFailed", message.clone());
-        let publish = ClaimStep::Publish(Notice::FailedConsistencyCheck(message));
-        Next::steps(failed.step(claim).into_iter().chain([publish])).again(INTERVAL)
+        let failed = ConditionChange::fails(condition, "ConsistencyCheckFailed", issues.join(", "));
+        let events =
+            issues.into_iter().map(|issue| ClaimStep::Publish(Notice::FailedConsistencyCheck(issue)));
+        Next::steps(failed.step(claim).into_iter().chain(events)).again(INTERVAL)
     }
 }
 
 fn issues(claim: &NodeClaim, node: &Node) -> Vec<String> {
     let mut issues = Vec::new();
-    for (name, wanted) in claim.requests.iter().filter(|(_, wanted)| *wanted != 0) {
-        let (found, promised) = (node.capacity.get(&name), claim.capacity.get(&name));
-        if found == 0 && wanted > 0 {
-            issues.push(format!("expected resource \"{name}\" not found"));
-        } else if promised > 0 && i128::from(found) * 100 < i128::from(promised) * ENOUGH_PERCENT {
-            let percent = i128::from(found) * 100 / i128::from(promised);
+    for (name, _) in claim.requests.iter().filter(|(_, wanted)| *wanted != 0) {
+        let (found, promised) = (i128::from(node.capacity.get(&name)), i128::from(claim.capacity.get(&name)));
+        // What nothing was promised of is missed nowhere.
+        if promised > 0 && found * 100 < promised * ENOUGH_PERCENT {
+            let tenths = (found * 1000 + promised / 2) / promised;
             issues.push(format!(
-                "expected {} of resource {name}, but found {} ({percent}% of expected)",
-                name.quantity(promised),
-                name.quantity(found),
+                "expected {} of resource {name}, but found {} ({}.{}% of expected)",
+                name.quantity(claim.capacity.get(&name)),
+                name.quantity(node.capacity.get(&name)),
+                tenths / 10,
+                tenths % 10,
             ));
         }
     }

@@ -182,7 +182,12 @@ fn leave(
     }
     for pod in awaited {
         if let Some((deadline, grace)) = deadline.and_then(|end| Some((end, forced_grace(pod, end, now)?))) {
-            next.steps.push(ClaimStep::Publish(Notice::Disrupted { pod: pod.id.clone(), deadline }));
+            next.steps.push(ClaimStep::Publish(Notice::Disrupted {
+                pod: pod.id.clone(),
+                deadline,
+                granted: grace,
+                grace: pod.spec.termination_grace_period,
+            }));
             next.steps.push(ClaimStep::Force(reference(pod), grace));
         }
     }

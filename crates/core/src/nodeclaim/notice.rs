@@ -1,5 +1,7 @@
 //! Events of NodeClaims: reasons and messages in one place.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::model::{NamespacedName, Pod, Str};
@@ -57,6 +59,10 @@ pub enum Notice {
         pod: NamespacedName,
         /// The deadline.
         deadline: Timestamp,
+        /// What is left of its grace period.
+        granted: Duration,
+        /// Its `terminationGracePeriodSeconds`.
+        grace: Duration,
     },
 }
 
@@ -156,9 +162,13 @@ impl Notice {
                 "annotation karpenter.sh/do-not-disrupt has value {value:?}, which is neither \"true\" nor a positive \
                  duration such as \"4h\"; the pod is protected until it is corrected"
             ),
-            Self::Disrupted { deadline, .. } => {
-                format!("Deleted the pod to meet the node's termination deadline {deadline}")
-            }
+            Self::Disrupted { deadline, granted, grace, .. } => format!(
+                "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {} seconds of \
+                 grace-period of its {} terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt \
+                 annotation.",
+                granted.as_secs(),
+                grace.as_secs()
+            ),
         }
     }
 

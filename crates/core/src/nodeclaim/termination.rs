@@ -66,12 +66,11 @@ impl NodeTermination<'_> {
 }
 
 /// Ends a Node whose claim is gone: somebody removed the finalizer of the claim. Its instance is terminated as one without a claim, and
-/// nothing says by when its pods have to leave.
+/// nothing says by when its pods have to leave. A Node that names no `instance` is drained, and ends then.
 #[must_use]
-pub fn unclaimed(node: &Node, pods: &[Arc<Pod>], instance: &InstanceState, now: Timestamp) -> Next {
-    let gone = *instance == InstanceState::Gone;
+pub fn unclaimed(node: &Node, pods: &[Arc<Pod>], instance: Option<&InstanceState>, now: Timestamp) -> Next {
     let release = || Next::steps([ClaimStep::ReleaseNode(node.name.clone())]);
-    if !node.ready && gone {
+    if !node.ready && instance == Some(&InstanceState::Gone) {
         return release();
     }
     if let Some(change) = closed(node) {
@@ -79,7 +78,7 @@ pub fn unclaimed(node: &Node, pods: &[Arc<Pod>], instance: &InstanceState, now: 
     }
     match drain::without_deadline(pods, now) {
         Some(next) => next,
-        None if gone => release(),
+        None if instance.is_none_or(|instance| *instance == InstanceState::Gone) => release(),
         None => Next::wait(NOT_OWNED_INTERVAL),
     }
 }

@@ -141,7 +141,7 @@ fn deleted() {
 fn nodes() {
     let key = Key::cluster("node-1");
     let head = r#""commit":"C","controller":"node.termination","controllerGroup":"","controllerKind":"Node","Node":{"name":"node-1"},"namespace":"","name":"node-1","reconcileID":"ID""#;
-    let line = lines("node.termination", &key, false, || log::deleted_node("node-1", "default-x"));
+    let line = lines("node.termination", &key, false, || log::deleted_node("node-1", Some("default-x")));
     assert_eq!(line, format!("{HEAD}\"deleted node\",{head},\"NodeClaim\":{{\"name\":\"default-x\"}}}}\n"));
     let line = lines("node.termination", &key, false, || {
         log::tainted_node("node-1", "default-x", "karpenter.sh/disrupted", "", "NoSchedule");
@@ -272,7 +272,7 @@ fn lines_have_the_shape_of_those_that_karpenter_writes() {
             }
             "disrupting node(s)" => Box::new(|| command.log()),
             "tainted node" => Box::new(|| log::tainted_node("node-1", "default-x", "k", "v", "NoSchedule")),
-            "deleted node" => Box::new(|| log::deleted_node("node-1", "default-x")),
+            "deleted node" => Box::new(|| log::deleted_node("node-1", Some("default-x"))),
             "deleted nodeclaim" => Box::new(|| log::deleted_nodeclaim("default-x", "p", "node-1")),
             _ => return None,
         })
@@ -309,7 +309,8 @@ fn keys_are_in_karpenters_order() {
 
 #[test]
 fn debug_lines_have_their_source_location() {
-    let line = lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1", "default-x"));
+    let line =
+        lines("provisioner", &Key::singleton(), true, || log::deleted_node("node-1", Some("default-x")));
     let place =
         Regex::new(r#""logger":"controller","caller":"src/log\.rs:\d+","message":"deleted node""#).unwrap();
     assert!(place.is_match(&line), "{line}");

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fleetwright_core::cloud::CloudError;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Harness;
+use crate::nodeclaim::families;
 
 fn denied(action: &str) -> CloudError {
     CloudError::Unauthorized { action: action.into() }
@@ -14,6 +15,20 @@ fn denied(action: &str) -> CloudError {
 
 fn throttled() -> CloudError {
     CloudError::RateLimited { after: Duration::from_secs(7) }
+}
+
+/// A Node of ours whose NodeClaim is gone.
+fn lost_node(harness: &Harness, more: Value) {
+    let labels = json!({
+        "karpenter.kwok.sh/kwoknodeclass": "default", "karpenter.sh/nodepool": "default",
+        "topology.kubernetes.io/zone": "zone-a",
+    });
+    let metadata = json!({"name": "lost", "finalizers": ["karpenter.sh/termination"], "labels": labels});
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+    for field in ["spec", "status"].into_iter().filter(|field| more[*field].is_object()) {
+        node[field] = more[field].clone();
+    }
+    harness.apply(node);
 }
 
 fn message(harness: &Harness, claim: &str) -> String {
@@ -109,12 +124,7 @@ async fn a_failed_lookup_for_a_node_without_a_claim_is_reported(
     #[case] times: usize,
 ) {
     let harness = Harness::new().run();
-    harness.apply(json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": "lost", "finalizers": ["karpenter.sh/termination"],
-            "labels": {"karpenter.kwok.sh/kwoknodeclass": "default"}},
-        "spec": {"providerID": "test:///lost"},
-    }));
+    lost_node(&harness, json!({"spec": {"providerID": "test:///lost"}}));
     harness.cloud.state().refusal = Some(refusal);
     harness.server.delete("v1", "Node", "", "lost").expect("deletes");
     harness.sleep(300).await;
@@ -124,17 +134,15 @@ async fn a_failed_lookup_for_a_node_without_a_claim_is_reported(
 }
 
 /// Whoever removes the finalizer of a NodeClaim deletes its Node with it. New pods stay off, and those on it are evicted before the instance
-/// is terminated.
+/// is terminated. A Node that names no instance ends after its drain, ready or not.
+#[rstest]
+#[case::ready(json!({"spec": {"providerID": "test:///lost"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))]
+#[case::without_instance(json!({}))]
+#[case::ready_without_instance(json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}))]
 #[tokio::test(start_paused = true)]
-async fn a_deleted_node_without_a_claim_is_drained() {
+async fn a_deleted_node_without_a_claim_is_drained(#[case] more: Value) {
     let harness = Harness::new().run();
-    harness.apply(json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": "lost", "finalizers": ["karpenter.sh/termination"],
-            "labels": {"karpenter.kwok.sh/kwoknodeclass": "default"}},
-        "spec": {"providerID": "test:///lost"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }));
+    lost_node(&harness, more);
     harness.pod("p", "lost", json!({}));
     harness.server.delete("v1", "Node", "", "lost").expect("deletes");
     let leaving = || {
@@ -147,4 +155,6 @@ async fn a_deleted_node_without_a_claim_is_drained() {
     assert!(taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted"), "{taints:?}");
     harness.end_pod("p").await;
     harness.until("gone", || harness.get("v1", "Node", "lost").is_none()).await;
+    let terminated = harness.ctx.metrics.value(&families::NODES_TERMINATED, &["default", "zone-a"]);
+    assert!((terminated - 1.0).abs() < f64::EPSILON, "{terminated}");
 }

@@ -74,6 +74,19 @@ async fn a_node_that_is_still_unhealthy_is_repaired_by_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_is_not_written_again() {
+    let harness = Harness::new().repairing().run();
+    harness.initialized_node("a", "node-a", json!({})).await;
+    let theirs = "2019-06-01T00:00:00Z";
+    harness.apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": "a", "annotations": {DEADLINE: theirs}}}));
+    ready(&harness, "False", "2019-01-01T00:00:00Z");
+    let deleting = || !harness.get_claim("a").expect("a claim")["metadata"]["deletionTimestamp"].is_null();
+    harness.until("deleted", deleting).await;
+    assert_eq!(annotation(&harness, DEADLINE), theirs);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_of_another_writer_is_not_removed() {
     let harness = cut_off().await;
     let theirs = "2030-01-01T00:00:00Z";

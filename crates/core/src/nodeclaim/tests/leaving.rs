@@ -264,8 +264,18 @@ fn pods_past_their_own_deadline_go_whatever_their_tier() {
         .daemon()
         .with_spec(|spec| spec.termination_grace_period = Duration::from_secs(90))
         .bound("a");
-    let says = draining(vec![slow, pod("quick").bound("a")], Some(100)).says(&Drain, after(50));
+    let fixture = draining(vec![slow, pod("quick").bound("a")], Some(100));
+    let says = fixture.says(&Drain, after(50));
     assert_eq!(says, "publish Disrupted; force slow 50; evict quick; publish FailedDraining; ~1");
+    let Some(ClaimStep::Publish(notice)) = Drain.next(&fixture.view(), after(50)).steps.into_iter().next()
+    else {
+        panic!("no event");
+    };
+    let text = notice.message();
+    assert!(
+        text.contains("was granted 50 seconds of grace-period of its 90 terminationGracePeriodSeconds"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -327,6 +327,15 @@ fn consistency_of_shape() {
     for (found, expected) in [(10_000, holds), (9000, holds), (8999, fails), (0, fails)] {
         assert_eq!(node(found).says(&Consistency, now()), expected, "{found}");
     }
+    let text = |found: i64| match Consistency.next(&node(found).view(), now()).steps.last() {
+        Some(ClaimStep::Publish(notice)) => notice.message(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(text(8999), "expected 10 of resource cpu, but found 8999m (90.0% of expected)");
+    assert_eq!(text(1234), "expected 10 of resource cpu, but found 1234m (12.3% of expected)");
+    assert_eq!(text(0), "expected 10 of resource cpu, but found 0 (0.0% of expected)");
+    let unpromised = node(0).with(|claim| claim.capacity = Resources::new());
+    assert_eq!(unpromised.says(&Consistency, now()), holds, "nothing was promised");
     let unasked = node(0).with(|claim| claim.requests = Resources::new());
     assert_eq!(unasked.says(&Consistency, now()), holds, "only what pods asked for counts");
 }
