@@ -13,6 +13,7 @@ use fleetwright_core::{
     model::{
         ClaimName, Str,
         labels::{DISRUPTED_TAINT, LINEAGE},
+        nodeclaim::ConditionType,
     },
     safety::{Act, Facts, Held},
 };
@@ -183,7 +184,13 @@ impl Execution {
         let Some(running) = self.commands.remove(id) else { return };
         self.decisions.command_ended(id, Some(why));
         let command = &running.command;
-        self.metrics.inc(&figures::QUEUE_FAILURES, &report::command_labels(&running));
+        let is_initialized = |name: &&ClaimName| {
+            let index = self.cluster.index();
+            index.claim_model(name).is_some_and(|claim| claim.is(ConditionType::Initialized))
+        };
+        let failed = running.replacements.iter().filter(|name| !is_initialized(name)).count();
+        let labels = report::command_labels(&running);
+        self.metrics.add(&figures::QUEUE_FAILURES, &labels, report::as_figure(failed));
         for candidate in &command.candidates {
             let claim =
                 candidate.node.claim_name().and_then(|name| self.cluster.index().claim_model(name).cloned());

@@ -39,11 +39,11 @@ pub(crate) const FAILED_VALIDATIONS: Family = Family::counter(
     &["consolidation_type"],
     "Number of decisions that did not hold through the validation delay",
 );
-/// Commands that were rolled back.
+/// Replacements that were created in vain.
 pub(crate) const QUEUE_FAILURES: Family = Family::counter(
     "karpenter_voluntary_disruption_queue_failures_total",
     &["decision", "reason", "consolidation_type"],
-    "Number of disruption commands that were begun and rolled back",
+    "Number of replacements that were not initialized when their disruption command was rolled back",
 );
 /// What completed commands saved.
 pub(crate) const SAVINGS: Family = Family::counter(

@@ -239,6 +239,6 @@ fn capitalised(text: &str) -> String {
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-fn as_figure(count: impl TryInto<i32>) -> f64 {
+pub(super) fn as_figure(count: impl TryInto<i32>) -> f64 {
     f64::from(count.try_into().unwrap_or(i32::MAX))
 }

@@ -6,10 +6,12 @@ mod naming;
 
 use std::{sync::Arc, time::Duration};
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use fleetwright_core::clock::Clock as _;
 
+use super::{commands, execute, figures};
 use crate::{
     runtime::Controller,
     testing::{CatalogOnly, Harness, TokioClock},
@@ -169,7 +171,7 @@ async fn a_completed_command_counts_what_it_saved() {
     harness.server.delete("v1", "Pod", "default", "p-old").unwrap();
     let savings = || {
         let labels = ["delete", "empty", "empty"];
-        harness.ctx.metrics.value(&crate::disruption::figures::SAVINGS, &labels)
+        harness.ctx.metrics.value(&figures::SAVINGS, &labels)
     };
     assert_eq!(savings(), 0.0);
     run_for(&harness, 60).await;
@@ -266,6 +268,33 @@ async fn a_command_without_its_replacement_is_rolled_back_by_the_next_process() 
     let conditions = old["status"]["conditions"].as_array().unwrap();
     assert!(conditions.iter().all(|c| c["type"] != "DisruptionReason"), "{old:#}");
     assert!(old["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[rstest]
+#[case::one_of_two_is_initialized(1, 1.0)]
+#[case::none_is_initialized(0, 2.0)]
+#[case::both_are_initialized(2, 0.0)]
+#[tokio::test(start_paused = true)]
+async fn replacements_that_were_not_initialized_are_counted(#[case] initialized: usize, #[case] failed: f64) {
+    let (harness, command) = limits::decided(json!({})).await;
+    let commands = Arc::new(commands::Commands::default());
+    let execution = execute::Execution::new(&harness.ctx, commands.clone());
+    execution.start(command, &crate::runtime::decisions::Decided::unrecorded()).await.unwrap();
+    let created = replacements(&harness);
+    assert_eq!(created.len(), 2);
+    for name in created.iter().take(initialized) {
+        let mut ready = claim(&harness, name);
+        ready["status"]["conditions"] = json!([condition("Initialized")]);
+        harness.server.apply(ready).unwrap();
+        harness
+            .ctx
+            .cluster
+            .observe(serde_json::from_value::<fleetwright_api::NodeClaim>(claim(&harness, name)).unwrap());
+    }
+    let id = commands.lock().keys().next().unwrap().clone();
+    execution.roll_back(&id, "a test").await;
+    let found = harness.ctx.metrics.value(&figures::QUEUE_FAILURES, &["replace", "drifted", ""]);
+    assert!((found - failed).abs() < f64::EPSILON, "{found}");
 }
 
 /// The state that a crash left during a command that disrupts `old-a` and `old-b`.

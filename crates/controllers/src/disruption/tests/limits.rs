@@ -175,6 +175,6 @@ async fn drift_that_no_longer_holds_is_reported_as_blocked() {
     let events = harness.events();
     let reported = events.iter().find(|event| event.starts_with("NodeClaim/old DisruptionBlocked: "));
     assert!(reported.is_some_and(|reported| reported.ends_with("no longer holds (pods came)")), "{events:?}");
-    let counted = harness.ctx.metrics.value(&crate::disruption::figures::FAILED_VALIDATIONS, &[kind]);
+    let counted = harness.ctx.metrics.value(&figures::FAILED_VALIDATIONS, &[kind]);
     assert_eq!(counted, 0.0, "only consolidation is rejected");
 }
