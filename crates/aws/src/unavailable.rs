@@ -76,6 +76,13 @@ impl Unavailable {
         self.version
     }
 
+    /// Whether a spread placement group is full in a zone.
+    #[must_use]
+    pub fn covers_group(&self, id: &str, zone: &str) -> bool {
+        let full = Shortage::Group { id: id.to_owned(), zone: zone.to_owned() };
+        self.entries.peek(&full).is_some()
+    }
+
     /// Whether an offering is unavailable.
     #[must_use]
     pub fn covers(&self, asked: &OfferingQuery<'_>) -> bool {
@@ -92,8 +99,7 @@ impl Unavailable {
         let in_group = asked.group.is_some_and(|(id, partition)| {
             let whole = offering(Some((id.to_owned(), None)));
             let part = partition.map(|part| offering(Some((id.to_owned(), Some(part.to_owned())))));
-            let full = Shortage::Group { id: id.to_owned(), zone: asked.zone.to_owned() };
-            has(whole) || part.is_some_and(has) || has(full)
+            has(whole) || part.is_some_and(has) || self.covers_group(id, asked.zone)
         });
         let dry_subnets = !asked.subnets.is_empty()
             && asked.subnets.iter().all(|subnet| has(Shortage::Subnet((*subnet).to_owned())));

@@ -233,7 +233,13 @@ pub fn resolve(
     instance_type.requirements = requirements;
     instance_type.devices = devices::devices(info);
     instance_type.baseline = tables::baseline(&info.name);
+    instance_type.advertised = Some(Arc::new(advertised(info)));
     Ok(ResolvedInstanceType { instance_type, predicted, image, kubelet, problems })
+}
+
+/// CPU and memory of a type as EC2 describes it.
+fn advertised(info: &InstanceTypeDescription) -> Resources {
+    Resources::of(info.vcpus.saturating_mul(1000), info.memory_mib.saturating_mul(1 << 20))
 }
 
 /// The instance types of a region.

@@ -116,9 +116,10 @@ impl Base<'_> {
         };
         let left = self.reservation.map(|reservation| (inputs.reservation_capacity)(&reservation.id));
         let ending = self.reservation.is_some_and(|reservation| reservation.state == "expiring");
-        // Reserved capacity is counted; insufficient capacity elsewhere does not affect it.
+        let is_full = |id: &str| inputs.unavailable.covers_group(id, self.zone);
+        // Reserved capacity is counted; insufficient capacity elsewhere does not affect it, but no placement group takes more than it may.
         let dry = if self.reservation.is_some() {
-            left == Some(0) || ending
+            left == Some(0) || ending || view.group.is_some_and(|group| is_full(&group.id))
         } else {
             inputs.unavailable.covers(&asked)
         };

@@ -417,6 +417,17 @@ fn reservations_are_counted() {
         .map(|offering| (offering.reservation_capacity, offering.available, offering.price.nanos()))
         .collect();
     assert_eq!(reserved, [(Some(1), true, 9), (Some(0), false, 9), (Some(1), false, 9)]);
+    // A spread placement group that is full in a zone takes no more instances, reserved ones neither.
+    let (id, strategy) = ("pg-1".to_owned(), "spread".to_owned());
+    world.sell(InstanceTypeDescription { placement_strategies: vec![strategy.clone()], ..m5_large() });
+    world.group = Some(PlacementGroup { id, strategy, ..PlacementGroup::default() });
+    let is_available = |world: &ClassFixture| {
+        world.only().offerings.iter().any(|offering| offering.is_reserved() && offering.available)
+    };
+    assert!(is_available(&world));
+    let full = Shortage::Group { id: "pg-1".to_owned(), zone: "us-west-2a".to_owned() };
+    world.unavailable.mark(full, Timestamp::UNIX_EPOCH);
+    assert!(!is_available(&world));
     world.settings.reserved_capacity = false;
     assert!(world.only().offerings.iter().all(|offering| !offering.is_reserved()));
 }

@@ -42,6 +42,10 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Opt
         let subnet = || error.subnet.clone();
         [Effect::NoAddresses(subnet()), Effect::Unavailable(Shortage::Subnet(subnet()))]
     };
+    let is_spread = group.filter(|_| error.message.contains(SPREAD));
+    if let Some((id, _)) = is_spread {
+        return vec![Effect::Unavailable(Shortage::Group { id: id.to_owned(), zone: error.zone.clone() })];
+    }
     if capacity_type == "reserved" && classify(&error.code) == ErrorClass::Unfulfillable {
         let dry = (error.code == NO_ADDRESSES).then(no_addresses);
         return dry.into_iter().flatten().chain([Effect::ReservationFull]).collect();
@@ -51,12 +55,7 @@ pub fn effects(error: &FleetError, capacity_type: &str, group: Option<(&str, Opt
             vec![Effect::Unavailable(Shortage::CapacityType("spot".to_owned()))]
         }
         NO_ADDRESSES => no_addresses().into_iter().chain([offering()]).collect(),
-        _ if error.message.contains(SPREAD) => match group {
-            Some((id, _)) => {
-                vec![Effect::Unavailable(Shortage::Group { id: id.to_owned(), zone: error.zone.clone() })]
-            }
-            None => vec![offering()],
-        },
+        _ if error.message.contains(SPREAD) => vec![offering()],
         code if classify(code) == ErrorClass::Unfulfillable => vec![offering()],
         _ => Vec::new(),
     }
@@ -200,9 +199,15 @@ mod tests {
             message: "You have reached the limit of instances in this spread placement group".to_owned(),
             ..error("InsufficientInstanceCapacity")
         };
-        let found = effects(&spread, "on-demand", Some(("pg-1", None)));
-        let full = Shortage::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
-        assert_eq!(found, [Effect::Unavailable(full)], "no type has capacity in the group's zone");
+        for capacity_type in ["on-demand", "reserved"] {
+            let found = effects(&spread, capacity_type, Some(("pg-1", None)));
+            let full = Shortage::Group { id: "pg-1".to_owned(), zone: "a".to_owned() };
+            assert_eq!(
+                found,
+                [Effect::Unavailable(full)],
+                "{capacity_type}: the group is full, no type and no reservation is"
+            );
+        }
         for (code, part, expected) in [
             ("InsufficientInstanceCapacity", None, Some(("pg-1".to_owned(), None))),
             ("UnfulfillableCapacity", Some(2), Some(("pg-1".to_owned(), Some("2".to_owned())))),

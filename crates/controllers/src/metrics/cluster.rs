@@ -117,11 +117,11 @@ pub const OFFERING_AVAILABLE: Family = Family::gauge(
 pub const TYPE_CPU: Family = Family::gauge(
     "karpenter_cloudprovider_instance_type_cpu_cores",
     &["instance_type"],
-    "CPU cores of an instance type",
+    "CPU cores of an instance type as the cloud advertises it",
 );
 /// Memory of an instance type.
 pub const TYPE_MEMORY: Family = Family::gauge(
     "karpenter_cloudprovider_instance_type_memory_bytes",
     &["instance_type"],
-    "Memory of an instance type in bytes",
+    "Memory of an instance type in bytes as the cloud advertises it",
 );

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, ResourceName};
+use fleetwright_core::model::{Catalog, InstanceType, Offering, Price, ResourceName, labels::RESERVED};
 use fleetwright_state::Key;
 
 use super::{Series, value};
@@ -23,6 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct OfferingMetrics {
     cluster: Cluster,
     metrics: Arc<Metrics>,
+    /// Whether reserved capacity is used.
+    reserves: bool,
     /// The exposed series.
     exposed: Mutex<Vec<Arc<Catalog>>>,
 }
@@ -30,7 +32,12 @@ pub(super) struct OfferingMetrics {
 impl OfferingMetrics {
     /// Takes what it uses from `ctx`.
     pub(super) fn new(ctx: &Ctx) -> Self {
-        Self { cluster: ctx.cluster.clone(), metrics: ctx.metrics.clone(), exposed: Mutex::default() }
+        Self {
+            cluster: ctx.cluster.clone(),
+            metrics: ctx.metrics.clone(),
+            reserves: ctx.settings.gates.reserved_capacity,
+            exposed: Mutex::default(),
+        }
     }
 }
 
@@ -58,13 +65,13 @@ impl Controller for OfferingMetrics {
         let same = before.len() == catalogs.len()
             && before.iter().zip(&catalogs).all(|(before, now)| Arc::ptr_eq(before, now));
         if !same {
-            update_gauges(&self.metrics, &catalogs);
+            update_gauges(&self.metrics, &catalogs, self.reserves);
         }
         Ok(Requeue::After(INTERVAL))
     }
 }
 
-fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
+fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>], reserves: bool) {
     // NodePools with one NodeClass share their catalogue.
     let mut seen = BTreeSet::new();
     let mut types: BTreeMap<&str, &InstanceType> = BTreeMap::new();
@@ -74,12 +81,17 @@ fn update_gauges(metrics: &Metrics, catalogs: &[Arc<Catalog>]) {
         }
     }
     let of_type = |name: ResourceName| -> Series {
-        let amount = |kind: &InstanceType| value(&name, kind.capacity.get(&name));
+        let amount = |kind: &InstanceType| {
+            value(&name, kind.advertised.as_deref().unwrap_or(&kind.capacity).get(&name))
+        };
         types.iter().map(|(label, kind)| (vec![(*label).to_owned()], amount(kind))).collect()
     };
     metrics.replace(&families::TYPE_CPU, of_type(ResourceName::Cpu));
     metrics.replace(&families::TYPE_MEMORY, of_type(ResourceName::Memory));
-    let offerings = by_labels(catalogs);
+    let mut offerings = by_labels(catalogs);
+    if reserves {
+        without_reservation(&mut offerings);
+    }
     let price: Series =
         offerings.iter().map(|(labels, (_, price))| (labels.clone(), price.dollars())).collect();
     metrics.replace(&families::OFFERING_PRICE, price);
@@ -106,6 +118,17 @@ fn by_labels(catalogs: &[Arc<Catalog>]) -> BTreeMap<Vec<String>, (bool, Price)> 
         }
     }
     all
+}
+
+/// Adds reserved capacity of every type in its zones without a reservation: it is not available, at price zero, as in Karpenter.
+fn without_reservation(offerings: &mut BTreeMap<Vec<String>, (bool, Price)>) {
+    let places: Vec<Vec<String>> = offerings.keys().cloned().collect();
+    for mut labels in places {
+        if let Some(capacity_type) = labels.get_mut(1) {
+            RESERVED.clone_into(capacity_type);
+            offerings.entry(labels).or_insert((false, Price::ZERO));
+        }
+    }
 }
 
 fn offering_labels(name: &str, offering: &Offering) -> Vec<String> {
@@ -147,5 +170,32 @@ mod tests {
             .map(|(labels, (available, price))| format!("{} {available} {}", labels.join("/"), price.nanos()))
             .collect();
         assert_eq!(found, ["m5.large/reserved/a true 2", "m5.large/spot/a true 5", "m5.large/spot/b true 3"]);
+    }
+
+    #[test]
+    fn zones_without_a_reservation_have_a_series_of_reserved_capacity() {
+        let mut found = by_labels(&[catalog(&[
+            ("spot", "a", 5, true),
+            ("reserved", "a", 1, true),
+            ("spot", "b", 3, true),
+        ])]);
+        without_reservation(&mut found);
+        let of = |zone: &str| found[&["m5.large", "reserved", zone].map(str::to_owned).to_vec()];
+        assert_eq!((of("a"), of("b")), ((true, Price::from_nanos(1)), (false, Price::ZERO)));
+    }
+
+    #[test]
+    fn the_size_of_a_type_is_the_advertised_one() {
+        let metrics = Metrics::default();
+        let mut kind = InstanceType::new("m5.large", Resources::of(1900, 7 << 30));
+        kind.advertised = Some(Arc::new(Resources::of(2000, 8 << 30)));
+        let other = InstanceType::new("m5.xlarge", Resources::of(4000, 15 << 30));
+        let catalog = Arc::new(Catalog::new(vec![Arc::new(kind), Arc::new(other)]));
+        update_gauges(&metrics, &[catalog], true);
+        let of = |name: &str| {
+            (metrics.value(&families::TYPE_CPU, &[name]), metrics.value(&families::TYPE_MEMORY, &[name]))
+        };
+        assert_eq!(of("m5.large"), (2.0, f64::from(1 << 13) * f64::from(1 << 20)));
+        assert_eq!(of("m5.xlarge"), (4.0, f64::from(15 << 10) * f64::from(1 << 20)));
     }
 }

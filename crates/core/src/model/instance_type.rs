@@ -44,6 +44,8 @@ pub struct InstanceType {
     /// The prediction behind its capacity. `None` if the provider does not name what it depends on: then the capacity that nodes report
     /// corrects nothing, and a node that is too small for its pods counts for the instance type as such, for a limited time.
     pub prediction: Option<Arc<Prediction>>,
+    /// CPU and memory as the cloud advertises them, if a node reports less: shown, never decided by.
+    pub advertised: Option<Arc<Resources>>,
 }
 
 /// A provider's prediction of capacity, with what it depends on beside the instance type: the key of observed capacity.
@@ -182,6 +184,7 @@ impl InstanceType {
             overhead: Overhead::default(),
             devices: Arc::default(),
             prediction: None,
+            advertised: None,
             baseline: None,
         }
     }

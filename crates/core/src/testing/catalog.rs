@@ -134,6 +134,7 @@ impl TypeBuilder {
             overhead: self.overhead,
             devices: self.devices.into(),
             prediction: None,
+            advertised: None,
             baseline: self.baseline,
         })
     }
