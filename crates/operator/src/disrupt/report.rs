@@ -231,19 +231,20 @@ pub(crate) fn savings(command: &Command) -> Option<String> {
     Some(if then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() })
 }
 
-/// The row of a node, which says so if it is no candidate and nothing blocks it.
+/// The row of a node, which says so if nothing blocks it and nothing is done with it: it is no candidate, or the methods found no command.
 fn considered(status: &DisruptionStatus, survey: &Survey, methods: &str) -> NodeRow {
     let mut row = node(status);
     let is_in_command = survey.commands.iter().flat_map(|command| &command.candidates).any(|candidate| {
         candidate.node.claim_name().is_some() && candidate.node.claim_name() == status.node.claim_name()
     });
-    if !row.candidate && row.blockers.is_empty() && !is_in_command {
-        row.blockers.push(BlockerRow {
-            kind: "NotConsidered".to_owned(),
-            message: format!("no candidate of {methods}: {}", state(status)),
-            owner: None,
-            until: None,
-        });
+    let why = match (row.candidate, survey.commands.is_empty()) {
+        (false, _) => Some(("NotConsidered", format!("no candidate of {methods}: {}", state(status)))),
+        (true, true) => Some(("NothingFound", format!("{methods} found no command with this node"))),
+        // The next pass continues with it.
+        (true, false) => None,
+    };
+    if let Some((kind, message)) = why.filter(|_| row.blockers.is_empty() && !is_in_command) {
+        row.blockers.push(BlockerRow { kind: kind.to_owned(), message, owner: None, until: None });
     }
     row
 }

@@ -39,7 +39,20 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
             parse(&file, &text, &mut items)?;
         }
     }
+    generate_names(&mut items);
     Ok(items)
+}
+
+/// Names the objects that have a `generateName`, as the API server does: by their number in the input, so that equal runs have equal names.
+fn generate_names(items: &mut [Item]) {
+    for (number, item) in (1_u64..).zip(items) {
+        let Some(metadata) = item.value.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("name").is_empty() && !text("generateName").is_empty() {
+            let name = format!("{}{number}", text("generateName"));
+            metadata.insert("name".to_owned(), name.into());
+        }
+    }
 }
 
 /// Adds a file, or those of a folder. Hidden files and links to a parent folder are skipped: `above` are the

@@ -38,7 +38,7 @@ use self::buffers::Buffers;
 use super::{
     Item, Source,
     prepare::{self, Schemas},
-    refused,
+    refused, retired,
 };
 use crate::{
     catalogue::{Offer, SourceRow},
@@ -485,7 +485,15 @@ impl Loader {
                 } else {
                     ""
                 };
-            self.note(place, format_args!("{kind}: not used by any decision, {count} skipped{effect}"));
+            let retired = kind.split_once(' ').and_then(|(version, kind)| retired::successor(version, kind));
+            match retired {
+                Some(successor) => self.note(
+                    place,
+                    format_args!("{kind} is not served any more, {count} skipped: convert it to {successor}"),
+                ),
+                None => self
+                    .note(place, format_args!("{kind}: not used by any decision, {count} skipped{effect}")),
+            }
         }
         // Which nodes there are, and for which pods they were launched, is known now.
         self.note_strays();

@@ -8,6 +8,7 @@
 //! - [`admission`]: what admission plugins write into new pods and claims.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
+//! - [`retired`]: API versions that are not served any more.
 //! - [`select`]: the options that choose the input and the objects to report on.
 
 mod admission;
@@ -20,6 +21,7 @@ pub(crate) mod load;
 mod object;
 pub(crate) mod prepare;
 mod refused;
+pub(crate) mod retired;
 pub(crate) mod select;
 pub(crate) mod static_pools;
 mod template;

@@ -33,7 +33,7 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 /// The rules, by code.
 pub(crate) const RULES: [Rule; 19] = [
     error("L001", "Unknown field"),
-    error("L002", "Refused by the custom resource definition"),
+    error("L002", "Refused by the API server"),
     warning("L101", "StorageClass binds volumes immediately"),
     warning("L102", "Nodes expire without a deadline"),
     warning("L103", "Very long terminationGracePeriod"),

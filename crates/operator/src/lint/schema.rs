@@ -7,7 +7,7 @@ use fleetwright_kube_schema::Structural;
 use serde_json::Value;
 
 use super::LintReport;
-use crate::input::Item;
+use crate::input::{Item, retired};
 
 /// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
 pub(super) struct Schemas {
@@ -88,22 +88,16 @@ impl Schemas {
         }
     }
 
-    /// Reports an object of Karpenter whose version is not served any more.
+    /// Reports an object whose version is not served any more, or never was by one of Karpenter's kinds.
     fn check_version(&self, item: &Item, (version, kind): &(String, String), report: &mut LintReport) {
         let group = version.split('/').next().unwrap_or_default();
         let served = [&self.of_aws, &self.of_kwok]
             .into_iter()
             .flat_map(BTreeMap::keys)
             .find(|(known, of)| of == kind && known.split('/').next() == Some(group));
-        let of_first_api = [
-            ("karpenter.sh", "Provisioner", "NodePool"),
-            ("karpenter.k8s.aws", "AWSNodeTemplate", "EC2NodeClass"),
-        ]
-        .into_iter()
-        .find(|first| (first.0, first.1) == (group, kind.as_str()));
-        let fix = match (served, of_first_api) {
-            (Some((served, _)), _) => format!("convert the object to {served}"),
-            (None, Some((_, _, successor))) => format!("replace it by a {successor}"),
+        let fix = match (retired::successor(version, kind), served) {
+            (Some(successor), _) => format!("convert the object to {successor}"),
+            (None, Some((served, _))) => format!("convert the object to {served} {kind}"),
             (None, None) => return,
         };
         report.add("L002", item, "apiVersion", format!("{kind} of {version} is not served"), fix);

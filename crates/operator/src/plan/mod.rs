@@ -37,6 +37,7 @@ use crate::{
     catalogue::Catalogues,
     cli::PlanOptions,
     clock::SystemClock,
+    figures,
     input::{
         self, Item, evaluate, lacking,
         load::{self, Loaded},
@@ -197,6 +198,7 @@ impl Session<'_> {
         let rules = rules(values);
         let mut ready = None;
         let mut moved = 0;
+        loaded.notes.extend(selects_none(options, &pods(&snapshot, live)));
         let plan = passes(&mut loaded, read, |snapshot| {
             let mut prepared = PreparedSnapshot::on(snapshot.clone(), &rules);
             ready.get_or_insert_with(|| SystemClock.now());
@@ -211,10 +213,7 @@ impl Session<'_> {
             let displaced: Vec<Arc<Pod>> = of_leaving.filter(|pod| pod.is_reschedulable()).cloned().collect();
             moved = displaced.len();
             let mut pods = pods(snapshot, live);
-            let label = |pod: &'_ Arc<Pod>| {
-                options.select.takes(&pod.id.namespace, |key| pod.labels.get(key).map(|value| &**value))
-            };
-            pods.retain(label);
+            pods.retain(|pod| is_selected(options, pod));
             pods.extend(displaced);
             solve_without(&mut prepared, (&pods, &without), packing, options.budget)
         });
@@ -223,6 +222,18 @@ impl Session<'_> {
         let (now, then) = fleets(&snapshot, &plan, loaded.priced, is_leaving);
         Ok(Solved { plan, snapshot, now, then, moved, leaving, timing, loaded })
     }
+}
+
+/// Whether the options select a pod.
+fn is_selected(options: &PlanOptions, pod: &Pod) -> bool {
+    options.select.takes(&pod.id.namespace, |key| pod.labels.get(key).map(|value| &**value))
+}
+
+/// A note if the options select none of the pending pods: a mistyped label must not look as if no pod waited.
+fn selects_none(options: &PlanOptions, pods: &[Arc<Pod>]) -> Option<String> {
+    let asks = options.select.selector.is_some() || options.select.namespace.is_some();
+    let none = asks && !pods.is_empty() && !pods.iter().any(|pod| is_selected(options, pod));
+    none.then(|| format!("-n and -l select none of {}", figures::count(pods.len(), "pending pod")))
 }
 
 /// The fleet before and after a plan.
