@@ -16,16 +16,16 @@ const HEADER: &str = "\
 saved per moved pod | pending p50, p99 |
 |---|---|---|---|---|---|---|---|";
 
-/// Seeds and number of Deployments of the checked cases. One seed says little: of seeds 1 to 6 without nominations, 28 to 200 of 120 pods are
+/// Seeds and number of Deployments of the checked cases. Few seeds say little: of seeds 1 to 19 without nominations, 40 to 263 of 120 pods are
 /// moved.
-const CHECKED: (RangeInclusive<u64>, usize) = (1..=5, 30);
+const CHECKED: (RangeInclusive<u64>, usize) = (1..=9, 30);
 
 /// The checked cases, with limits of the medians, a fifth to a half above what they reach: plans of a small fleet differ with each change of
 /// the solver.
 const LIMITS: [(Mix, bool, RealizedLimits); 4] = [
     (Mix::Generic, false, limits(310, 105, 620, 34, 80)),
     (Mix::Diverse, false, limits(410, 150, 900, 62, 135)),
-    (Mix::Generic, true, limits(50, 36, 110, 14, 6)),
+    (Mix::Generic, true, limits(50, 36, 230, 14, 6)),
     (Mix::Diverse, true, limits(200, 105, 620, 48, 58)),
 ];
 
