@@ -1,6 +1,6 @@
 //! `cargo xtask e2e`: builds the operator, then hands the arguments to the runner of the end-to-end cases.
 //!
-//! What `--speed` measures is built as users run it, as the image is. `--tier aws` has a runner of its own, which has the AWS SDK in
+//! What `--speed` and `--price` measure is built as users run it, as the image is. `--tier aws` has a runner of its own, which has the AWS SDK in
 //! it.
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) fn runner() -> anyhow::Result<PathBuf> {
 }
 
 fn is_measured(args: &[String]) -> bool {
-    args.iter().any(|arg| arg == "--speed")
+    args.iter().any(|arg| arg == "--speed" || arg == "--price")
 }
 
 /// The arguments of the runner of the AWS tiers, where `tier` is chosen.
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn only_speed_is_measured_as_published() {
+    fn what_is_measured_is_built_as_published() {
         let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
         assert!(is_measured(&args(&["--tier", "fake-kube", "--speed"])));
         assert!(!is_measured(&args(&["--tier", "kube", "kill"])));

@@ -43,6 +43,20 @@ impl Latency {
     }
 }
 
+impl std::str::FromStr for Latency {
+    type Err = String;
+
+    /// `5s`, or a range such as `18s-60s`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (min, max) = text.split_once('-').unwrap_or((text, text));
+        let millis = |text| {
+            let parsed = fleetwright_api::duration::parse(text).map_err(|error| error.to_string())?;
+            u64::try_from(parsed.as_millis()).map_err(|_| "it must not be negative".to_owned())
+        };
+        Ok(Self::between(millis(min)?, millis(max)?))
+    }
+}
+
 /// A number from `0` to `below - 1`.
 pub(crate) fn below(rng: &mut ChaCha8Rng, below: u64) -> u64 {
     rng.next_u64() % below.max(1)

@@ -265,18 +265,18 @@ pub(crate) struct FakeCloud {
     /// Instance types as Karpenter's kwok provider reads them, instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) instance_types: Option<PathBuf>,
-    /// How long a launch call takes.
-    #[arg(long, default_value = "1s", value_parser = duration)]
-    pub(crate) launch_latency: std::time::Duration,
-    /// How long an instance takes from launch to registration.
-    #[arg(long, default_value = "30s", value_parser = duration)]
-    pub(crate) boot_latency: std::time::Duration,
+    /// How long an instance takes from the launch call until it runs: a duration, or a range such as 2s-12s to draw from.
+    #[arg(long, default_value = "1s")]
+    pub(crate) launch_latency: fleetwright_fake::Latency,
+    /// How long an instance takes from then to registration, likewise.
+    #[arg(long, default_value = "30s")]
+    pub(crate) boot_latency: fleetwright_fake::Latency,
     /// How long a node takes from registration to Ready.
     #[arg(long, default_value = "5s", value_parser = duration)]
     pub(crate) ready_latency: std::time::Duration,
-    /// How long an instance takes to terminate. Defaults to a random time between 8s and 60s.
-    #[arg(long, value_parser = duration)]
-    pub(crate) terminate_latency: Option<std::time::Duration>,
+    /// How long an instance takes to terminate, likewise.
+    #[arg(long, default_value = "8s-60s")]
+    pub(crate) terminate_latency: fleetwright_fake::Latency,
     /// Follows nodes of Karpenter's kwok provider in the same cluster: they become instances, and end with their Node and NodeClaim.
     #[arg(long)]
     pub(crate) follow_kwok: bool,

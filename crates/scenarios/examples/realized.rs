@@ -9,12 +9,7 @@ use std::{error::Error, ops::RangeInclusive, time::Duration};
 
 use fleetwright_controllers::settings::Packing;
 use fleetwright_core::model::Price;
-use fleetwright_scenarios::realized::{Mix, RealizedCase, RealizedFigures, RealizedLimits, measure};
-
-const HEADER: &str = "\
-| mix, packer, seed | planned at once, bound | all bound | at rest after the last arrival | NodeClaims, nodes | pods moved | \
-saved per moved pod | pending p50, p99 |
-|---|---|---|---|---|---|---|---|";
+use fleetwright_scenarios::realized::{FleetSpec, HEADER, Mix, RealizedCase, RealizedLimits, measure};
 
 /// Seeds and number of Deployments of the checked cases. Few seeds say little: of seeds 1 to 19 without nominations, 40 to 263 of 120 pods are
 /// moved.
@@ -52,8 +47,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for mix in [Mix::Generic, Mix::Diverse] {
         for packing in [Packing::LeastCost, Packing::Compatible] {
             for seed in first..first + seeds {
-                let case = RealizedCase { seed, mix, deployments, packing, nominate, node_overhead };
-                println!("{}", row(case, &measure(case)?));
+                let fleet = FleetSpec { seed, mix, deployments };
+                let case = RealizedCase { fleet, packing, nominate, node_overhead };
+                println!("{}", measure(case)?.row(&name(case)));
             }
         }
     }
@@ -67,9 +63,7 @@ fn check() -> Result<(), Box<dyn Error>> {
     let mut exceeded = Vec::new();
     for (at, (mix, nominate, limits)) in LIMITS.into_iter().enumerate() {
         let case = |seed| RealizedCase {
-            seed,
-            mix,
-            deployments,
+            fleet: FleetSpec { seed, mix, deployments },
             packing: Packing::LeastCost,
             nominate,
             node_overhead: Price::ZERO,
@@ -77,7 +71,7 @@ fn check() -> Result<(), Box<dyn Error>> {
         let mut all = Vec::new();
         for seed in seeds.clone() {
             let found = measure(case(seed))?;
-            println!("{}", row(case(seed), &found));
+            println!("{}", found.row(&name(case(seed))));
             all.push(found);
         }
         let first = all.first().cloned();
@@ -89,35 +83,7 @@ fn check() -> Result<(), Box<dyn Error>> {
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("\n").into()) }
 }
 
-fn row(case: RealizedCase, found: &RealizedFigures) -> String {
-    let percent = |price| {
-        let tenths = found.above_plan(price);
-        let sign = if tenths < 0 { '-' } else { '+' };
-        format!("{sign}{}.{} %", tenths.abs() / 10, tenths.abs() % 10)
-    };
-    let (bound, at) = found.bound;
-    let (rest, since) = found.rest;
-    let share = found.moved * 1000 / found.pods;
-    format!(
-        "| {:?}, {:?}{}, {} | ${:.2}, {} | ${bound:.2} ({}) at {} s | ${rest:.2} ({}) at {}{} s | {}, {} | {} ({}.{} %) | ${:.4}/h | {} s, {} s |",
-        case.mix,
-        case.packing,
-        if case.nominate { ", nominated" } else { "" },
-        case.seed,
-        found.planned,
-        percent(found.planned_bound),
-        percent(bound),
-        at.as_secs(),
-        percent(rest),
-        if found.rested { "" } else { "more than " },
-        since.as_secs(),
-        found.claims,
-        found.nodes,
-        found.moved,
-        share / 10,
-        share % 10,
-        found.saved_per_moved_pod(),
-        found.wait(50).as_secs(),
-        found.wait(99).as_secs(),
-    )
+fn name(case: RealizedCase) -> String {
+    let nominated = if case.nominate { ", nominated" } else { "" };
+    format!("{:?}, {:?}{nominated}, {}", case.fleet.mix, case.packing, case.fleet.seed)
 }

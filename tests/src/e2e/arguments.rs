@@ -31,8 +31,17 @@ pub struct Arguments {
     /// Measure instead of running cases: from pods to claims, to bound, to an empty fleet
     #[arg(long, conflicts_with_all = ["cases", "list", "bless"])]
     pub speed: bool,
-    /// With --speed: how many pods, one measurement each
-    #[arg(long, value_delimiter = ',', default_value = "1000,5000")]
+    /// Measure the realized price of a fleet instead of running cases, and judge each disruption of it
+    #[arg(long, conflicts_with_all = ["cases", "list", "bless", "speed"])]
+    pub price: bool,
+    /// With --price: the mix of pods
+    #[arg(long, value_enum, default_value_t = FleetMix::Generic)]
+    pub fleet: FleetMix,
+    /// With --price: nominate pods to the nodes that are launched for them
+    #[arg(long)]
+    pub nominate: bool,
+    /// How many pods, one measurement each: 1000,5000 with --speed, 120 with --price
+    #[arg(long, value_delimiter = ',')]
     pub pods: Vec<usize>,
     /// Start the API server, run this command with an administrator's KUBECONFIG, and stop: for programs outside of this repository
     #[arg(long, num_args = 1.., allow_hyphen_values = true, value_name = "COMMAND")]
@@ -41,6 +50,15 @@ pub struct Arguments {
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,
+}
+
+/// The mixes of pods whose realized price is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FleetMix {
+    /// Requests alone
+    Generic,
+    /// A third each: requests alone, a hard spread over zones, anti-affinity by hostname
+    Diverse,
 }
 
 /// The two API servers.

@@ -1,5 +1,7 @@
 //! The cases in the order of their start: basic ones first, then the longest ones.
 
+pub(super) use nominated_pods::grant_nominations;
+
 use super::arguments::Tier;
 use super::case::{Case, Run};
 

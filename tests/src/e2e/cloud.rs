@@ -12,6 +12,30 @@ use super::process::{Process, Recipe, free_ports};
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long the cloud takes, and which instance types it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CloudPace {
+    /// Instances in a second instead of a minute: the cases wait for many of them, in real time.
+    Quick,
+    /// Times, instance types and prices of the simulator's cloud, drawn with this seed.
+    Realistic(u64),
+}
+
+impl CloudPace {
+    fn arguments(self) -> Vec<String> {
+        let arguments = match self {
+            Self::Quick => {
+                "--boot-latency 1s --ready-latency 500ms --launch-latency 100ms --terminate-latency 1s"
+                    .to_owned()
+            }
+            Self::Realistic(seed) => format!(
+                "--catalog realistic --boot-latency 18s-60s --launch-latency 2s-12s --terminate-latency 8s-60s --seed {seed}"
+            ),
+        };
+        arguments.split(' ').map(str::to_owned).collect()
+    }
+}
+
 /// A running fake cloud.
 #[derive(Debug)]
 pub(crate) struct Cloud {
@@ -26,6 +50,8 @@ pub(crate) struct Cloud {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) provider_id: String,
+    /// Price per hour in nano-dollars; zero once it is being terminated.
+    pub(crate) price_nanos: i64,
 }
 
 impl Cloud {
@@ -36,27 +62,19 @@ impl Cloud {
         kubeconfig: &Path,
         cluster: String,
         tier: Tier,
+        pace: CloudPace,
     ) -> anyhow::Result<Self> {
         let [port] = free_ports()?;
         let address = format!("127.0.0.1:{port}");
         let kubeconfig = kubeconfig.display().to_string();
-        // Instances in a second instead of a minute: the cases wait for many of them, in real time.
-        let args = ["fake-cloud", "--listen", &address, "--kubeconfig", &kubeconfig].into_iter().chain([
-            "--boot-latency",
-            "1s",
-            "--ready-latency",
-            "500ms",
-            "--launch-latency",
-            "100ms",
-            "--terminate-latency",
-            "1s",
-        ]);
+        let args = ["fake-cloud", "--listen", &address, "--kubeconfig", &kubeconfig].map(str::to_owned);
+        let args = args.into_iter().chain(pace.arguments());
         // Karpenter creates Nodes, and what it deletes is gone.
-        let args = args.chain((tier == Tier::Karpenter).then_some("--follow-kwok"));
+        let args = args.chain((tier == Tier::Karpenter).then(|| "--follow-kwok".to_owned()));
         let recipe = Recipe {
             name: "fake-cloud",
             program: environment.operator.clone(),
-            args: args.map(str::to_owned).collect(),
+            args: args.collect(),
             env: vec![("RUST_BACKTRACE", "1".into())],
             logs: folder.to_path_buf(),
         };
@@ -108,7 +126,9 @@ fn parse(page: &Value) -> anyhow::Result<Vec<Instance>> {
     alive
         .map(|instance| {
             let id = instance["id"].as_str().context("an instance without id")?;
-            Ok(Instance { provider_id: id.to_owned() })
+            let is_paid = !matches!(instance["state"].as_str(), Some("terminating" | "terminated"));
+            let price_nanos = instance["priceNanos"].as_i64().filter(|_| is_paid).unwrap_or(0);
+            Ok(Instance { provider_id: id.to_owned(), price_nanos })
         })
         .collect()
 }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn instance(id: &str) -> Instance {
-        Instance { provider_id: id.to_owned() }
+        Instance { provider_id: id.to_owned(), price_nanos: 0 }
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::arguments::{Arguments, Environment, Tier};
 use super::assets::Assets;
 use super::case::{Case, Cx};
 use super::cases;
+use super::cloud::CloudPace;
 use super::installation::Installation;
+use super::price;
 use super::process::tail;
 use super::server::Server;
 use super::speed;
@@ -41,6 +43,12 @@ pub async fn run(
     if arguments.speed {
         return tokio::select! {
             result = measure(arguments, environment, out) => result,
+            signal = interrupted() => { signal?; bail!("interrupted") }
+        };
+    }
+    if arguments.price {
+        return tokio::select! {
+            result = measure_price(arguments, environment, out) => result,
             signal = interrupted() => { signal?; bail!("interrupted") }
         };
     }
@@ -152,9 +160,11 @@ async fn measure(
     let folder = run_folder(environment, arguments.tier)?;
     writeln!(out, "e2e --tier {} --speed, logs in {}", arguments.tier.name(), folder.display())?;
     let assets = Assets::find(arguments.tier, environment, out)?;
-    let mut world = LaneWorld::start(arguments.tier, environment, &assets, folder.clone()).await?;
+    let mut world =
+        LaneWorld::start(arguments.tier, environment, &assets, folder.clone(), CloudPace::Quick).await?;
     let mut rows = Vec::new();
-    for &pods in &arguments.pods {
+    let usual = vec![1000, 5000];
+    for &pods in if arguments.pods.is_empty() { &usual } else { &arguments.pods } {
         speed::announce(pods, out)?;
         // A new process for each, so that its memory is that of this measurement.
         world.operator.stop().await?;
@@ -168,6 +178,37 @@ async fn measure(
     drop(world);
     std::fs::remove_dir_all(&folder)?;
     Ok(true)
+}
+
+/// Measures the realized price of fleets, each on a world of its own, and prints the table of the simulated twin. True when no
+/// disruption is at fault.
+async fn measure_price(
+    arguments: &Arguments,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    anyhow::ensure!(
+        arguments.tier == Tier::Kube,
+        "--price measures what kube-scheduler makes of plans: --tier kube"
+    );
+    let assets = Assets::find(arguments.tier, environment, out)?;
+    let usual = vec![120];
+    let mut is_good = true;
+    for &pods in if arguments.pods.is_empty() { &usual } else { &arguments.pods } {
+        let fleet = price::fleet(arguments, pods);
+        let folder = run_folder(environment, arguments.tier)?;
+        writeln!(out, "e2e --price, {pods} pods, seed {}, logs in {}", fleet.seed, folder.display())?;
+        out.flush()?;
+        let pace = CloudPace::Realistic(fleet.seed);
+        let mut world = LaneWorld::start(arguments.tier, environment, &assets, folder.clone(), pace).await?;
+        let is_quiet = price::measure(&mut world, fleet, arguments.nominate, out).await?;
+        drop(world);
+        if is_quiet {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        is_good &= is_quiet;
+    }
+    Ok(is_good)
 }
 
 /// Runs a command beside an API server that is its own. True when it succeeds.
@@ -209,8 +250,8 @@ impl Run<'_> {
     async fn lane(&self, lane: usize) -> anyhow::Result<usize> {
         let folder = self.folder.join(format!("lane-{lane}"));
         let begin = Instant::now();
-        let started =
-            LaneWorld::start(self.arguments.tier, self.environment, &self.assets, folder.clone()).await;
+        let (tier, pace) = (self.arguments.tier, CloudPace::Quick);
+        let started = LaneWorld::start(tier, self.environment, &self.assets, folder.clone(), pace).await;
         let mut world = match started {
             Ok(world) => world,
             Err(error) => {

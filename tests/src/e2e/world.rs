@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::arguments::{Environment, Tier};
 use super::assets::Assets;
-use super::cloud::Cloud;
+use super::cloud::{Cloud, CloudPace};
 use super::fleet::Fleet;
 use super::installation::Installation;
 use super::kubectl::Kubectl;
@@ -55,6 +55,7 @@ impl LaneWorld {
         environment: &Environment,
         assets: &Assets,
         folder: PathBuf,
+        pace: CloudPace,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let installation = Installation::read(&environment.root.join("deploy"))?;
@@ -81,7 +82,8 @@ impl LaneWorld {
         let identity =
             rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
         let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
-        let cloud = Cloud::start(environment, &folder, &server.kubeconfigs.cloud, uid, tier).await?;
+        let cloud = &server.kubeconfigs.cloud;
+        let cloud = Cloud::start(environment, &folder, cloud, uid, tier, pace).await?;
         let seat = Seat { name: "operator", kubeconfig: &server.kubeconfigs.operator, cloud: &cloud.url };
         let mut operator = Operator::new(&environment.operator, &folder, seat)?;
         operator.start()?;

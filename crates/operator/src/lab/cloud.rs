@@ -65,7 +65,11 @@ async fn provider(environment: &Environment) -> anyhow::Result<Arc<dyn CloudProv
     let api: Arc<dyn CloudApi> = if url.is_empty() {
         let (catalogue, skipped) = of_settings(values)?;
         log_skipped(&skipped);
-        let config = config(values.duration("LAUNCH_LATENCY"), values.duration("BOOT_LATENCY"), 1);
+        let config = CloudConfig {
+            launch_latency: exactly(values.duration("LAUNCH_LATENCY")),
+            boot_latency: exactly(values.duration("BOOT_LATENCY")),
+            ..CloudConfig::default()
+        };
         let cloud = Arc::new(Cloud::new(catalogue, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, cluster_uid).await?;
         tracing::info!(nodes = adopted, "embedded fake cloud adopted what the cluster knows of");
@@ -91,15 +95,6 @@ fn exactly(duration: Duration) -> Latency {
     Latency::between(millis, millis)
 }
 
-fn config(launch: Duration, boot: Duration, seed: u64) -> CloudConfig {
-    CloudConfig {
-        seed,
-        launch_latency: exactly(launch),
-        boot_latency: exactly(boot),
-        ..CloudConfig::default()
-    }
-}
-
 /// `fleetwright fake-cloud`: cloud and kubelets until Ctrl-C.
 ///
 /// # Errors
@@ -112,10 +107,13 @@ pub(crate) fn serve(options: &cli::FakeCloud) -> anyhow::Result<()> {
         let client = kube_client::connect(options.kubeconfig.as_deref()).await?;
         let cluster_uid = kube_client::cluster_uid(&client).await?;
         let sold = catalogue(options.catalog, options.instance_types.as_deref())?;
-        let mut config = config(options.launch_latency, options.boot_latency, options.seed);
-        if let Some(takes) = options.terminate_latency {
-            config.terminate_latency = exactly(takes);
-        }
+        let config = CloudConfig {
+            seed: options.seed,
+            launch_latency: options.launch_latency,
+            boot_latency: options.boot_latency,
+            terminate_latency: options.terminate_latency,
+            ..CloudConfig::default()
+        };
         let cloud = Arc::new(Cloud::new(sold, config, clock.clone()));
         let adopted = adopt(client.clone(), &cloud, &cluster_uid).await?;
         let listener = tokio::net::TcpListener::bind(options.listen)

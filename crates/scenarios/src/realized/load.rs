@@ -1,15 +1,35 @@
-//! The Deployments of a run, in the order of their arrival.
+//! The Deployments of a fleet, in the order of their arrival: the same in a simulator and on a real control plane.
 
-use std::{collections::BTreeMap, error::Error, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use fleetwright_sim::Simulator;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Mix, RealizedCase};
+/// Time over which the Deployments arrive.
+pub const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// A mix of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Requests alone.
+    Generic,
+    /// A third each: requests alone, a hard spread over zones, anti-affinity by hostname within the Deployment.
+    Diverse,
+}
+
+/// Names a fleet: equal ones have the same Deployments, which arrive at the same times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetSpec {
+    /// Seed of the cloud, and of the times at which Deployments arrive.
+    pub seed: u64,
+    /// The mix of pods.
+    pub mix: Mix,
+    /// Number of Deployments, with four pods each on average.
+    pub deployments: usize,
+}
 
 /// One NodePool, on demand, without burstable types and those of more than 32 CPUs, of which two would hold all pods of a small fleet.
-pub(super) const NODEPOOL: &str = "
+pub const NODEPOOL: &str = "
 apiVersion: karpenter.kwok.sh/v1alpha1
 kind: KWOKNodeClass
 metadata: {name: default}
@@ -31,7 +51,8 @@ spec:
 ";
 
 /// The Deployments, and which of their pods were bound.
-pub(super) struct Load {
+#[derive(Debug)]
+pub struct FleetLoad {
     mix: Mix,
     /// The Deployments by the time of their arrival, which has milliseconds, each with its number.
     arrivals: Vec<(Duration, usize)>,
@@ -40,45 +61,50 @@ pub(super) struct Load {
     waiting: BTreeMap<String, (Duration, usize)>,
 }
 
-impl Load {
-    /// Each Deployment arrives at a random time within `within`.
-    pub(super) fn new(case: RealizedCase, within: Duration) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(case.seed);
-        let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+impl FleetLoad {
+    /// The load of a fleet: each Deployment arrives at a random time within [`ARRIVAL`].
+    #[must_use]
+    pub fn new(fleet: FleetSpec) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(fleet.seed);
+        let within = u64::try_from(ARRIVAL.as_millis()).unwrap_or(u64::MAX);
         let mut arrival = || Duration::from_millis(random.random_range(0..within));
         let mut arrivals: Vec<(Duration, usize)> =
-            (0..case.deployments).map(|number| (arrival(), number)).collect();
+            (0..fleet.deployments).map(|number| (arrival(), number)).collect();
         arrivals.sort_unstable();
-        Self { mix: case.mix, arrivals, arrived: 0, waiting: BTreeMap::new() }
+        Self { mix: fleet.mix, arrivals, arrived: 0, waiting: BTreeMap::new() }
     }
 
     /// The number of pods of all Deployments.
-    pub(super) fn pods(&self) -> usize {
+    #[must_use]
+    pub fn pods(&self) -> usize {
         self.arrivals.iter().map(|(_, number)| replicas(*number)).sum()
     }
 
-    /// Creates the Deployments that are due.
-    pub(super) fn arrive(&mut self, simulator: &Simulator, elapsed: Duration) -> Result<(), Box<dyn Error>> {
+    /// The manifests of the Deployments that are due after `elapsed` and were not returned before.
+    pub fn due(&mut self, elapsed: Duration) -> Vec<String> {
+        let mut manifests = Vec::new();
         while let Some((at, number)) = self.arrivals.get(self.arrived).filter(|(at, _)| *at <= elapsed) {
-            simulator.apply(&deployment(self.mix, *number))?;
+            manifests.push(deployment(self.mix, *number));
             self.waiting.insert(name(*number), (*at, replicas(*number)));
             self.arrived += 1;
         }
-        Ok(())
+        manifests
     }
 
     /// The time of the next arrival.
-    pub(super) fn next(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn next(&self) -> Option<Duration> {
         self.arrivals.get(self.arrived).map(|(at, _)| *at)
     }
 
     /// The time of the last arrival.
-    pub(super) fn last(&self) -> Duration {
+    #[must_use]
+    pub fn last(&self) -> Duration {
         self.arrivals.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
     /// The time from the arrival of a pod until it was bound; `None` for the pods that replace evicted ones.
-    pub(super) fn wait(&mut self, pod: &str, now: Duration) -> Option<Duration> {
+    pub fn wait(&mut self, pod: &str, now: Duration) -> Option<Duration> {
         let (arrived, left) = self.waiting.get_mut(pod.split('-').next()?)?;
         *left = left.checked_sub(1)?;
         Some(now.saturating_sub(*arrived))

@@ -7,7 +7,7 @@ fn figures() -> RealizedFigures {
     RealizedFigures {
         pods: 100,
         planned: dollars(100),
-        planned_bound: dollars(101),
+        planned_bound: Some(dollars(101)),
         bound: (dollars(110), Duration::from_secs(60)),
         rest: (dollars(102), Duration::from_secs(90)),
         nodes: 10,

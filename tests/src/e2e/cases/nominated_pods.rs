@@ -8,16 +8,23 @@ use serde_json::{Value, json};
 
 use super::permissions::{ROLE, put};
 use crate::e2e::case::Cx;
+use crate::e2e::world::LaneWorld;
 use crate::e2e::{fleet, manifests};
 
 /// Replicas and CPUs of the Deployments. On nodes of up to 8 CPUs they fill seven.
 const LOAD: [(u32, &str); 4] = [(20, "500m"), (8, "1500m"), (6, "2500m"), (3, "3500m")];
 
-pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let role = cx.world.get(ROLE).await?.context("no ClusterRole karpenter-core")?;
+/// Permits the operator to nominate pods. Returns the role as it was.
+pub(in crate::e2e) async fn grant_nominations(world: &LaneWorld) -> anyhow::Result<Value> {
+    let role = world.get(ROLE).await?.context("no ClusterRole karpenter-core")?;
     let mut rules = role["rules"].as_array().cloned().context("a role without rules")?;
     rules.push(json!({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}));
-    put(cx.world, &json!(rules)).await?;
+    put(world, &json!(rules)).await?;
+    Ok(role)
+}
+
+pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let role = grant_nominations(cx.world).await?;
     let result = follows_the_plan(cx).await;
     // The other cases need the role as it was.
     put(cx.world, &role["rules"]).await?;
