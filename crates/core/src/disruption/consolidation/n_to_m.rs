@@ -6,7 +6,7 @@ use super::narrow::{
 use crate::{
     disruption::{
         Candidate, Context, Unconsolidatable, gates,
-        hints::{Demand, Hint, MIN_SAVING_DIVISOR},
+        hints::{Demand, Hint, MIN_SAVING_PERCENT},
     },
     model::Price,
     scheduling::{NODE_OVERHEAD, NewClaim},
@@ -27,11 +27,11 @@ pub(in crate::disruption) fn cheaper_together(
     let count = new_claims.len();
     let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
     let planned: Price = new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
-    let (paid, min_saving) = (i128::from(now.nanos()), i128::from(planned.nanos()));
+    let (paid, after) = (i128::from(now.nanos()), i128::from(planned.nanos()));
     // Additional nodes have a cost beside their price.
     let more = i128::try_from(count.saturating_sub(candidates.len())).unwrap_or(i128::MAX);
-    let min_saving = min_saving.saturating_add(more.saturating_mul(i128::from(NODE_OVERHEAD)));
-    if count > MAX_REPLACEMENTS || MIN_SAVING_DIVISOR * min_saving > (MIN_SAVING_DIVISOR - 1) * paid {
+    let after = after.saturating_add(more.saturating_mul(i128::from(NODE_OVERHEAD)));
+    if count > MAX_REPLACEMENTS || 100 * after > (100 - MIN_SAVING_PERCENT) * paid {
         return Err(Unconsolidatable::NeedsSeveral(count));
     }
     let all_spot = candidates.iter().all(|candidate| candidate.is_spot());

@@ -23,8 +23,9 @@ use crate::{
 
 /// Maximum number of sets that one pass packs by price.
 pub(super) const MAX_TRIALS: u32 = 32;
-/// A set must save at least the inverse of this (a tenth).
-pub(super) const MIN_SAVING_DIVISOR: i128 = 10;
+/// A set must save at least this share of its price. Several replacements move most pods of a fleet for a few percent, and what they leave
+/// half empty is moved again.
+pub(super) const MIN_SAVING_PERCENT: i128 = 15;
 /// Maximum number of individually refused candidates that are tried together.
 const MAX_TOGETHER: usize = 64;
 
@@ -130,7 +131,7 @@ impl Hints {
         }
     }
 
-    /// Adds a set whose demand would cost a tenth less at the best rates of its NodePools.
+    /// Adds a set whose demand would cost so much less at the best rates of its NodePools.
     fn add_demand(&mut self, context: &Context<'_>, candidates: &[&Candidate], demand: &Demand) {
         let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
         for pool in &demand.pools {
@@ -140,7 +141,7 @@ impl Hints {
         }
         let rates = demand.pools.iter().filter_map(|pool| self.rates.get(pool));
         let saving = now.saturating_sub(Rates::least(rates, demand.requests)).nanos();
-        if i128::from(saving) * MIN_SAVING_DIVISOR < i128::from(now.nanos()) || saving <= 0 {
+        if i128::from(saving) * 100 < i128::from(now.nanos()) * MIN_SAVING_PERCENT || saving <= 0 {
             return;
         }
         let Some(names) = candidates.iter().map(|candidate| candidate.claim()).collect() else { return };

@@ -2,7 +2,7 @@
 //!
 //! Karpenter refuses a set if more than one node would have to be created. Here single-node and multi-node consolidation
 //! return such sets as hints, so that this method, which is the last, tries only sets that may be cheaper. More pods move than
-//! in a deletion, so a command must save at least a tenth.
+//! in a deletion, so a command must save at least 15 %.
 //!
 //! Simulations place pods in Karpenter's order, on few nodes of the types that fit. Sets for which that is not cheaper, but
 //! whose demand may cost less, are packed by price.

@@ -110,7 +110,7 @@ fn refused_sets_are_not_repacked_until_they_change() {
 fn unreached_sets_are_reported_and_come_first_in_the_next_pass() {
     // No two of these pods fit on a node of 8 CPUs, and none fits elsewhere.
     let stuck = (0..60).fold(ClusterBuilder::new().pool(on_demand(|_| {})), |builder, at| {
-        builder.node(node_with_pods(&format!("m{at:02}"), &[4_700, 4_700, 4_700]).build())
+        builder.node(node_with_pods(&format!("m{at:02}"), &[4_500, 4_500, 4_500]).build())
     });
     let snapshot = stuck.build();
     let mut last = after(&snapshot, CarryOver::default());
