@@ -147,7 +147,7 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             packing: Packing::default(),
             n_to_m: true,
-            objective: Objective::LIST,
+            objective: Objective::default(),
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
             disruption: DisruptionTiming::default(),
         }

@@ -8,7 +8,7 @@
 use std::{error::Error, ops::RangeInclusive, time::Duration};
 
 use fleetwright_controllers::settings::Packing;
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Objective, Price};
 use fleetwright_scenarios::realized::{FleetSpec, HEADER, Mix, RealizedCase, RealizedLimits, measure};
 
 /// Seeds and number of Deployments of the checked cases. Few seeds say little: of seeds 1 to 19 without nominations, 40 to 263 of 120 pods are
@@ -18,10 +18,10 @@ const CHECKED: (RangeInclusive<u64>, usize) = (1..=9, 30);
 /// The checked cases, with limits of the medians, a fifth to a half above what they reach: plans of a small fleet differ with each change of
 /// the solver.
 const LIMITS: [(Mix, bool, RealizedLimits); 4] = [
-    (Mix::Generic, false, limits(310, 105, 620, 34, 80)),
-    (Mix::Diverse, false, limits(410, 150, 900, 62, 135)),
-    (Mix::Generic, true, limits(50, 36, 230, 14, 6)),
-    (Mix::Diverse, true, limits(200, 105, 620, 48, 58)),
+    (Mix::Generic, false, limits(280, 90, 550, 25, 70)),
+    (Mix::Diverse, false, limits(370, 130, 600, 48, 80)),
+    (Mix::Generic, true, limits(60, 45, 250, 14, 8)),
+    (Mix::Diverse, true, limits(200, 125, 550, 38, 48)),
 ];
 
 /// Price when bound and at rest, in tenths of a percent above the plan; seconds to rest; NodeClaims; pods moved.
@@ -41,14 +41,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (first, seeds) = (value("--first", 42)?, value("--seeds", 1)?);
     let nominate = arguments.iter().any(|argument| argument == "--nominate");
     let deployments = usize::try_from(value("--deployments", 150)?)?;
-    let milli_dollars = i64::try_from(value("--node-overhead", 0)?)?;
-    let node_overhead = Price::from_nanos(milli_dollars * 1_000_000);
+    let default = Objective::default().node_overhead.nanos() / 1_000_000;
+    let milli_dollars = i64::try_from(value("--node-overhead", u64::try_from(default)?)?)?;
+    let objective = Objective { node_overhead: Price::from_nanos(milli_dollars * 1_000_000) };
     println!("{HEADER}");
     for mix in [Mix::Generic, Mix::Diverse] {
         for packing in [Packing::LeastCost, Packing::Compatible] {
             for seed in first..first + seeds {
                 let fleet = FleetSpec { seed, mix, deployments };
-                let case = RealizedCase { fleet, packing, nominate, node_overhead };
+                let case = RealizedCase { fleet, packing, nominate, objective };
                 println!("{}", measure(case)?.row(&name(case)));
             }
         }
@@ -66,7 +67,7 @@ fn check() -> Result<(), Box<dyn Error>> {
             fleet: FleetSpec { seed, mix, deployments },
             packing: Packing::LeastCost,
             nominate,
-            node_overhead: Price::ZERO,
+            objective: Objective::default(),
         };
         let mut all = Vec::new();
         for seed in seeds.clone() {

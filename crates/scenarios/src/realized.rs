@@ -17,7 +17,7 @@ use std::{
 };
 
 use fleetwright_controllers::settings::Packing;
-use fleetwright_core::model::Price;
+use fleetwright_core::model::Objective;
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 
 pub use figures::{HEADER, RealizedFigures, RealizedLimits};
@@ -35,8 +35,8 @@ pub struct RealizedCase {
     pub packing: Packing,
     /// Whether pods are nominated to the nodes that are launched for them.
     pub nominate: bool,
-    /// The overhead of a node in the objective.
-    pub node_overhead: Price,
+    /// What plans minimize.
+    pub objective: Objective,
 }
 
 /// Requests that the API server answered.
@@ -110,7 +110,7 @@ fn config(
     config.track_updates = false;
     config.settings.packing = case.packing;
     config.settings.nominate_pods = case.nominate;
-    config.settings.objective.node_overhead = case.node_overhead;
+    config.settings.objective = case.objective;
     config.settings.n_to_m = case.packing == Packing::LeastCost;
     if at_once {
         (config.settings.batch_idle, config.settings.batch_max) = (ARRIVAL * 2, ARRIVAL * 4);

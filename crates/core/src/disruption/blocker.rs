@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{BalancedScore, BudgetError, lineage};
 use crate::{
     clock::written,
-    model::{DisruptionReason, NamespacedName, PodUid, Price, StateNode, Str},
+    model::{DisruptionReason, NamespacedName, PodUid, Price, Prices, StateNode, Str},
 };
 
 /// A node that may not be disrupted now.
@@ -281,12 +281,12 @@ pub enum Unconsolidatable {
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
-    #[error("Can't replace with a cheaper node (now ${now}/h, {})", cheapest_of(*cheapest))]
+    #[error("Can't replace with a cheaper node ({})", compared(*now, *cheapest))]
     NotCheaper {
-        /// The price now.
-        now: Price,
-        /// The price of the cheapest replacement.
-        cheapest: Option<Price>,
+        /// The prices now.
+        now: Prices,
+        /// The prices of the cheapest replacement.
+        cheapest: Option<Prices>,
     },
     /// minValues cannot be met among the cheaper types.
     #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
@@ -436,9 +436,14 @@ fn and_more(more: usize) -> String {
 }
 
 /// The cheapest replacement.
-fn cheapest_of(cheapest: Option<Price>) -> String {
-    cheapest.map_or_else(
-        || "nothing else fits".to_owned(),
-        |cheapest| format!("cheapest replacement ${cheapest}/h"),
-    )
+/// List prices; what the nodes count as where only that explains why nothing is cheaper.
+fn compared(now: Prices, cheapest: Option<Prices>) -> String {
+    match cheapest {
+        None => format!("now ${}/h, nothing else fits", now.list),
+        Some(cheapest) if cheapest.list < now.list => format!(
+            "now ${}/h, counts as ${}/h; cheapest replacement ${}/h, counts as ${}/h",
+            now.list, now.effective, cheapest.list, cheapest.effective
+        ),
+        Some(cheapest) => format!("now ${}/h, cheapest replacement ${}/h", now.list, cheapest.list),
+    }
 }

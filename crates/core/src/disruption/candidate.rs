@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     model::{
-        InstanceType, NodePool, Pod, Price, Snapshot, StateNode, Str, labels, nodeclaim::ConditionType,
-        taint::first_untolerated,
+        InstanceType, NodePool, Pod, Price, Prices, Snapshot, StateNode, Str, labels,
+        nodeclaim::ConditionType, taint::first_untolerated,
     },
     nodeclaim::drain::disrupted_taint,
 };
@@ -45,6 +45,12 @@ impl Candidate {
     #[must_use]
     pub fn name(&self) -> &str {
         self.node.name()
+    }
+
+    /// Both prices.
+    #[must_use]
+    pub fn prices(&self) -> Prices {
+        Prices { list: self.price, effective: self.effective }
     }
 
     /// Name of its NodeClaim.
@@ -191,8 +197,7 @@ fn described<'a>(
 }
 
 /// What a node counts as, if the catalogue of its NodePool has its list price.
-#[must_use]
-pub(super) fn effective_price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
+fn effective_price(snapshot: &Snapshot, node: &StateNode) -> Option<Price> {
     let label = |key| node.label(key).unwrap_or_default();
     let list = price(snapshot, node)?;
     let pool = snapshot.pool(label(labels::NODEPOOL))?;

@@ -42,7 +42,7 @@ pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use nomination::{ClaimStage, LeaseBound, Nomination, NominationEvent, PodNomination};
-pub use objective::Objective;
+pub use objective::{Objective, Prices};
 pub use observed::{
     Observed, ObservedTaint, SmallerNode,
     capacity::{ObservedCapacity, ObservedNode},

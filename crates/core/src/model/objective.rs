@@ -1,13 +1,48 @@
 //! The effective price: what a node counts as in decisions, beside its list price.
 
+use std::iter::Sum;
+
 use super::{Baseline, InstanceType, NodePool, Price};
 
 /// What plans minimize: the sum of effective prices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objective {
     /// What a node costs per hour beside its instance (`NODE_OVERHEAD_PRICE`): licences, disks, addresses, image pulls, API load.
     /// Zero: list prices alone decide, as in Karpenter.
     pub node_overhead: Price,
+}
+
+/// The two prices of a node, or the sums of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// By list price: what is paid.
+    pub list: Price,
+    /// What it counts as.
+    pub effective: Price,
+}
+
+impl Prices {
+    /// Whether both prices are lower than those of `other`: a replacement that counts as less must not cost more.
+    #[must_use]
+    pub fn are_below(self, other: Self) -> bool {
+        self.list < other.list && self.effective < other.effective
+    }
+}
+
+impl Sum for Prices {
+    fn sum<I: Iterator<Item = Self>>(prices: I) -> Self {
+        prices.fold(Self::default(), |sum, one| Self {
+            list: sum.list + one.list,
+            effective: sum.effective + one.effective,
+        })
+    }
+}
+
+/// $0.006 per hour: the root volume and the image pulls that every node has (`docs/prices.md`).
+impl Default for Objective {
+    fn default() -> Self {
+        Self { node_overhead: Price::from_nanos(6_000_000) }
+    }
 }
 
 impl Objective {

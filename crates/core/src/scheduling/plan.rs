@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::{
     model::{
-        DeviceId, InstanceType, Labels, NamespacedName, NodePool, Objective, Pod, PodUid, Price,
+        DeviceId, InstanceType, Labels, NamespacedName, NodePool, Objective, Pod, PodUid, Price, Prices,
         Requirements, Resources, StateNode, Str, Taint,
     },
     scheduling::{obstacle::NodeObstacles, reason::Unplaced},
@@ -73,6 +73,14 @@ pub struct Chosen {
     pub price: Price,
     /// What it counts as in decisions, per hour ([`Objective`]).
     pub effective: Price,
+}
+
+impl Chosen {
+    /// Both prices.
+    #[must_use]
+    pub fn prices(&self) -> Prices {
+        Prices { list: self.price, effective: self.effective }
+    }
 }
 
 /// Pods on an existing or in-flight node.

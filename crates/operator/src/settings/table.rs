@@ -189,8 +189,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "NODE_OVERHEAD_PRICE",
         SettingKind::Price,
-        "0",
-        "What a node costs beside its instance, in dollars per hour; with it, burstable instance types count by their baseline. 0 lets list prices alone decide, as in Karpenter",
+        "0.006",
+        "What a node costs beside its instance, in dollars per hour; above 0, burstable instance types count by their baseline. 0 lets list prices alone decide, as in Karpenter",
     ),
     setting(
         "N_TO_M_CONSOLIDATION",

@@ -1,5 +1,7 @@
 //! The tables of the view: what each column of a pane shows.
 
+use std::collections::BTreeSet;
+
 use fleetwright_core::model::Price;
 use jiff::Timestamp;
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Style};
@@ -153,8 +155,11 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
 /// Without the columns that would repeat others or be empty.
 fn relevant(app: &TopApp, wanted: &[Wanted<Content>]) -> Vec<Wanted<Content>> {
     let nodes = &app.report.nodes;
+    // The overhead alone is the same for all.
+    let overhead = |node: &FleetNode| Some(node.effective_price?.saturating_sub(node.price?));
+    let overheads: BTreeSet<_> = nodes.iter().filter_map(overhead).collect();
     let is_relevant = |content: Content| match content {
-        Content::Effective => nodes.iter().any(|node| node.effective_price != node.price),
+        Content::Effective => overheads.len() > 1,
         Content::Other => nodes.iter().any(|node| node.resources.iter().any(|row| is_other(&row.resource))),
         _ => true,
     };

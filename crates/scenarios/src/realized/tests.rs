@@ -1,5 +1,7 @@
 //! The figures of a run, and their limits. The runs themselves are too slow without optimisation: `cargo xtask realized --check`.
 
+use fleetwright_core::model::Price;
+
 use super::*;
 
 fn figures() -> RealizedFigures {

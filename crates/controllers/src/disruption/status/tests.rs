@@ -2,7 +2,7 @@
 
 use fleetwright_core::{
     disruption::Unconsolidatable,
-    model::{DisruptionReason, NamespacedName, Price},
+    model::{DisruptionReason, NamespacedName, Price, Prices},
     testing::{NodeBuilder, node},
 };
 use rstest::rstest;
@@ -37,7 +37,8 @@ fn budget(allowed: i64, disrupting: i64) -> Blocker {
 }
 
 fn dear(nanos: i64) -> Blocker {
-    let now = Price::from_nanos(nanos);
+    let price = Price::from_nanos(nanos);
+    let now = Prices { list: price, effective: price };
     Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None })
 }
 

@@ -1,14 +1,14 @@
 //! Several replacements, restricted to instance types that are cheaper in total.
 
 use super::narrow::{
-    force_spot, keep_spot_flexibility, may_be_spot, narrow, prefer_spot, worst_launch_price,
+    force_spot, keep_spot_flexibility, may_be_spot, narrow, paid, prefer_spot, worst_launch_prices,
 };
 use crate::{
     disruption::{
         Candidate, Context, Unconsolidatable, gates,
         hints::{Demand, Hint, MIN_SAVING_PERCENT},
     },
-    model::Price,
+    model::{Price, Prices},
     scheduling::{NODE_OVERHEAD, NewClaim},
 };
 
@@ -25,13 +25,13 @@ pub(in crate::disruption) fn cheaper_together(
     new_claims: Vec<NewClaim>,
 ) -> Result<Vec<NewClaim>, Unconsolidatable> {
     let count = new_claims.len();
-    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
-    let planned: Price = new_claims.iter().map(|new_claim| new_claim.chosen.effective).sum();
-    let (paid, after) = (i128::from(now.nanos()), i128::from(planned.nanos()));
+    let now = paid(candidates);
+    let planned: Prices = new_claims.iter().map(|new_claim| new_claim.chosen.prices()).sum();
+    let (before, after) = (i128::from(now.effective.nanos()), i128::from(planned.effective.nanos()));
     // Additional nodes have a cost beside their price.
     let more = i128::try_from(count.saturating_sub(candidates.len())).unwrap_or(i128::MAX);
     let after = after.saturating_add(more.saturating_mul(i128::from(NODE_OVERHEAD)));
-    if count > MAX_REPLACEMENTS || 100 * after > (100 - MIN_SAVING_PERCENT) * paid {
+    if count > MAX_REPLACEMENTS || 100 * after > (100 - MIN_SAVING_PERCENT) * before {
         return Err(Unconsolidatable::NeedsSeveral(count));
     }
     let all_spot = candidates.iter().all(|candidate| candidate.is_spot());
@@ -44,7 +44,11 @@ pub(in crate::disruption) fn cheaper_together(
         if to_spot {
             force_spot(&mut new_claim);
         }
-        let share = share(paid, new_claim.chosen.effective, planned);
+        let chosen = new_claim.chosen.prices();
+        let share = Prices {
+            list: share(now.list, chosen.list, planned.list),
+            effective: share(now.effective, chosen.effective, planned.effective),
+        };
         // A replacement of a candidate's own type saves nothing.
         let is_own_type = |name: &str| {
             let mut own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
@@ -52,7 +56,8 @@ pub(in crate::disruption) fn cheaper_together(
         };
         let narrower = narrow(new_claim, |new_claim, offered, requirements| {
             !is_own_type(&offered.name)
-                && worst_launch_price(new_claim, offered, requirements).is_some_and(|price| price < share)
+                && worst_launch_prices(new_claim, offered, requirements)
+                    .is_some_and(|prices| prices.are_below(share))
         });
         let mut new_claim = narrower.map_err(|why| why.unwrap_or(Unconsolidatable::NeedsSeveral(count)))?;
         if to_spot && candidates.len() == 1 {
@@ -67,11 +72,11 @@ pub(in crate::disruption) fn cheaper_together(
 
 /// The maximum price of a new NodeClaim: its share of the current price, in proportion to the expected prices. Then all
 /// of them are cheaper in total, whichever instance types are launched.
-fn share(paid: i128, chosen: Price, planned: Price) -> Price {
+fn share(paid: Price, chosen: Price, planned: Price) -> Price {
     if planned == Price::ZERO {
         return Price::ZERO;
     }
-    let share = paid * i128::from(chosen.nanos()) / i128::from(planned.nanos());
+    let share = i128::from(paid.nanos()) * i128::from(chosen.nanos()) / i128::from(planned.nanos());
     Price::from_nanos(i64::try_from(share).unwrap_or(i64::MAX))
 }
 

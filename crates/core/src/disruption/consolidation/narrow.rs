@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     disruption::{Candidate, Context, Unconsolidatable, gates},
     model::{
-        InstanceType, Offering, Price, Requirement, Requirements,
+        InstanceType, Offering, Prices, Requirement, Requirements,
         labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
     },
     scheduling::NewClaim,
@@ -24,16 +24,20 @@ pub(super) fn cheaper(
     candidates: &[&Candidate],
     new_claim: NewClaim,
 ) -> Result<NewClaim, Unconsolidatable> {
-    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
+    let now = paid(candidates);
     if may_be_spot(&new_claim) && candidates.iter().all(|candidate| candidate.is_spot()) {
         return spot_to_spot(context, candidates, new_claim, now);
     }
     // The highest possible launch price counts; it may be above the expected one.
-    let worst = |t: &Arc<InstanceType>| worst_launch_price(&new_claim, t, &new_claim.requirements);
-    let cheapest = new_claim.instance_types.iter().filter_map(worst).min();
+    let worst = |t: &Arc<InstanceType>| worst_launch_prices(&new_claim, t, &new_claim.requirements);
+    let cheapest = new_claim
+        .instance_types
+        .iter()
+        .filter_map(worst)
+        .min_by_key(|prices| (prices.effective, prices.list));
     let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
-        worst_launch_price(new_claim, t, requirements).is_some_and(|price| price < now)
+        worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })
     .map_err(|error| error.unwrap_or(not_cheaper))?;
     prefer_spot(&mut new_claim);
@@ -44,16 +48,16 @@ fn spot_to_spot(
     context: &Context<'_>,
     candidates: &[&Candidate],
     new_claim: NewClaim,
-    now: Price,
+    now: Prices,
 ) -> Result<NewClaim, Unconsolidatable> {
     if !context.rules.spot_to_spot {
         return Err(Unconsolidatable::SpotToSpotDisabled);
     }
     let mut new_claim = new_claim;
     force_spot(&mut new_claim);
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.effective) };
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.prices()) };
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
-        worst_launch_price(new_claim, t, requirements).is_some_and(|price| price < now)
+        worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })
     .map_err(|error| error.unwrap_or(not_cheaper))?;
     if candidates.len() == 1 {
@@ -124,13 +128,18 @@ fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_ty
     offerings.any(|offering| has_type(offering) && offering.available && fits(offering))
 }
 
-/// The highest effective price of the available offerings of the first capacity type that is compatible: reserved, spot,
-/// on-demand. The launch may choose it, so it must be cheaper.
-pub(in crate::disruption) fn worst_launch_price(
+/// What the nodes cost together now.
+pub(in crate::disruption) fn paid(candidates: &[&Candidate]) -> Prices {
+    candidates.iter().map(|candidate| candidate.prices()).sum()
+}
+
+/// The highest prices of the available offerings of the first capacity type that is compatible: reserved, spot, on-demand. The launch may
+/// choose them, so they must be lower.
+pub(in crate::disruption) fn worst_launch_prices(
     new_claim: &NewClaim,
     instance_type: &InstanceType,
     requirements: &Requirements,
-) -> Option<Price> {
+) -> Option<Prices> {
     let allowed = |capacity_type: &&&str| requirements.allows(CAPACITY_TYPE, capacity_type);
     [RESERVED, SPOT, ON_DEMAND].iter().filter(allowed).find_map(|capacity_type| {
         let fitting = instance_type.offerings.iter().filter(|offering| {
@@ -139,6 +148,6 @@ pub(in crate::disruption) fn worst_launch_price(
                 && requirements.intersects(&offering.requirements).is_ok()
         });
         let list = fitting.map(|offering| offering.price).max()?;
-        Some(new_claim.objective.effective(&new_claim.pool, instance_type, list))
+        Some(Prices { list, effective: new_claim.objective.effective(&new_claim.pool, instance_type, list) })
     })
 }

@@ -1,10 +1,11 @@
-//! The policy `Balanced`: each NodePool with this policy must approve the move of its nodes ([`BalancedScore`]).
+//! The policy `Balanced`: each NodePool with this policy must approve the move of its nodes ([`BalancedScore`]). By list prices, since users
+//! read the scores of Karpenter.
 
 use std::collections::BTreeMap;
 
 use super::Gate;
 use crate::{
-    disruption::{BalancedScore, Command, Context, DisruptionCost, Unconsolidatable, cost},
+    disruption::{BalancedScore, Command, Context, DisruptionCost, Unconsolidatable, candidate, cost},
     model::{ConsolidationPolicy, PoolName, Price, labels},
 };
 
@@ -27,12 +28,12 @@ fn scores(context: &Context<'_>, command: &Command) -> Vec<BalancedScore> {
     for candidate in &command.candidates {
         if candidate.pool.consolidation_policy == ConsolidationPolicy::Balanced {
             let entry = per_pool.entry(candidate.pool.name.clone()).or_default();
-            entry.0 += i128::from(candidate.effective.nanos());
+            entry.0 += i128::from(candidate.price.nanos());
             entry.1 = entry.1 + candidate.cost;
         }
     }
-    let total_now = i128::from(command.effective_before().nanos());
-    let savings = i128::from(command.effective_savings().nanos());
+    let total_now = i128::from(command.price_before().nanos());
+    let savings = i128::from(command.savings().nanos());
     let scores = per_pool.into_iter().map(|(pool, (price, moved))| {
         // Savings of a move across NodePools are split by the current price of each.
         let share = if total_now == 0 { 0 } else { savings * price / total_now };
@@ -47,8 +48,7 @@ fn scores(context: &Context<'_>, command: &Command) -> Vec<BalancedScore> {
 fn totals(context: &Context<'_>, pool: &str) -> (Price, DisruptionCost) {
     let mut sums = (Price::ZERO, DisruptionCost::default());
     for node in context.snapshot.nodes.iter().filter(|node| node.label(labels::NODEPOOL) == Some(pool)) {
-        sums.0 = sums.0
-            + crate::disruption::candidate::effective_price(context.snapshot, node).unwrap_or_default();
+        sums.0 = sums.0 + candidate::price(context.snapshot, node).unwrap_or_default();
         let moving = node.pods.iter().filter(|pod| pod.is_reschedulable());
         sums.1 = sums.1 + cost::of_node(moving.map(|pod| &**pod));
     }

@@ -7,7 +7,7 @@ use crate::{
         Budgets, Candidate, Command, Context, DisruptionClass, Method, MethodSpec, Refusal, SimulationSolver,
         Unconsolidatable, Verdict, consolidation, gates, hints::Hints,
     },
-    model::{DisruptionReason, InstanceType, Price},
+    model::{DisruptionReason, InstanceType, Price, Prices},
 };
 
 /// Maximum number of nodes of a command.
@@ -87,21 +87,22 @@ fn prefix(
     let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
     let before = new_claim.clone();
     let worst =
-        |offered: &InstanceType| consolidation::worst_launch_price(&before, offered, &before.requirements);
-    let prices = || new_claim.instance_types.iter().filter_map(|offered| worst(offered));
-    let (cheapest, price_limit) = (prices().min(), prices().max().unwrap_or_default());
+        |offered: &InstanceType| consolidation::worst_launch_prices(&before, offered, &before.requirements);
+    let cheapest = new_claim.instance_types.iter().filter_map(|offered| worst(offered));
+    let cheapest = cheapest.min_by_key(|prices| (prices.effective, prices.list));
+    let dearest = new_claim.instance_types.iter().filter_map(|offered| worst(offered));
+    let price_limit = dearest.map(|prices| prices.effective).max().unwrap_or_default();
     // Launching the type of a candidate saves only below the price of the cheapest candidate of that type: a new node may
     // be no larger than that one, even if it has more free capacity in the simulation.
     let own = candidates.iter().filter(|candidate| {
         let own = candidate.instance_type.as_ref();
         own.is_some_and(|own| new_claim.instance_types.iter().any(|offered| offered.name == own.name))
     });
-    let own = own.map(|candidate| candidate.effective).min();
+    let own = own.map(|candidate| candidate.prices());
     let deletion = best_deletion(context, solver, candidates, price_limit);
-    let Some(limit) = own.into_iter().chain(deletion.as_ref().map(|deletion| deletion.kept)).min() else {
-        return Ok(command);
-    };
-    new_claim.retain(|offered| worst(offered).is_some_and(|price| price < limit));
+    let limits = own.chain(deletion.as_ref().map(|deletion| deletion.kept));
+    let Some(limit) = limits.min_by_key(|prices| prices.effective) else { return Ok(command) };
+    new_claim.retain(|offered| worst(offered).is_some_and(|prices| prices.are_below(limit)));
     if !new_claim.instance_types.is_empty() && new_claim.unmet_min_values(&new_claim.instance_types).is_none()
     {
         return Ok(command);
@@ -118,8 +119,8 @@ fn prefix(
 
 /// A deletion of some nodes of a set, without a replacement.
 struct Deletion {
-    /// The price of the other nodes of the set.
-    kept: Price,
+    /// The prices of the other nodes of the set.
+    kept: Prices,
     /// The deletion.
     command: Command,
 }
@@ -147,7 +148,7 @@ fn best_deletion(
     });
     let ones = by_price.iter().take(DELETIONS_MAX).map(|kept| vec![*kept]);
     let one = ones.into_iter().find_map(|kept| delete_all_but(context, solver, candidates, &kept));
-    let pays = |kept: Price| kept <= price_limit && one.as_ref().is_none_or(|one| kept < one.kept);
+    let pays = |kept: Price| kept <= price_limit && one.as_ref().is_none_or(|one| kept < one.kept.effective);
     let (mut several, mut sum) = (Vec::new(), Price::ZERO);
     for candidate in candidates.iter().rev().copied() {
         let with = sum + candidate.effective;
@@ -176,5 +177,5 @@ fn delete_all_but(
         return None;
     }
     let command = consolidation::admit(context, &SPEC, &removed, Vec::new()).ok()?;
-    Some(Deletion { kept: kept.iter().map(|candidate| candidate.effective).sum(), command })
+    Some(Deletion { kept: consolidation::paid(kept), command })
 }

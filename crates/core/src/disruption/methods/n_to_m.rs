@@ -17,7 +17,7 @@ use crate::{
         hints::Hints,
         simulation,
     },
-    model::{DisruptionReason, Limits, PoolName, Price, Resources, Str},
+    model::{DisruptionReason, Limits, PoolName, Resources, Str},
     scheduling::{NewClaim, Repack},
 };
 
@@ -196,11 +196,11 @@ fn by_price(
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
 ) -> Result<Vec<NewClaim>, Unconsolidatable> {
-    let now: Price = candidates.iter().map(|candidate| candidate.effective).sum();
+    let now = consolidation::paid(candidates);
     let own = candidates.iter().filter_map(|candidate| candidate.instance_type.as_ref());
     let own: BTreeSet<Str> = own.map(|own| own.name.clone()).collect();
     let shunned: Vec<Str> = own.into_iter().collect();
-    let terms = Repack { paid: now, nodes: candidates.len(), shunned: &shunned, rounds: ROUNDS };
+    let terms = Repack { paid: now.effective, nodes: candidates.len(), shunned: &shunned, rounds: ROUNDS };
     let simulation = simulation::repack(context, solver, candidates, &terms);
     let simulation = simulation.ok_or(Unconsolidatable::NotCheaper { now, cheapest: None })?;
     match simulation.problem {

@@ -9,7 +9,12 @@ use crate::{
 /// `od` has 4 CPUs and costs $0.2 on-demand; the other types are spot.
 fn builder(spot: &[Arc<InstanceType>], nodes: &[(&str, &[i64])]) -> ClusterBuilder {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200).build();
-    let catalog = Arc::new(Catalog::new(std::iter::once(od).chain(spot.iter().cloned()).collect()));
+    of_types(std::iter::once(od).chain(spot.iter().cloned()).collect(), nodes)
+}
+
+/// Nodes of the type `od`.
+fn of_types(types: Vec<Arc<InstanceType>>, nodes: &[(&str, &[i64])]) -> ClusterBuilder {
+    let catalog = Arc::new(Catalog::new(types));
     let builder = ClusterBuilder::new().catalog(catalog).pool(with_budget(BudgetNodes::Percent(100)));
     nodes.iter().fold(builder, |builder, (name, sizes)| {
         let node = idle(name).size("od", 4, 8).zone("a");
@@ -39,8 +44,7 @@ fn a_merge_must_save_more_than_a_deletion_within_its_set() {
 fn an_unavailable_spot_offering_of_the_type_counts() {
     let od = instance_type("od", 4, 8).offer("a", "on-demand", 200);
     let od = od.offer_with("a", "spot", 100, |offering| offering.available = false).build();
-    let merged = builder(&[spot(4, 210)], &TWO).catalog(Arc::new(Catalog::new(vec![od, spot(4, 210)])));
-    check(merged, "single-node-consolidation: n2");
+    check(of_types(vec![od, spot(4, 210)], &TWO), "single-node-consolidation: n2");
 }
 
 #[test]
@@ -56,4 +60,27 @@ fn a_merge_must_save_more_than_a_deletion_that_keeps_several() {
     check(builder(&[spot(16, 390)], &nodes), "multi-node-consolidation: n1 n2 n3 -> sp/spot");
     check(builder(&[spot(16, 400)], &nodes), "single-node-consolidation: n1");
     check(builder(&[spot(16, 500)], &nodes), "single-node-consolidation: n1");
+}
+
+#[test]
+fn a_node_less_is_no_reason_to_pay_the_same() {
+    let full: [(&str, &[i64]); 2] = [("n1", &[3_500]), ("n2", &[3_500])];
+    let merged = |milli_dollars| builder(&[spot(16, milli_dollars)], &full).node_overhead(10);
+    check(merged(390), "multi-node-consolidation: n1 n2 -> sp/spot");
+    // Counts as $0.41 in place of $0.42.
+    let proposal = checked(merged(400), "nothing");
+    let expected = "Can't replace with a cheaper node (now $0.2/h, cheapest replacement $0.2/h)";
+    assert!(reasons(&proposal).iter().any(|why| why.contains(expected)), "{:?}", reasons(&proposal));
+}
+
+#[test]
+fn a_replacement_that_counts_as_less_must_not_cost_more() {
+    let burstable = instance_type("od", 4, 8).burstable(200).offer("a", "on-demand", 200).build();
+    let steady = |milli_dollars| instance_type("m", 4, 8).offer("a", "on-demand", milli_dollars).build();
+    let replaced = |milli_dollars| {
+        let types = vec![Arc::clone(&burstable), steady(milli_dollars)];
+        of_types(types, &[("n1", &[3_500])]).node_overhead(10)
+    };
+    check(replaced(190), "single-node-consolidation: n1 -> m/on-demand");
+    check(replaced(210), "nothing");
 }

@@ -153,7 +153,7 @@ fn the_status_of_one_node_has_the_reason() {
     else {
         panic!("{:?}", found.blockers)
     };
-    assert_eq!((found.candidate, found.price), (true, Some(*price)));
+    assert_eq!((found.candidate, found.price), (true, Some(price.list)));
     assert_eq!(*cheapest, Some(*price));
     assert!(status(&snapshot, &rules, now(), "no-such").is_none());
 }
