@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `realized`, `e2e`, `oracle`,
-//! `dashboards`, `picture`, `provider-example` and `new-provider`. Each task is a file of its own.
+//! `mutants`, `dashboards`, `picture`, `provider-example` and `new-provider`. Each task is a file of its own.
 
 mod aws;
 mod bench;
@@ -12,6 +12,7 @@ mod deny;
 mod e2e;
 mod generate;
 mod helm;
+mod mutants;
 mod oracle;
 mod packages;
 mod provider;
@@ -83,6 +84,8 @@ enum Task {
     },
     /// Run every query of the dashboards and alerts on a real Prometheus that scrapes running controllers
     Dashboards(dashboards::live::Args),
+    /// Mutation tests of the decision modules: prepare a sample, run it in shards, report; by hand
+    Mutants(mutants::Args),
     /// Take the picture of the page for the README, from the demo; needs Chromium
     Picture,
     /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
@@ -116,6 +119,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ProviderExample { e2e } => provider::check(e2e),
         Task::NewProvider { name, folder } => provider::create(&name, &folder),
         Task::Dashboards(args) => dashboards::live::run(&args),
+        Task::Mutants(args) => mutants::run(&args),
         Task::Picture => browser::picture(),
         Task::Oracle { args } => oracle::run(&args),
     }
