@@ -4,10 +4,7 @@
 //! share may be let through in parts, each in its own part of the window: a process that begins counts the current part as
 //! used up. However often processes change, no window holds more than the share, and nothing has to be written.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use jiff::Timestamp;
 
@@ -62,15 +59,15 @@ pub struct RemovalWindow {
     share: Share,
     /// Since when this process acts.
     begun: Option<Timestamp>,
-    released: VecDeque<Timestamp>,
-    known: BTreeSet<Str>,
+    /// What was let through, and when: at least that of the current part.
+    released: VecDeque<(Timestamp, Str)>,
 }
 
 impl RemovalWindow {
     /// Has let nothing through yet.
     #[must_use]
     pub fn new(share: Share) -> Self {
-        Self { share, begun: None, released: VecDeque::new(), known: BTreeSet::new() }
+        Self { share, begun: None, released: VecDeque::new() }
     }
 
     /// The share.
@@ -103,7 +100,7 @@ impl RemovalWindow {
     #[must_use]
     pub fn again(&self, now: Timestamp) -> Option<Duration> {
         let begun = self.begun.filter(|_| self.is_beginning(now));
-        let since = begun.or_else(|| self.current(now).next());
+        let since = begun.or_else(|| self.current(now).next().map(|(then, _)| *then));
         remaining(since?, self.share.part(), now)
     }
 
@@ -113,24 +110,20 @@ impl RemovalWindow {
             return;
         }
         let part = self.share.part();
-        while self.released.front().is_some_and(|then| remaining(*then, part, now).is_none()) {
+        while self.released.front().is_some_and(|(then, _)| remaining(*then, part, now).is_none()) {
             self.released.pop_front();
         }
-        if self.released.is_empty() {
-            self.known.clear();
-        }
-        self.released.push_back(now);
-        self.known.insert(name.into());
+        self.released.push_back((now, name.into()));
     }
 
-    /// Moments of the current part of the window at which nodes were let through.
-    fn current(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+    /// What was let through in the current part of the window.
+    fn current(&self, now: Timestamp) -> impl Iterator<Item = &(Timestamp, Str)> {
         let part = self.share.part();
-        self.released.iter().copied().filter(move |then| remaining(*then, part, now).is_some())
+        self.released.iter().filter(move |(then, _)| remaining(*then, part, now).is_some())
     }
 
     fn is_known(&self, name: &str, now: Timestamp) -> bool {
-        self.known.contains(name) && self.current(now).next().is_some()
+        self.current(now).any(|(_, known)| &**known == name)
     }
 
     /// Whether what an earlier process let through may still count.
@@ -168,6 +161,15 @@ mod tests {
         assert!(!passes(&mut window, "d", 20, at(540)));
         assert!(passes(&mut window, "a", 20, at(540)), "the same node again");
         assert!(passes(&mut window, "d", 20, at(600)));
+    }
+
+    #[test]
+    fn a_node_of_an_earlier_window_counts_again_while_others_pass() {
+        let mut window = RemovalWindow::new(Share { percent: 0, few: 2, parts: 1 });
+        assert!(passes(&mut window, "a", 20, at(0)) && passes(&mut window, "b", 20, at(300)));
+        assert!(passes(&mut window, "c", 20, at(600)), "the window of a is over");
+        assert!(!passes(&mut window, "a", 20, at(610)), "b and c use the window up");
+        assert!(passes(&mut window, "a", 20, at(900)) && !passes(&mut window, "d", 20, at(910)));
     }
 
     #[test]
