@@ -17,6 +17,7 @@ fn held(act: Act, facts: &Facts<'_>) -> Option<Limit> {
 #[case(2, 5, true)]
 #[case(2, 6, false)]
 #[case(3, 10, true)]
+#[case(21, 101, false)]
 fn a_fifth_may_be_unhealthy(#[case] unhealthy: usize, #[case] nodes: usize, #[case] expected: bool) {
     assert_eq!(is_too_many(unhealthy, nodes), expected);
 }
@@ -76,4 +77,17 @@ fn what_is_taken_counts_and_what_is_held_does_not() {
         names.iter().filter(|name| limits.take(act, &fact(name.as_str()), at).is_ok()).count()
     };
     assert_eq!((deleted(0), deleted(9), deleted(10)), (10, 10, 10), "ten at once; the same ten; ten more");
+}
+
+#[test]
+fn evictions_that_a_budget_blocked_have_turns_of_their_own() {
+    let mut limits = Limits::with_rates((1, 1), (2, 100));
+    let turns = |limits: &mut Limits, retried, count| {
+        (0..count).map(|_| limits.eviction_turn(retried, now()).as_millis()).max()
+    };
+    assert_eq!(turns(&mut limits, true, 500), Some(0));
+    assert_eq!(turns(&mut limits, true, 1), Some(10), "the 501st retry waits");
+    assert_eq!(turns(&mut limits, false, 1), Some(0), "and delays no other pod");
+    limits.retry_succeeded(now());
+    assert_eq!(turns(&mut limits, false, 1), Some(10), "a retry that succeeds counts as an eviction");
 }

@@ -154,6 +154,40 @@ fn launches_of_an_earlier_process_count_once_a_pod_shows_their_demand() {
 }
 
 #[test]
+fn launches_of_an_earlier_process_count_in_the_order_of_their_creation() {
+    let pods = [web("p1", "a", 1000), web("p2", "a", 1000)];
+    let keys = BTreeSet::from([Demand::of(&pods[0]).key()]);
+    // Their names have the other order.
+    let created = [("z", 100), ("b", 900)];
+    let mut missed = LaunchHistory::default();
+    for (claim, at) in created {
+        missed.restore_launch(&claim.into(), keys.clone(), BTreeSet::new(), after(at));
+        missed.ended(&claim.into(), true, after(at + 5));
+    }
+    assert_eq!(held(&mut missed, &pods[0], 910), Some((2, 55)), "the first was missed before the second");
+
+    let record = LoopRecord {
+        owner: DemandOwner::of(&pods[0]),
+        class: Demand::of(&pods[0]).class(),
+        rounds: 3,
+        missed: 3,
+        claim: "a".into(),
+        launched: now(),
+        since: now(),
+    };
+    let mut answered = LaunchHistory::default();
+    answered.restore(record);
+    for ((claim, at), pod) in created.into_iter().zip(&pods) {
+        answered.restore_launch(&claim.into(), keys.clone(), BTreeSet::from([pod.uid.clone()]), after(at));
+    }
+    for ((_, at), pod) in created.into_iter().zip(&pods) {
+        answered.ran(pod, None, after(at + 90));
+    }
+    let left = answered.record(&pods[0], after(1000)).map(|record| record.rounds);
+    assert_eq!(left, Some(1), "two of three missed times are made up for");
+}
+
+#[test]
 fn a_restart_keeps_the_pause() {
     let (mut before, mut after_restart) = (LaunchHistory::default(), LaunchHistory::default());
     let pod = web("p", "a", 1000);
