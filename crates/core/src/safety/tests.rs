@@ -44,7 +44,9 @@ fn the_delay_after_the_start_holds_disruption_and_expiration_from_the_first_atte
     let facts = Facts { subject: "a", all: 10, ..Facts::default() };
     let after = |minutes| now() + SignedDuration::from_mins(minutes);
     // What was done before neither begins the delay nor waits for it.
-    assert_eq!(limits.take(Act::DeleteClaim(Cause::LaunchTimeout), &facts, after(-50)), Ok(()));
+    for act in [Act::DeleteClaim(Cause::LaunchTimeout), Act::CreateClaim] {
+        assert_eq!(limits.take(act, &facts, after(-50)), Ok(()));
+    }
     for (minutes, left) in [(0, Some(60)), (20, Some(40)), (59, Some(1)), (60, None), (300, None)] {
         let held = left.map(|left| Held::StartupDelay { left: Duration::from_secs(left * 60) });
         for act in [Act::Taint, Act::DeleteClaim(Cause::Expired)] {
@@ -90,4 +92,15 @@ fn evictions_that_a_budget_blocked_have_turns_of_their_own() {
     assert_eq!(turns(&mut limits, false, 1), Some(0), "and delays no other pod");
     limits.retry_succeeded(now());
     assert_eq!(turns(&mut limits, false, 1), Some(10), "a retry that succeeds counts as an eviction");
+}
+
+#[test]
+fn a_share_says_whether_it_passes_in_parts() {
+    let text = |limit: Limit| {
+        limit
+            .share()
+            .map(|share| Held::Share { limit, share, left: None }.to_string().contains("a third of them"))
+    };
+    assert_eq!(text(Limit::RepairShare), Some(true));
+    assert_eq!(text(Limit::ExpirationShare), Some(false));
 }

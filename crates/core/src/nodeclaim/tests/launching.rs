@@ -11,7 +11,7 @@ use rstest::rstest;
 
 use super::super::launch::{Attempt, LaunchStep, is_named, own_batch, step};
 use crate::{
-    model::{NodeClaim, Positions, StateNode, Taint, TaintEffect},
+    model::{NodeClaim, Positions, Requirements, StateNode, Taint, TaintEffect},
     testing::{node, now},
 };
 
@@ -61,6 +61,7 @@ fn says(batch: &[&str]) -> String {
 #[rstest]
 #[case::all_that_exist(&["0", "1", "2"], "write b/1 of 0-2 to 0,1,2")]
 #[case::not_those_that_are_deleted(&["0", "1!", "2"], "write b/1 of 0,2 to 0,2")]
+#[case::in_order(&["2", "1"], "write b/2 of 1-2 to 1,2")]
 #[case::nor_others(&["0", "1~", "2"], "write b/1 of 0,2 to 0,2")]
 #[case::all_carry_it(&["0@1[0-2]", "1@1[0-2]", "2@1[0-2]"], "call 1 with 3 for 0,1,2")]
 #[case::without_a_finalizer(&["0@1[0]^"], "write b/1001 of 0 to 0")]
@@ -76,6 +77,26 @@ fn says(batch: &[&str]) -> String {
 #[case::no_member_of_its_attempt(&["0@1[1-2]"], "write b/1001 of 0 to 0")]
 fn steps(#[case] batch: &[&str], #[case] expected: &str) {
     assert_eq!(says(batch), expected);
+}
+
+#[test]
+fn an_attempt_has_equal_launch_requirements() {
+    let changes: [fn(&mut NodeClaim); 6] = [
+        |_| {},
+        |claim| claim.class.name = "other".into(),
+        |claim| claim.pool = Some("other".into()),
+        |claim| drop(claim.labels.insert("a".into(), "b".into())),
+        |claim| claim.startup_taints.push(Taint::new("t", "", TaintEffect::NoSchedule)),
+        |claim| claim.requirements = Requirements::from_labels(&[("a".into(), "b".into())].into()),
+    ];
+    let members = changes.map(|change| {
+        let mut other = (*claim("1")).clone();
+        change(&mut other);
+        let batch = [claim("0"), Arc::new(other)];
+        let LaunchStep::Write(attempt, _) = step(&batch[0], &batch, is_failed) else { panic!("a call") };
+        attempt.members.count()
+    });
+    assert_eq!(members, [2, 1, 1, 1, 1, 1]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use jiff::SignedDuration;
 
 use super::*;
+use crate::model::PodPhase;
 use crate::testing::{now, pod};
 
 fn after(seconds: i64) -> Timestamp {
@@ -135,6 +136,7 @@ fn launches_of_an_earlier_process_count_once_a_pod_shows_their_demand() {
     history.ended(&"c2".into(), false, after(1));
     assert!(history.knows(&pod) && !history.knows(&web("p", "a", 2000)), "another class");
     assert_eq!(held(&mut history, &pod, 5), None);
+    assert!(history.unclaimed.by_claim.is_empty(), "all demands of c1 are known");
     launch(&mut history, "c3", 10);
     history.launched(&"c3".into(), std::slice::from_ref(&pod), after(10));
     launch(&mut history, "c3", 10);
@@ -224,4 +226,80 @@ fn fifty_pods_of_one_nodeclaim_are_one_launch() {
     let pods: Vec<_> = (0..50).map(|number| web(&format!("p{number}"), "a", 1000)).collect();
     history.launched(&"c".into(), &pods, now());
     assert_eq!((history.count, held(&mut history, &pods[0], 0)), (1, None));
+    assert_eq!(history.by_owner.values().flatten().count(), 1, "and one demand");
+}
+
+#[test]
+fn only_pods_that_wait_for_a_node_are_launches() {
+    let mut history = LaunchHistory::default();
+    history.launched(&"c1".into(), &[pod("bound").bound("node")], now());
+    history.launched(&"c2".into(), &[pod("virtual").with(|pod| pod.is_virtual = true).build()], now());
+    assert_eq!(history.count, 0);
+    let other = pod("pending").build();
+    assert_eq!(held(&mut history, &other, 0), None);
+    assert!(!history.knows(&other), "judging a pod remembers nothing of it");
+}
+
+#[test]
+fn a_pod_ran_once_it_was_bound_for_a_minute_or_completed() {
+    let bound = |seconds: i64| pod("p").with(|pod| pod.bound_since = Some(after(-seconds))).build();
+    assert_eq!([59, 60].map(|seconds| has_run(&bound(seconds), now())), [false, true]);
+    let completed = |deleting: Option<Timestamp>| {
+        let completed = pod("p").with(|pod| {
+            pod.phase = PodPhase::Succeeded;
+            pod.deleting = deleting;
+        });
+        has_run(&completed.build(), now())
+    };
+    assert!(completed(None));
+    assert!(!completed(Some(now())), "a pod that is deleted may end as if it had completed");
+}
+
+#[test]
+fn what_is_remembered_has_bounds() {
+    let pods = [web("p", "a", 1000)];
+    let mut full = LaunchHistory { count: BOUND, ..LaunchHistory::default() };
+    full.swept = Some(now());
+    full.launched(&"c".into(), &pods, now());
+    assert!(!full.knows(&pods[0]), "a launch beyond the bound is not counted");
+
+    let mut history = LaunchHistory::default();
+    for (claim, at) in [("ahead", 100_000), ("c1", 0), ("c2", 3700)] {
+        history.launched(&claim.into(), &pods, after(at));
+    }
+    let names: Vec<&str> = history.own.iter().map(|claim| &**claim).collect();
+    assert_eq!(names, ["ahead", "c2"], "c1 is forgotten, also after the clock was a day ahead");
+}
+
+#[test]
+fn a_nodeclaim_of_this_process_is_not_taken_over_from_its_object() {
+    let mut history = LaunchHistory::default();
+    let pod = web("p", "a", 1000);
+    history.launched(&"c".into(), std::slice::from_ref(&pod), now());
+    history.ended(&"c".into(), false, after(1));
+    let key = BTreeSet::from([Demand::of(&pod).key()]);
+    history.restore_launch(&"c".into(), key, BTreeSet::new(), now());
+    assert!(!history.knows(&pod), "it had no capacity, and the watch shows it a little longer");
+}
+
+#[test]
+fn the_later_record_of_a_demand_counts() {
+    let pod = web("p", "a", 1000);
+    let record = |rounds, since| LoopRecord {
+        owner: DemandOwner::of(&pod),
+        class: Demand::of(&pod).class(),
+        rounds,
+        missed: rounds,
+        claim: "c".into(),
+        launched: now(),
+        since: after(since),
+    };
+    for order in [[(2, 5), (3, 10)], [(3, 10), (2, 5)]] {
+        let mut history = LaunchHistory::default();
+        order.into_iter().for_each(|(rounds, since)| history.restore(record(rounds, since)));
+        assert_eq!(history.record(&pod, after(20)).map(|record| record.rounds), Some(3), "{order:?}");
+    }
+    let (first, later) = (record(2, 5), record(3, 10));
+    assert!(later.replaces(&first));
+    assert!(!later.replaces(&LoopRecord { class: first.class + 1, ..first }), "another class");
 }
