@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{SampledMutant, TestCase, record};
 
-/// A process may take so many times its recorded time of the processor before its mutant counts as caught by a hang, and 20 s beside.
+/// Limit of a test process in CPU time, as a multiple of the recorded time, to which 20 s are added. Beyond it the mutant counts as caught by a hang.
 const SLOWER_MAX: u64 = 8;
 /// Tests of one binary in one process: a failure among the first ends the rest.
 const TESTS_PER_PROCESS: usize = 25;

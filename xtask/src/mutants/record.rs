@@ -17,7 +17,7 @@ use crate::shell;
 
 /// Address space of a test process: 6 GiB; scenarios take 1 GiB.
 const MEMORY_KIB_MAX: u64 = 6 * 1024 * 1024;
-/// A test process is ended after so many times its processor time: a busy host, or one that stands still, catches no mutant.
+/// Limit of a test process in wall-clock time, as a multiple of its limit in CPU time, so that a busy host does not count as a hang.
 const WAITS_MAX: u64 = 20;
 
 #[derive(clap::Args)]
