@@ -544,15 +544,19 @@ impl LaunchHistory {
     }
 }
 
-/// How many times nodes were launched that all had this end: launches before the first end of a round are part of it.
+/// How many times nodes were launched that all had this end: launches before the first end of a round are part of it. `launches` are
+/// sorted by their creation; which of those of one second comes first does not matter.
 fn rounds(launches: &[(Timestamp, &Launch)]) -> usize {
-    let mut end: Option<Timestamp> = None;
+    let mut first_end: Option<Timestamp> = None;
     let mut rounds = 0;
-    for (at, launch) in launches {
-        if end.is_none_or(|end| launch.at >= end) {
-            rounds += 1;
-            end = Some(*at);
-        }
+    for (end, launch) in launches {
+        first_end = match first_end.filter(|first| launch.at < *first) {
+            Some(first) => Some(first.min(*end)),
+            None => {
+                rounds += 1;
+                Some(*end)
+            }
+        };
     }
     rounds
 }

@@ -48,6 +48,22 @@ fn nodes_that_are_launched_together_count_once() {
 }
 
 #[test]
+fn a_round_ends_with_the_first_of_its_nodes_in_any_order() {
+    for batch in [[("a", 40), ("b", 60)], [("b", 60), ("a", 40)]] {
+        let mut history = LaunchHistory::default();
+        let pod = web("p", "a", 1000);
+        for (claim, _) in batch {
+            history.launched(&claim.into(), std::slice::from_ref(&pod), now());
+        }
+        history.launched(&"c".into(), std::slice::from_ref(&pod), after(40));
+        for (claim, end) in batch.into_iter().chain([("c", 90)]) {
+            history.ended(&claim.into(), true, after(end));
+        }
+        assert_eq!(held(&mut history, &pod, 90), Some((3, 60)), "{batch:?}");
+    }
+}
+
+#[test]
 fn a_demand_is_an_owner_and_a_class() {
     let mut history = LaunchHistory::default();
     for (number, hash) in ["a", "b"].into_iter().enumerate() {

@@ -218,17 +218,16 @@ fn pause(launches: &[Launch], now: Duration) -> Option<(usize, Duration, Duratio
     Some((missed.len(), pause, since))
 }
 
-/// How many times nodes were launched, by start and end.
+/// How many times nodes were launched, by start and end: launches that start before the first end of a round are part of it.
 fn rounds(launches: &[(Duration, Duration)]) -> usize {
-    let mut end = None;
-    let mut rounds = 0;
-    for (at, own_end) in launches {
-        if end.is_none_or(|end| *at >= end) {
-            rounds += 1;
-            end = Some(*own_end);
+    let mut rounds: Vec<Duration> = Vec::new();
+    for (at, end) in launches {
+        match rounds.last_mut().filter(|first| at < first) {
+            Some(first) => *first = (*first).min(*end),
+            None => rounds.push(*end),
         }
     }
-    rounds
+    rounds.len()
 }
 
 /// The owner of a pod, a Deployment by the name of its ReplicaSet, and the resources that it requests.
@@ -274,6 +273,7 @@ mod tests {
     #[case::twice(&[(0, Some(40), None), (41, Some(80), None)], Some((2, 60, 80)))]
     #[case::three_times(&[(0, Some(40), None), (41, Some(80), None), (150, Some(200), None)], Some((3, 120, 200)))]
     #[case::together(&[(0, Some(40), None), (1, Some(80), None)], None)]
+    #[case::after_the_first_of_two(&[(0, Some(60), None), (0, Some(40), None), (41, Some(80), None)], Some((3, 60, 80)))]
     #[case::an_answer_makes_up(&[(0, Some(40), None), (41, Some(80), None), (150, None, Some(220))], None)]
     #[case::an_answer_before_does_not(&[(0, None, Some(70)), (75, Some(90), None), (91, Some(99), None)], Some((2, 60, 99)))]
     #[case::a_pod_came_back(&[(0, Some(40), Some(90)), (41, Some(80), None)], None)]
