@@ -10,9 +10,13 @@ use crate::catalogue::CatalogueOptions;
 /// Options of `replay`, beside the controller's settings, which are those of the first variant.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReplayOptions {
-    /// A recording, an audit log, or a folder of recordings, of audit logs, or of dumps.
+    /// A recording, an audit log, a trace of kubereplay or SimKube, or a folder of recordings, of audit logs, or of dumps.
     #[arg(value_name = "FILE_OR_DIR")]
     pub(crate) path: PathBuf,
+    /// Objects that exist from the start, beside those of the trace: NodePools and NodeClasses, which traces of workloads lack, or
+    /// DaemonSets.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
     /// Play the same load with these settings too, such as PACKER=compatible; several with ';' between them (may be repeated).
     #[arg(long, value_name = "SETTING=VALUE")]
     pub(crate) against: Vec<String>,

@@ -43,6 +43,8 @@ use serde_saphyr::Spanned;
 
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use self::files::parse;
+#[cfg(feature = "lab")]
+pub(crate) use self::files::read as read_files;
 pub(crate) use self::files::yaml;
 use self::select::InputOptions;
 use crate::kube_client;

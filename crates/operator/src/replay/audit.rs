@@ -25,6 +25,11 @@ const KINDS: [(&str, &str, &str); 13] = [
     ("karpenter.kwok.sh", "kwoknodeclasses", "KWOKNodeClass"),
 ];
 
+/// Whether a line is an event of an audit log.
+pub(super) fn is_event(line: &Value) -> bool {
+    line["kind"] == "Event" && line["apiVersion"].as_str().is_some_and(|of| of.starts_with("audit.k8s.io/"))
+}
+
 /// Reads the events of a file.
 ///
 /// # Errors

@@ -9,21 +9,22 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use super::{
-    audit,
-    trace::{Reader, Trace, TraceFormat},
+    audit, kubereplay, simkube,
+    trace::{Change, Reader, Trace, TraceFormat},
 };
-use crate::{dump, recording::tape};
+use crate::{dump, input, recording::tape};
 
-/// Reads a file, or the files of a folder in order of their names.
+/// Reads a file, or the files of a folder in order of their names, and `further` objects, which exist from the start.
 ///
 /// # Errors
 /// If a file cannot be read, or its format is not understood; names file and line.
-pub(super) fn read(path: &Path) -> anyhow::Result<Trace> {
+pub(super) fn read(path: &Path, further: &[PathBuf]) -> anyhow::Result<Trace> {
     let mut reader = Reader::default();
     let mut format = None;
     for file in files(path)? {
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let found = format_of(&text).with_context(|| format!("{}:1", file.display()))?;
+        let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
+        let content = Content::of(bytes).with_context(|| format!("{}:1", file.display()))?;
+        let found = content.format();
         if format.is_some_and(|format| format != found) {
             bail!(
                 "{}:1: a {}, beside files of another format: replay one format at a time",
@@ -32,15 +33,11 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trace> {
             );
         }
         format = Some(found);
-        match found {
-            TraceFormat::Recording => reader.recording(&file, &text)?,
-            TraceFormat::Dumps => reader.dump(&file, &text)?,
-            TraceFormat::Audit => audit::read(&mut reader, &file, &text)?,
-        }
+        content.read(&mut reader, &file)?;
     }
     let Some(format) = format else {
         bail!(
-            "{}: no recording ({}*{}), dump (*.json) or audit log (*.log)",
+            "{}: no recording ({}*{}), dump or trace (*.json) or audit log (*.log)",
             path.display(),
             tape::PREFIX,
             tape::SUFFIX
@@ -50,7 +47,13 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trace> {
     if reader.changes.is_empty() {
         bail!("{}: no objects", path.display());
     }
-    Ok(Trace { format, changes: reader.changes, notes: reader.notes })
+    let (objects, notes) = dump::projected(&input::read_files(further)?);
+    reader.notes.extend(notes);
+    if let Some((start, _)) = reader.changes.first() {
+        let start = *start;
+        reader.changes.splice(0..0, objects.into_iter().map(|object| (start, Change::Put(object))));
+    }
+    Ok(Trace { format, changes: reader.changes, until: reader.until, notes: reader.notes })
 }
 
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -67,28 +70,65 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The format, by the first line.
-fn format_of(text: &str) -> anyhow::Result<TraceFormat> {
-    let first = text.lines().next().unwrap_or_default();
-    let line: Option<Value> = serde_json::from_str(first).ok();
-    if let Some(line) = line {
-        if let Some(version) = line.get("recording") {
+/// A file, as its format needs it.
+enum Content {
+    Recording(String),
+    Dump(String),
+    Audit(String),
+    Kubereplay(Value),
+    SimKube(Value),
+    SimKubeBinary(Vec<u8>),
+}
+
+impl Content {
+    /// The content by its first line, or as a whole document.
+    fn of(bytes: Vec<u8>) -> anyhow::Result<Self> {
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => return Ok(Self::SimKubeBinary(error.into_bytes())),
+        };
+        let first = text.lines().next().unwrap_or_default();
+        let line: Option<Value> = serde_json::from_str(first).ok();
+        if let Some(version) = line.as_ref().and_then(|line| line.get("recording")) {
             if *version != tape::FORMAT {
                 bail!("a recording of format {version}, and this binary reads {}", tape::FORMAT);
             }
-            return Ok(TraceFormat::Recording);
+            return Ok(Self::Recording(text));
         }
-        if line["kind"] == "Event"
-            && line["apiVersion"].as_str().is_some_and(|of| of.starts_with("audit.k8s.io/"))
-        {
-            return Ok(TraceFormat::Audit);
+        if line.is_some_and(|line| audit::is_event(&line)) {
+            return Ok(Self::Audit(text));
+        }
+        if text.trim_start().starts_with('{') && text.contains(dump::TAKEN_AT) {
+            return Ok(Self::Dump(text));
+        }
+        match serde_json::from_str(&text) {
+            Ok(document) if kubereplay::is_trace(&document) => Ok(Self::Kubereplay(document)),
+            Ok(document) if simkube::is_trace(&document) => Ok(Self::SimKube(document)),
+            _ => bail!(
+                "not a format that replay reads: a recording of RECORD_DIR, dumps of `fleetwright dump` (with the annotation {}), audit logs as JSON, or a trace of kubereplay or SimKube",
+                dump::TAKEN_AT
+            ),
         }
     }
-    if text.trim_start().starts_with('{') && text.contains(dump::TAKEN_AT) {
-        return Ok(TraceFormat::Dumps);
+
+    fn format(&self) -> TraceFormat {
+        match self {
+            Self::Recording(_) => TraceFormat::Recording,
+            Self::Dump(_) => TraceFormat::Dumps,
+            Self::Audit(_) => TraceFormat::Audit,
+            Self::Kubereplay(_) => TraceFormat::Kubereplay,
+            Self::SimKube(_) | Self::SimKubeBinary(_) => TraceFormat::SimKube,
+        }
     }
-    bail!(
-        "not a format that replay reads: a recording of RECORD_DIR, dumps of `fleetwright dump` (with the annotation {}), or audit logs as JSON",
-        dump::TAKEN_AT
-    )
+
+    fn read(&self, reader: &mut Reader, file: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Recording(text) => reader.recording(file, text),
+            Self::Dump(text) => reader.dump(file, text),
+            Self::Audit(text) => audit::read(reader, file, text),
+            Self::Kubereplay(log) => kubereplay::read(reader, file, log),
+            Self::SimKube(trace) => simkube::read_json(reader, file, trace),
+            Self::SimKubeBinary(bytes) => simkube::read_binary(reader, file, bytes),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `fleetwright replay`: plays what was recorded of a cluster in virtual time, with the production code, and compares settings.
 //!
-//! - [`formats`]: which format a file has; recordings and dumps ([`trace`]) and audit logs ([`audit`]) become changes with times.
+//! - [`formats`]: which format a file has; recordings and dumps ([`trace`]), audit logs ([`audit`]) and traces of other tools
+//!   ([`kubereplay`], [`simkube`]) become changes with times.
 //! - [`lives`]: the pods of a trace, each with the time in which it is wanted.
 //! - [`objects`]: objects as the simulator's API server takes them.
 //! - [`play`]: one variant in one simulator.
@@ -8,10 +9,12 @@
 
 mod audit;
 mod formats;
+mod kubereplay;
 mod lives;
 mod objects;
 mod play;
 mod report;
+mod simkube;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -67,7 +70,7 @@ fn replay(
     flags: &BTreeMap<String, String>,
     resolve: impl Fn(&BTreeMap<String, String>) -> anyhow::Result<Values>,
 ) -> anyhow::Result<(ReplayReport, Vec<String>)> {
-    let trace = formats::read(&options.path)?;
+    let trace = formats::read(&options.path, &options.files)?;
     let script = Script::new(&trace, options.until).context("the trace has no times")?;
     let mut variants = vec![("as given".to_owned(), resolve(flags)?)];
     for against in &options.against {
@@ -134,6 +137,9 @@ fn catalogue(
     let offer = catalogues.offer(&items, &options.catalogue, values)?;
     let mut types = offer.pools.values();
     let Some(first) = types.next() else {
+        if !items.iter().any(|item| item.value["kind"] == "NodePool") {
+            bail!("the trace has no NodePool: add NodePools and NodeClasses with -f");
+        }
         bail!("no catalogue for the NodePools of the trace: {}", offer.gaps.join("; "));
     };
     let mut notes = offer.notes;

@@ -30,12 +30,12 @@ const PLAYED: [&str; 9] = [
     "PersistentVolumeClaim",
     "ResourceQuota",
 ];
-/// Workloads, which are played where a trace has no pods.
+/// Workloads, which are played where a trace does not have their pods.
 const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "ReplicaSet", "Job"];
 
-/// Whether a kind is played beside pods; without pods in the trace, workloads are played.
-pub(super) fn is_played(kind: &str, has_pods: bool) -> bool {
-    PLAYED.contains(&kind) || kind.ends_with("NodeClass") || (!has_pods && WORKLOADS.contains(&kind))
+/// Whether a kind is played beside pods; where the trace does not have the pods of workloads, these are played.
+pub(super) fn is_played(kind: &str, has_owned_pods: bool) -> bool {
+    PLAYED.contains(&kind) || kind.ends_with("NodeClass") || (!has_owned_pods && WORKLOADS.contains(&kind))
 }
 
 /// The object without what an API server or a controller of another cluster wrote.
@@ -89,14 +89,14 @@ pub(super) fn pod(recorded: &Value, runs_for: Option<Duration>) -> Value {
         runnable(spec);
     }
     if let Some(time) = runs_for {
-        let annotations = pod["metadata"]
-            .as_object_mut()
-            .map(|meta| meta.entry("annotations").or_insert_with(|| json!({})));
-        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-            annotations.insert(RUN_FOR.to_owned(), json!(format!("{}s", time.as_secs().max(1))));
-        }
+        self::runs_for(&mut pod, time);
     }
     pod
+}
+
+/// Lets a pod, or each pod of a template, end by itself after this time.
+pub(super) fn runs_for(pod: &mut Value, time: Duration) {
+    pod["metadata"]["annotations"][RUN_FOR] = json!(format!("{}s", time.as_secs().max(1)));
 }
 
 /// Adds what an API server requires and no decision reads: images. A priority stands in the class that [`priority_class`] makes.

@@ -21,6 +21,9 @@ const STEP: Duration = Duration::from_secs(5);
 /// And at least, where changes follow each other.
 const STEP_MIN: Duration = Duration::from_millis(500);
 
+/// How long a replay goes on after the last change of a trace that has no pods of workloads.
+const SETTLING: SignedDuration = SignedDuration::from_mins(10);
+
 /// What is played: the same for every variant.
 pub(super) struct Script {
     pub(super) start: Timestamp,
@@ -37,22 +40,25 @@ impl Script {
     /// The script of a trace; `None` where it has no time.
     pub(super) fn new(trace: &Trace, until: Option<Duration>) -> Option<Self> {
         let (start, last) = trace.span()?;
-        let end = match until.and_then(|until| SignedDuration::try_from(until).ok()) {
-            Some(until) => start.checked_add(until).unwrap_or(last),
-            None => last,
-        };
         let puts = || {
             trace.changes.iter().filter_map(|(_, change)| match change {
                 Change::Put(object) => Some(object),
                 Change::Delete(_) => None,
             })
         };
-        let has_pods = puts().any(|object| object["kind"] == "Pod");
+        let has_owned_pods = puts()
+            .any(|object| object["kind"] == "Pod" && object.pointer("/metadata/ownerReferences/0").is_some());
+        // Nothing follows the last change of a workload, not even its pods.
+        let last = if has_owned_pods { last } else { last.checked_add(SETTLING).unwrap_or(last) };
+        let end = match until.and_then(|until| SignedDuration::try_from(until).ok()) {
+            Some(until) => start.checked_add(until).unwrap_or(last),
+            None => last,
+        };
         let objects = trace.changes.iter().filter(|(_, change)| match change {
             Change::Put(object) => {
-                object["kind"].as_str().is_some_and(|kind| objects::is_played(kind, has_pods))
+                object["kind"].as_str().is_some_and(|kind| objects::is_played(kind, has_owned_pods))
             }
-            Change::Delete(id) => objects::is_played(&id.1, has_pods),
+            Change::Delete(id) => objects::is_played(&id.1, has_owned_pods),
         });
         let namespaces = puts().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let of_cluster = ["default", "kube-system", ""];

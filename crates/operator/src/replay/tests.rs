@@ -14,6 +14,7 @@ fn folder() -> PathBuf {
 fn options(path: &Path, against: &[&str]) -> ReplayOptions {
     ReplayOptions {
         path: path.to_owned(),
+        files: Vec::new(),
         against: against.iter().map(|text| (*text).to_owned()).collect(),
         until: None,
         speed: None,
@@ -24,30 +25,43 @@ fn options(path: &Path, against: &[&str]) -> ReplayOptions {
 }
 
 fn played(path: &Path, against: &[&str]) -> ReplayReport {
+    played_with(&options(path, against))
+}
+
+fn played_with(options: &ReplayOptions) -> ReplayReport {
     let resolve = |flags: &BTreeMap<String, String>| Ok(Values::resolve(flags, |_| None)?);
-    replay(&options(path, against), &scenarios::catalogues(), &BTreeMap::new(), resolve).unwrap().0
+    replay(options, &scenarios::catalogues(), &BTreeMap::new(), resolve).unwrap().0
+}
+
+/// A trace of workloads, with the NodePool that it lacks.
+fn workloads(path: &Path) -> ReplayOptions {
+    let nodepool = folder().join("workloads/nodepool.yaml");
+    ReplayOptions { files: vec![nodepool], ..options(path, &["PACKER=compatible"]) }
 }
 
 fn error(name: &str, text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, text).unwrap();
-    let error = format!("{:#}", formats::read(&path).unwrap_err());
+    let error = format!("{:#}", formats::read(&path, &[]).unwrap_err());
     error.replace(&format!("{}/", folder.path().display()), "")
 }
 
 #[test]
 fn every_format_is_played_and_reported() {
-    for (name, path) in [
-        ("recording", folder().join("recording")),
-        ("dumps", folder().join("dumps")),
-        ("audit", folder().join("audit/audit.jsonl")),
+    let with_nodepools = |path: &str| options(&folder().join(path), &["PACKER=compatible"]);
+    for (name, options) in [
+        ("recording", with_nodepools("recording")),
+        ("dumps", with_nodepools("dumps")),
+        ("audit", with_nodepools("audit/audit.jsonl")),
+        ("kubereplay", workloads(&folder().join("workloads/kubereplay.json"))),
+        ("simkube", workloads(&folder().join("workloads/simkube.json"))),
     ] {
-        let report = played(&path, &["PACKER=compatible"]);
+        let report = played_with(&options);
         let notes: String = report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-        let notes = notes.replace(&format!("{}/", folder().display()), "");
         let json = serde_json::to_string_pretty(&report).unwrap();
         let shown = format!("{notes}{}\n{json}\n", report.page().render(Format::Table, None));
+        let shown = shown.replace(&format!("{}/", folder().display()), "");
         assert!(!shown.contains("s3cr3t"), "{shown}");
         scenarios::check_file(&format!("tests/scenarios/replay/{name}.txt"), &shown);
     }
@@ -66,7 +80,7 @@ fn the_schema_in_docs_is_that_of_the_report() {
 
 #[test]
 fn an_evicted_pod_and_its_successor_are_one() {
-    let trace = formats::read(&folder().join("recording")).unwrap();
+    let trace = formats::read(&folder().join("recording"), &[]).unwrap();
     let lives = lives::lives(&trace);
     let names: Vec<&str> = lives.iter().map(|life| life.id.3.as_str()).collect();
     assert!(!names.contains(&"web-0b") && !names.contains(&"agent-x"), "{names:?}");
@@ -93,6 +107,11 @@ fn unknown_formats_are_refused_with_file_and_line() {
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         event.to_string() + "\n"
     };
+    let kubereplay = |more: Value| {
+        let mut event = json!({"type": "create", "kind": "Deployment", "key": "n/web", "timestamp": "2026-01-01T00:00:00Z"});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"cluster": "c", "captured": "2026-01-01T00:00:00Z", "events": [event]}).to_string()
+    };
     for (name, text, expected) in [
         ("a.ndjson", "hello\n".to_owned(), "a.ndjson:1: not a format that replay reads"),
         ("a.ndjson", "{\"recording\": 9}\n".to_owned(), "a.ndjson:1: a recording of format 9"),
@@ -112,6 +131,17 @@ fn unknown_formats_are_refused_with_file_and_line() {
             "a.log:2: no audit event",
         ),
         ("a.json", "{\"kind\": \"List\", \"items\": []}".to_owned(), "a.json:1: not a format"),
+        ("a.json", kubereplay(json!({"type": "grow"})), "events[0].type: unknown variant `grow`"),
+        ("a.json", kubereplay(json!({"key": "web"})), "events[0].key: \"web\" is not NAMESPACE/NAME"),
+        ("a.json", kubereplay(json!({"timestamp": "noon"})), "events[0].timestamp"),
+        ("a.json", kubereplay(json!({})), "events[0]: created without its Deployment"),
+        ("a.json", kubereplay(json!({"type": "scale"})), "events[0]: scaled without replicas"),
+        (
+            "a.json",
+            json!({"version": 1, "events": []}).to_string(),
+            "in format 1, and this binary reads [2, 3]",
+        ),
+        ("a.json", json!({"version": 2, "events": [{"ts": "x"}]}).to_string(), "events[0].ts"),
     ] {
         let found = error(name, &text);
         assert!(found.contains(expected), "{found}\n{text}");
@@ -126,9 +156,64 @@ fn a_recording_that_ends_in_half_a_line_is_read_to_there() {
             .unwrap();
     let path = folder.path().join("recording-a.ndjson");
     std::fs::write(&path, &whole[..whole.len() - 9]).unwrap();
-    let trace = formats::read(&path).unwrap();
+    let trace = formats::read(&path, &[]).unwrap();
     assert!(trace.notes[0].contains("the last line is incomplete"), "{:?}", trace.notes);
     assert!(trace.changes.len() > 20);
+}
+
+/// As SimKube writes it: MessagePack with names, and keys that are pairs.
+#[test]
+fn jobs_of_a_binary_trace_of_simkube_run_as_long_as_they_did() {
+    #[derive(serde::Serialize)]
+    struct Exported {
+        version: u16,
+        config: Value,
+        events: Value,
+        index: Value,
+        pod_lifecycles: BTreeMap<(String, String), BTreeMap<u64, Vec<Lifecycle>>>,
+    }
+    #[derive(serde::Serialize)]
+    enum Lifecycle {
+        Empty,
+        Running(i64),
+        Finished(i64, i64),
+    }
+    let text = std::fs::read_to_string(folder().join("workloads/simkube.json")).unwrap();
+    let mut whole: Value = serde_json::from_str(&text).unwrap();
+    let pods =
+        vec![Lifecycle::Empty, Lifecycle::Running(1), Lifecycle::Finished(1_767_225_800, 1_767_225_890)];
+    let owner = ("batch/v1.Job".to_owned(), "shop/report".to_owned());
+    let exported = Exported {
+        version: 3,
+        config: whole["config"].take(),
+        events: whole["events"].take(),
+        index: whole["index"].take(),
+        pod_lifecycles: BTreeMap::from([(owner, BTreeMap::from([(15_858_556_048_943_196_710, pods)]))]),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    std::fs::write(&path, rmp_serde::to_vec_named(&exported).unwrap()).unwrap();
+    let trace = formats::read(&path, &[]).unwrap();
+    let job = trace.changes.iter().find_map(|(_, change)| match change {
+        Change::Put(object) if object["kind"] == "Job" => Some(objects::clean(object)),
+        _ => None,
+    });
+    let annotations = job.unwrap().pointer("/spec/template/metadata/annotations").cloned();
+    assert_eq!(annotations, Some(json!({"fleetwright.dev/run-for": "90s"})));
+    let minutes = |trace: &Trace| trace.span().map(|(from, to)| to.duration_since(from).as_mins());
+    assert_eq!(minutes(&trace), Some(20), "to its last event, which changes nothing");
+    std::fs::write(&path, [0x81, 0xff, 0xff]).unwrap();
+    let error = format!("{:#}", formats::read(&path, &[]).unwrap_err());
+    assert!(error.contains("neither text nor a trace of SimKube"), "{error}");
+}
+
+#[test]
+fn a_trace_of_workloads_needs_nodepools() {
+    let options =
+        ReplayOptions { files: Vec::new(), ..workloads(&folder().join("workloads/kubereplay.json")) };
+    let resolve = |flags: &BTreeMap<String, String>| Ok(Values::resolve(flags, |_| None)?);
+    let error = replay(&options, &scenarios::catalogues(), &BTreeMap::new(), resolve).unwrap_err();
+    assert_eq!(error.to_string(), "the trace has no NodePool: add NodePools and NodeClasses with -f");
 }
 
 #[test]

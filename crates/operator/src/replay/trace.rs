@@ -36,6 +36,10 @@ pub(super) enum TraceFormat {
     Dumps,
     /// Audit logs of an API server.
     Audit,
+    /// Workloads of kubereplay.
+    Kubereplay,
+    /// Objects of SimKube.
+    SimKube,
 }
 
 impl TraceFormat {
@@ -44,6 +48,8 @@ impl TraceFormat {
             Self::Recording => "recording",
             Self::Dumps => "dumps",
             Self::Audit => "audit log",
+            Self::Kubereplay => "kubereplay",
+            Self::SimKube => "SimKube",
         }
     }
 }
@@ -53,6 +59,8 @@ impl TraceFormat {
 pub(super) struct Trace {
     pub(super) format: TraceFormat,
     pub(super) changes: Vec<(Timestamp, Change)>,
+    /// Until when nothing else changed, if the format says so.
+    pub(super) until: Option<Timestamp>,
     /// What was left out or assumed.
     pub(super) notes: Vec<String>,
 }
@@ -60,7 +68,8 @@ pub(super) struct Trace {
 impl Trace {
     /// The first and the last time.
     pub(super) fn span(&self) -> Option<(Timestamp, Timestamp)> {
-        Some((self.changes.first()?.0, self.changes.last()?.0))
+        let last = self.changes.last()?.0;
+        Some((self.changes.first()?.0, self.until.map_or(last, |until| until.max(last))))
     }
 }
 
@@ -68,6 +77,8 @@ impl Trace {
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) changes: Vec<(Timestamp, Change)>,
+    /// The last time of the trace, if it is known beside its changes.
+    pub(super) until: Option<Timestamp>,
     pub(super) notes: Vec<String>,
     known: BTreeMap<Id, Value>,
     /// The last list of a recording, and the objects that it has not shown yet.
