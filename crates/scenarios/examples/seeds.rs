@@ -110,11 +110,13 @@ fn large(nodes: u32) -> bool {
     };
     report.violations.iter().for_each(|violation| println!("{violation}"));
     println!(
-        "{} nodes and {} pods: all run after {:?}, stable after {:?} of virtual time; {:.1} s, {} violations",
+        "{} nodes and {} pods: all run after {:?}, stable after {:?} of virtual time; the operator writes {} times, others {}; {:.1} s, {} violations",
         report.nodes,
         report.pods,
         report.running,
         report.stable,
+        report.writes.operator,
+        report.writes.others,
         begun.elapsed().as_secs_f64(),
         report.violations.len()
     );

@@ -41,7 +41,7 @@ pub use kube::Client;
 
 pub use bugs::Bug;
 pub use check::Violation;
-pub use large::{LargeReport, run_large};
+pub use large::{LargeReport, Writes, run_large};
 pub use log::LineSink;
 
 use check::Checker;

@@ -1,6 +1,9 @@
 //! A large cluster without faults: all pods are created at once, and the checks of property runs hold at every second until it is stable.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use fleetwright_core::model::InstanceType;
 use fleetwright_fake::{Catalogue, catalogue::realistic, kubelet::KubeletConfig};
@@ -23,6 +26,15 @@ const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 /// How often it is checked whether it is: the whole cluster is read.
 const LOOK: u32 = 10;
 
+/// Calls of the API server that change something.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Writes {
+    /// Of the operator.
+    pub operator: u64,
+    /// Of kube-scheduler, kubelets and workload controllers.
+    pub others: u64,
+}
+
 /// The end of a run.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -35,6 +47,8 @@ pub struct LargeReport {
     pub running: Option<Duration>,
     /// Virtual time until the cluster was stable; `None` if it never was.
     pub stable: Option<Duration>,
+    /// What was written until then.
+    pub writes: Writes,
     /// Violations of invariants.
     pub violations: Vec<Violation>,
 }
@@ -49,7 +63,8 @@ pub fn run_large(nodes: u32) -> Result<LargeReport, RunError> {
 
 async fn run(nodes: u32) -> Result<LargeReport, RunError> {
     let log = log::Log::new(None);
-    let simulator = Simulator::new(config(&log)).await?;
+    let writes = Arc::<Mutex<Writes>>::default();
+    let simulator = Simulator::new(config(&log, &writes)).await?;
     for object in objects(nodes) {
         simulator.apply_object(object)?;
     }
@@ -75,17 +90,28 @@ async fn run(nodes: u32) -> Result<LargeReport, RunError> {
         pods: seen.pods.running,
         running,
         stable,
+        writes: *writes.lock().unwrap_or_else(PoisonError::into_inner),
         violations: checker.into_violations(),
     })
 }
 
-fn config(log: &log::Log) -> SimulatorConfig {
+fn config(log: &log::Log, writes: &Arc<Mutex<Writes>>) -> SimulatorConfig {
     let origin = Timestamp::from_second(ORIGIN).unwrap_or(Timestamp::UNIX_EPOCH);
     let whole = realistic(1);
     let kind = whole.types.instance_types.iter().find(|known| known.capacity.cpu() == NODE_CPU);
     let kinds: Vec<InstanceType> = kind.map(|kind| (**kind).clone()).into_iter().collect();
     let mut config = SimulatorConfig::selling(0, origin, Catalogue::new(whole.vocabulary, kinds));
-    config.audit = Some(log.audit());
+    let (audit, writes) = (log.audit(), writes.clone());
+    config.audit = Some(Arc::new(move |request, code| {
+        if !matches!(request.verb.as_str(), "get" | "list" | "watch") {
+            let mut writes = writes.lock().unwrap_or_else(PoisonError::into_inner);
+            match log::is_operators(request) {
+                true => writes.operator += 1,
+                false => writes.others += 1,
+            }
+        }
+        audit(request, code);
+    }));
     config.track_updates = false;
     config.count_removals = false;
     config.settings.disable_observability = true;
@@ -147,5 +173,6 @@ mod tests {
         assert_eq!(report.violations, Vec::new());
         assert_eq!((report.nodes, report.pods), (6, 60), "{report:?}");
         assert!(report.running.is_some() && report.stable.is_some(), "{report:?}");
+        assert!(report.writes.operator > 6 && report.writes.others > 2 * 60, "{report:?}");
     }
 }

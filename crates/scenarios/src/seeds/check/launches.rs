@@ -5,6 +5,7 @@
 //! before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
@@ -46,7 +47,7 @@ struct Launch {
 
 /// A pod that exists or has existed.
 struct KnownPod {
-    demand: Demand,
+    demand: Arc<Demand>,
     /// Since when it is bound.
     bound: Option<Duration>,
     /// `None` if it is gone.
@@ -61,7 +62,9 @@ pub(super) struct Launches {
     /// The pods that exist, by node and key.
     by_node: HashMap<String, BTreeMap<String, Arc<PodView>>>,
     claims: BTreeSet<String>,
-    by_demand: BTreeMap<Demand, Vec<Launch>>,
+    by_demand: BTreeMap<Arc<Demand>, Vec<Launch>>,
+    /// Each demand once, so that most comparisons are of addresses.
+    demands: BTreeSet<Arc<Demand>>,
 }
 
 impl Check for Launches {
@@ -97,7 +100,9 @@ impl Launches {
                     }
                 }
                 PodChange::Came(pod) => {
-                    let fresh = || KnownPod { demand: demand(pod), bound: None, view: None };
+                    let demands = &mut self.demands;
+                    let fresh =
+                        || KnownPod { demand: interned(demands, demand(pod)), bound: None, view: None };
                     let known = self.pods.entry(pod.uid.clone()).or_insert_with(fresh);
                     if !pod.node.is_empty() {
                         known.bound.get_or_insert(observation.at);
@@ -111,7 +116,7 @@ impl Launches {
 
     /// A NodeClaim for pods without a node.
     fn see_claim(&mut self, observation: &Observation<'_>, claim: &Value, found: &mut Findings) {
-        let mut demands: BTreeMap<Demand, BTreeSet<String>> = BTreeMap::new();
+        let mut demands: BTreeMap<Arc<Demand>, BTreeSet<String>> = BTreeMap::new();
         for uid in nominated(claim) {
             if let Some(KnownPod { demand, bound: None, .. }) = self.pods.get(uid) {
                 demands.entry(demand.clone()).or_default().insert(uid.to_owned());
@@ -154,45 +159,58 @@ impl Launches {
         if self.by_demand.values().flatten().all(|launch| launch.answered.is_some()) {
             return;
         }
-        let ran = |pod: &PodView| {
+        let ran = |(known, pod): &(&KnownPod, &PodView)| {
             let over = pod.has_ended && !pod.is_deleting;
-            let bound = self.pods.get(&pod.uid).and_then(|known| known.bound);
-            over || bound
+            over || known
+                .bound
                 .is_some_and(|bound| observation.at.saturating_sub(bound).saturating_add(SLACK) >= RAN)
         };
-        let demanded = |pod: &PodView| self.pods.get(&pod.uid).map(|known| &known.demand);
+        let known = |uid: &String| {
+            let known = self.pods.get(uid)?;
+            Some((known, known.view.as_deref()?))
+        };
         for (demand_of, launches) in &mut self.by_demand {
             for launch in launches.iter_mut().filter(|launch| launch.answered.is_none()) {
                 let claim = claims.get(launch.claim.as_str());
                 launch.launched |= claim.is_some_and(|claim| !text(claim, "/status/providerID").is_empty());
                 let node = claim.map(|claim| text(claim, "/status/nodeName")).filter(|node| !node.is_empty());
                 let on_node = node.and_then(|node| self.by_node.get(node)).into_iter().flatten();
-                let on_node = on_node.map(|(_, pod)| &**pod);
-                let known = launch.pods.iter().filter_map(|uid| self.pods.get(uid)?.view.as_deref());
-                let mut there: Vec<&PodView> = known.collect();
+                let on_node = on_node.filter_map(|(_, pod)| Some((self.pods.get(&pod.uid)?, &**pod)));
+                let mut there: Vec<(&KnownPod, &PodView)> = launch.pods.iter().filter_map(known).collect();
                 let is_active = |pod: &PodView| !pod.is_deleting && !pod.has_ended;
-                // A pod that the NodeClaim no longer names is planned elsewhere.
-                let names = |claim: &Value, pod: &PodView| nominated(claim).any(|uid| uid == pod.uid);
-                let intended: Vec<&PodView> = there.iter().copied().filter(|pod| is_active(pod)).collect();
-                there.extend(on_node.filter(|pod| demanded(pod) == Some(demand_of)));
-                if there.iter().any(|pod| ran(pod)) {
+                let intended: Vec<&PodView> =
+                    there.iter().map(|(_, pod)| *pod).filter(|pod| is_active(pod)).collect();
+                there.extend(on_node.filter(|(known, _)| known.demand == *demand_of));
+                if there.iter().any(ran) {
                     launch.answered = Some(observation.at);
                 }
                 let alive = claim.is_some_and(|claim| !is_deleting(claim));
                 if !alive {
                     launch.ended.get_or_insert(observation.at);
                 }
-                let used = there.iter().any(|pod| is_active(pod) && !pod.node.is_empty());
-                let missed =
-                    |claim: &Value| is(claim, "Initialized") && !intended.iter().any(|pod| names(claim, pod));
-                let lost = !alive || claim.is_some_and(|claim| missed(claim));
-                launch.counts = launch.launched && lost && !used;
+                let used = there.iter().any(|(_, pod)| is_active(pod) && !pod.node.is_empty());
+                // A pod that the NodeClaim no longer names is planned elsewhere.
+                let missed = |claim: &Value| {
+                    let names = LazyCell::new(|| nominated(claim).collect::<BTreeSet<&str>>());
+                    is(claim, "Initialized") && !intended.iter().any(|pod| names.contains(pod.uid.as_str()))
+                };
+                let lost = || !alive || claim.is_some_and(|claim| missed(claim));
+                launch.counts = launch.launched && !used && lost();
                 if launch.counts {
                     launch.missed.get_or_insert_with(|| launch.ended.unwrap_or(observation.at));
                 }
             }
         }
     }
+}
+
+fn interned(known: &mut BTreeSet<Arc<Demand>>, demand: Demand) -> Arc<Demand> {
+    if let Some(known) = known.get(&demand) {
+        return known.clone();
+    }
+    let demand = Arc::new(demand);
+    known.insert(demand.clone());
+    demand
 }
 
 /// The UIDs of the pods that a NodeClaim names.

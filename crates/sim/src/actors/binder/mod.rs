@@ -36,6 +36,7 @@ use super::{
     cache::{Change, Key, Object, Tables},
     ctx::{CallError, Ctx},
 };
+use decide::Verdicts;
 use node::ClusterView;
 use pod::PodInfo;
 
@@ -69,13 +70,13 @@ struct BinderState {
 struct Waiting {
     attempts: u32,
     not_before: Timestamp,
-    /// Whether nothing has changed since that could help.
-    blocked: bool,
+    /// The epoch of the last attempt: until something changes that could help, there is no other.
+    tried: u64,
 }
 
 impl Waiting {
-    fn is_due(self, now: Timestamp) -> bool {
-        !self.blocked && self.not_before <= now
+    fn is_due(self, now: Timestamp, epoch: u64) -> bool {
+        self.tried != epoch && self.not_before <= now
     }
 }
 
@@ -101,9 +102,6 @@ impl Actor for Binder {
         if !newcomer {
             let mut state = self.state();
             state.epoch = state.epoch.wrapping_add(1);
-            for waiting in state.waiting.values_mut() {
-                waiting.blocked = false;
-            }
         }
         vec![Key::default()]
     }
@@ -188,15 +186,10 @@ impl Binder {
         let Some(Round { mut cluster, pending, epoch }) = self.begin(ctx) else {
             return Ok(self.next(ctx.clock.now()));
         };
-        let mut failed: BTreeMap<String, (String, bool)> = BTreeMap::new();
+        let mut verdicts = Verdicts::default();
         let mut broken = None;
         for pod in pending {
-            let known = failed.get(&pod.signature).filter(|_| cluster.nominated_node(&pod).is_none());
-            let verdict = match known {
-                Some((message, _)) => Err(message.clone()),
-                None => decide::decide(&pod, &cluster),
-            };
-            match verdict {
+            match verdicts.decide(&pod, &cluster) {
                 Ok(place) => match bind::bind(ctx, &pod, &place, &cluster).await {
                     Ok(true) => {
                         if let Some(node) = cluster.nodes.get(place.at) {
@@ -209,8 +202,7 @@ impl Binder {
                             cluster.volumes.clone_from(&tables.volumes);
                         }
                         cluster.assume(place.at, pod);
-                        // A newly bound pod may satisfy the affinity of another; it does not free resources.
-                        failed.retain(|_, (_, depends_on_pods)| !*depends_on_pods);
+                        verdicts.pod_bound();
                     }
                     Ok(false) => {}
                     Err(error) => broken = Some(error),
@@ -219,7 +211,6 @@ impl Binder {
                     self.record_unschedulable(ctx, &pod, epoch);
                     let preemption = preempt::preempt(&pod, &cluster);
                     bind::refuse(ctx, &pod, &message, preemption.as_ref()).await?;
-                    failed.insert(pod.signature.clone(), (message, pod.depends_on_pods));
                 }
             }
         }
@@ -287,8 +278,7 @@ impl Binder {
         let delay = FIRST_DELAY.saturating_mul(1 << attempts.min(8)).min(LAST_DELAY);
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
         let not_before = ctx.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-        let waiting =
-            Waiting { attempts: attempts.saturating_add(1), not_before, blocked: state.epoch == epoch };
+        let waiting = Waiting { attempts: attempts.saturating_add(1), not_before, tried: epoch };
         state.untried.remove(&pod.uid);
         state.waiting.insert(pod.uid.clone(), waiting);
     }
@@ -296,8 +286,8 @@ impl Binder {
     /// When the next pod that may fit is due.
     fn next(&self, now: Timestamp) -> Requeue {
         let state = self.state();
-        let due =
-            state.waiting.values().filter(|waiting| !waiting.blocked).map(|waiting| waiting.not_before).min();
+        let helped = state.waiting.values().filter(|waiting| waiting.tried != state.epoch);
+        let due = helped.map(|waiting| waiting.not_before).min();
         due.map_or(Requeue::No, |due| Requeue::After(now.duration_until(due).try_into().unwrap_or_default()))
     }
 }
@@ -345,10 +335,10 @@ impl BinderState {
 
     /// Whether a pod without a node is due.
     fn has_due(&self, now: Timestamp) -> bool {
-        !self.untried.is_empty() || self.waiting.values().any(|waiting| waiting.is_due(now))
+        !self.untried.is_empty() || self.waiting.values().any(|waiting| waiting.is_due(now, self.epoch))
     }
 
     fn is_due(&self, uid: &str, now: Timestamp) -> bool {
-        self.waiting.get(uid).is_none_or(|waiting| waiting.is_due(now))
+        self.waiting.get(uid).is_none_or(|waiting| waiting.is_due(now, self.epoch))
     }
 }

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    Binder, BinderState, Waiting, decide::decide, node::ClusterView, pod::PodInfo, preempt::preempt,
+    Binder, BinderState, Waiting, decide::Verdicts, node::ClusterView, pod::PodInfo, preempt::preempt,
 };
 use crate::{
     actors::{
@@ -111,7 +111,7 @@ fn cpu(amount: &str) -> Value {
 
 fn check(objects: &[Value], spec: Value, expected: &str) {
     let cluster = cluster(objects);
-    let verdict = match decide(&pod(spec), &cluster) {
+    let verdict = match Verdicts::default().decide(&pod(spec), &cluster) {
         Ok(place) => cluster.nodes[place.at].name.clone(),
         Err(message) => message.strip_prefix("0/3 nodes are available: ").unwrap_or(&message).to_owned(),
     };
@@ -305,7 +305,7 @@ fn volumes(#[case] objects: &[Value], #[case] expected: &str) {
 
 #[test]
 fn an_empty_cluster_has_its_own_message() {
-    let verdict = decide(&pod(json!({})), &ClusterView::default());
+    let verdict = Verdicts::default().decide(&pod(json!({})), &ClusterView::default());
     assert_eq!(verdict.unwrap_err(), "no nodes available to schedule pods");
 }
 
@@ -378,10 +378,27 @@ fn the_nominated_node_is_tried_first_and_keeps_its_room(
         cluster.nominated.insert(nominated.uid.clone(), at);
     }
     let pod = if tried == "a pod" { nominated } else { of("another", "1", 0) };
-    let found = decide(&pod, &cluster).map(|place| cluster.nodes[place.at].name.clone());
+    let found = Verdicts::default().decide(&pod, &cluster).map(|place| cluster.nodes[place.at].name.clone());
     match expected {
         Ok(name) => assert_eq!(found.as_deref(), Ok(name)),
         Err(why) => assert!(found.as_ref().is_err_and(|text| text.contains(why)), "{found:?}"),
+    }
+}
+
+#[test]
+fn verdicts_on_equal_pods_are_those_of_a_new_look() {
+    let mut cluster = cluster(&[taint("a", "NoSchedule")]);
+    let mut verdicts = Verdicts::default();
+    for bound in 0.. {
+        let next = pod(cpu("1"));
+        let verdict = verdicts.decide(&next, &cluster);
+        assert_eq!(verdict, Verdicts::default().decide(&next, &cluster), "after {bound} pods");
+        let Ok(place) = verdict else {
+            assert!(bound > 2, "the others fill nodes");
+            break;
+        };
+        cluster.assume(place.at, Arc::new(next));
+        verdicts.pod_bound();
     }
 }
 
@@ -396,20 +413,21 @@ fn a_pod_is_due_until_it_was_tried_bound_or_deleted() {
         state.follow(&Change { key: Key::new("n", "a"), old, new });
         state.has_due(now)
     };
-    let wait = |state: &mut BinderState, blocked: bool| {
+    let wait = |state: &mut BinderState, changed: bool| {
         state.untried.remove("u");
-        state.waiting.insert("u".to_owned(), Waiting { attempts: 1, not_before: now, blocked });
+        state.waiting.insert("u".to_owned(), Waiting { attempts: 1, not_before: now, tried: state.epoch });
+        state.epoch += u64::from(changed);
         state.has_due(now)
     };
     let mut state = BinderState::default();
     assert!(follow(&mut state, None, pod("u", None)), "new");
-    assert!(!wait(&mut state, true), "nothing that could help");
+    assert!(!wait(&mut state, false), "nothing that could help");
     assert!(!follow(&mut state, pod("u", None), pod("u", None)), "its status");
-    assert!(wait(&mut state, false), "something changed");
+    assert!(wait(&mut state, true), "something changed");
     assert!(!follow(&mut state, pod("u", None), pod("u", Some("x"))), "bound by somebody else");
     assert!(follow(&mut state, pod("u", Some("x")), pod("v", None)), "recreated under its name");
     assert!(!follow(&mut state, pod("v", None), None), "deleted");
-    assert!(follow(&mut state, None, pod("u", None)) && wait(&mut state, false), "waits again");
+    assert!(follow(&mut state, None, pod("u", None)) && wait(&mut state, true), "waits again");
     assert!(!follow(&mut state, pod("u", None), None) && state.waiting.is_empty(), "deleted while it waits");
 }
 

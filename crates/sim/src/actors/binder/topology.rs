@@ -123,13 +123,14 @@ impl<'a> Topology<'a> {
 
     /// Pods of the same controller on the node.
     fn siblings(&self, node: &NodeInfo) -> i64 {
-        let owner = |pod: &PodInfo| {
-            crate::actors::cache::controller_of(&pod.pod.metadata).map(|owner| owner.uid.clone())
-        };
-        let Some(own) = owner(self.pod) else { return 0 };
-        let count = node.pods.iter().filter(|pod| owner(pod).as_ref() == Some(&own)).count();
+        let Some(own) = owner_uid(self.pod) else { return 0 };
+        let count = node.pods.iter().filter(|pod| owner_uid(pod) == Some(own)).count();
         i64::try_from(count).unwrap_or(i64::MAX)
     }
+}
+
+fn owner_uid(pod: &PodInfo) -> Option<&str> {
+    crate::actors::cache::controller_of(&pod.pod.metadata).map(|owner| owner.uid.as_str())
 }
 
 impl<'a> Counts<'a> {
