@@ -9,7 +9,7 @@ use crate::{
     cloud,
     model::{
         Catalog, NodeClaim, NodePool, Operator, Requirement, Requirements,
-        labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, RESERVED},
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED},
         nodeclaim::ConditionType,
     },
 };
@@ -95,9 +95,8 @@ impl Drifted<'_> {
 
 /// Whether the claim's labels contradict the pool's requirements as they are now.
 fn requirements_drifted(claim: &NodeClaim, pool: &NodePool) -> bool {
-    let mut wanted = pool.template.requirements.clone();
-    wanted.remove(NODEPOOL);
-    Requirements::from_labels(&claim.labels).compatible(&wanted, |_| false).is_err()
+    let labels = Requirements::from_labels(&claim.labels);
+    labels.compatible(&pool.template.requirements, |_| false).is_err()
 }
 
 /// Whether the catalogue still has the claim's instance type, in an offering like the claim's. Whether it is available

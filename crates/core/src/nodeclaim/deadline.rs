@@ -221,6 +221,7 @@ mod tests {
         };
         assert_eq!(says(grown(1), replaced("b")), Decision::Recovered);
         assert_eq!(says(grown(-1), replaced("b")), Decision::Nothing, "it was there before");
+        assert_eq!(says(grown(0), replaced("b")), Decision::Nothing, "it was there by then");
         assert_eq!(says(grown(1), InitializationStanding::Healthy), Decision::Nothing);
     }
 

@@ -139,9 +139,7 @@ fn carries(claim: &NodeClaim, attempt: &Attempt) -> bool {
 /// Whether an older NodeClaim has the same position, as after a copy: a position has one instance.
 fn is_copy(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
     let age = |claim: &NodeClaim| (claim.created, claim.uid.clone());
-    batch
-        .iter()
-        .any(|other| other.position == claim.position && other.uid != claim.uid && age(other) < age(claim))
+    batch.iter().any(|other| other.position == claim.position && age(other) < age(claim))
 }
 
 /// Whether two NodeClaims have equal launch requirements.

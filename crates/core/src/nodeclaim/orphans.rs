@@ -223,6 +223,7 @@ mod tests {
     #[case::ours(|_: &mut Instance| {}, UID, true)]
     #[case::another_cluster(|i: &mut Instance| i.cluster_uid = Some("other".into()), UID, false)]
     #[case::untagged(|i: &mut Instance| i.cluster_uid = None, UID, false)]
+    #[case::of_no_known_launch(|i: &mut Instance| i.launched_by = None, UID, true)]
     #[case::no_uid(|i: &mut Instance| i.cluster_uid = Some("".into()), "", false)]
     #[case::terminating(|i: &mut Instance| i.terminating = true, UID, false)]
     fn ownership(#[case] change: fn(&mut Instance), #[case] uid: &str, #[case] expected: bool) {
@@ -248,6 +249,16 @@ mod tests {
         assert_eq!(orphans.survey(&all, &none, at(0), at(0)).again, Some(GRACE));
         assert!(orphans.survey(&all, &none, at(299), at(299)).due.is_empty());
         assert_eq!(orphans.survey(&all, &none, at(300), at(300)).due.len(), 1);
+    }
+
+    #[test]
+    fn the_next_look_is_for_the_first_one_to_be_due() {
+        let created = |name: &str, seconds| Instance { created: Some(at(seconds)), ..instance(name) };
+        for (first, second) in [(0, 100), (100, 0)] {
+            let all = [created("i", first), created("j", second)];
+            let found = Watched::default().survey(&all, &Claimed::default(), at(150), at(150));
+            assert_eq!(found.again, Some(Duration::from_secs(150)), "created at {first} s and {second} s");
+        }
     }
 
     #[test]

@@ -85,6 +85,39 @@ fn the_condition_names_the_observations() {
     }
 }
 
+#[test]
+fn the_condition_names_five_observations_and_counts_the_others() {
+    let of = |count: usize| {
+        let mut observed = Observed::default();
+        for number in 0..count {
+            record(&mut observed, &small(), &Misfit::Taint(taint(&format!("late-{number}"))), now());
+        }
+        condition(&observed).1
+    };
+    assert_eq!(of(5).matches("nodes come up with taint").count(), 5);
+    assert!(!of(5).contains(" more"), "{}", of(5));
+    assert_eq!(of(7).matches("nodes come up with taint").count(), 5);
+    assert!(of(7).ends_with("; 2 more"), "{}", of(7));
+}
+
+#[test]
+fn only_outdated_observations_are_dropped_from_newer_ones() {
+    let observed = |keys: &[&str]| {
+        let mut observed = Observed::default();
+        for key in keys {
+            record(&mut observed, &small(), &Misfit::Taint(taint(key)), now());
+        }
+        observed
+    };
+    let (known, current) = (observed(&["old", "kept"]), observed(&["kept"]));
+    let left = without_outdated(observed(&["old", "kept", "new"]), &known, &current);
+    let keys: Vec<&str> = left.taints.iter().map(|known| &*known.taint.key).collect();
+    assert_eq!(keys, ["kept", "new"]);
+    let (known, nothing) = (recorded(), Observed::default());
+    assert_eq!(without_outdated(recorded(), &known, &nothing).smaller, []);
+    assert_eq!(without_outdated(recorded(), &nothing, &nothing).smaller, known.smaller, "recorded since");
+}
+
 /// A NodePool that launches `medium` with one image, and keeps these figures.
 fn keeps(name: &str, image: Option<&str>, capacity: &str) -> (Arc<NodePool>, Option<Arc<Catalog>>) {
     let medium = instance_type("medium", 4, 8).offer("a", "spot", 10).build();
@@ -167,4 +200,14 @@ fn figures_end_with_their_image_or_by_hand() {
 fn without_a_prediction_nothing_is_kept() {
     let mut learner = CapacityLearner::default();
     assert!(look(&mut learner, &[keeps("a", None, "")], &[reports(1, "one", "1", 7, 50)]).is_empty());
+}
+
+#[test]
+fn a_nodepool_that_is_deleted_or_has_no_known_images_is_not_written() {
+    let (seven, nodes) = (format!("medium one 4000 {}\n", 7 * GI), [reports(1, "one", "old", 7, 50)]);
+    let mut deleted = keeps("deleted", Some("one"), "");
+    Arc::make_mut(&mut deleted.0).deleting = true;
+    let unknown = (keeps("unknown", None, &seven).0, None);
+    let pools = [keeps("a", Some("one"), ""), deleted, unknown];
+    assert_eq!(look(&mut CapacityLearner::default(), &pools, &nodes), [format!("a: {seven}")]);
 }

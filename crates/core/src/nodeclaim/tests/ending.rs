@@ -6,7 +6,7 @@ use super::{
     super::{
         finalization::Finalization,
         garbage_collection::{Collection, Findings},
-        termination::NodeTermination,
+        termination::{NodeTermination, unclaimed},
         trace::Trace,
     },
     *,
@@ -70,6 +70,31 @@ fn a_node_ends_in_order() {
         drained().condition(ConditionType::InstanceTerminating, ConditionStatus::True, "InstanceTerminating");
     assert_eq!(says(&terminating), "terminate fake:///a; ~5");
     assert_eq!(node_says(&terminating, &[], &gone, 100), "release node a");
+}
+
+#[test]
+fn a_node_without_its_nodeclaim_is_drained_and_released() {
+    let says = |fixture: &Fixture, instance: Option<&InstanceState>| {
+        brief(&unclaimed(&fixture.nodes[0], &fixture.pods, instance, after(100)))
+    };
+    let (unknown, gone) = (InstanceState::Unknown, InstanceState::Gone);
+    let mut busy = drained();
+    busy.pods = vec![pod("p").bound("a"), pod("q").daemon().bound("a")];
+    assert_eq!(says(&busy, Some(&unknown)), "evict p; ~1", "daemons serve the others to the end");
+    assert_eq!(says(&busy, Some(&gone)), "evict p; ~1", "a node that is ready has an instance");
+    busy.pods.remove(0);
+    assert_eq!(says(&busy, Some(&unknown)), "evict q; ~1");
+    assert_eq!(
+        says(&drained(), Some(&unknown)),
+        "~60",
+        "its instance is an orphan, which is terminated as such"
+    );
+    assert_eq!(says(&drained(), Some(&gone)), "release node a");
+    assert_eq!(says(&drained(), None), "release node a", "it names no instance");
+    let open = busy.with_node(|node| node.taints.clear());
+    assert_eq!(says(&open, Some(&unknown)), "node +karpenter.sh/disrupted:NoSchedule; ~1");
+    let broken = open.with_node(|node| node.ready = false);
+    assert_eq!(says(&broken, Some(&gone)), "release node a", "nothing is left to be drained");
 }
 
 #[test]

@@ -37,7 +37,14 @@ fn a_claim_without_an_instance_is_launched() {
     let says = |fixture: Fixture| brief(&Launch.next(&fixture.view()));
     assert_eq!(says(unlaunched()), "launch");
     assert_eq!(says(unlaunched().with(|claim| claim.deleting = Some(now()))), "");
-    assert_eq!(says(Fixture::of(node("a").launched())), "");
+    let launched = || Fixture::of(node("a").launched());
+    assert_eq!(says(launched()), "");
+    // The process was killed between the two writes that record a launch: the launch is repeated, and gets the same instance.
+    assert_eq!(says(launched().with(|claim| claim.provider_id = None)), "launch");
+    assert_eq!(
+        says(launched().with(|claim| drop(claim.conditions.remove(&ConditionType::Launched)))),
+        "launch"
+    );
 }
 
 fn instance() -> Instance {
@@ -338,4 +345,8 @@ fn consistency_of_shape() {
     assert_eq!(unpromised.says(&Consistency, now()), holds, "nothing was promised");
     let unasked = node(0).with(|claim| claim.requests = Resources::new());
     assert_eq!(unasked.says(&Consistency, now()), holds, "only what pods asked for counts");
+    let deleted = node(0).with(|claim| claim.deleting = Some(now()));
+    assert_eq!(deleted.says(&Consistency, now()), "", "the NodeClaim is deleted");
+    let starting = Fixture::of(testing::node("a").uninitialized());
+    assert_eq!(starting.says(&Consistency, now()), "", "device plugins have not reported yet");
 }

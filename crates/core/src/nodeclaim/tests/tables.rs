@@ -95,6 +95,45 @@ fn hashes_migrate_and_known_drift_stays() {
 }
 
 #[test]
+fn a_condition_is_written_when_any_part_of_it_changes() {
+    let known =
+        Fixture::of(node("a")).condition(ConditionType::Drained, ConditionStatus::Unknown, "Draining");
+    let unknown = |reason, message| ConditionChange::unknown(ConditionType::Drained, reason, message);
+    for (name, change, expected) in [
+        ("the same", unknown("Draining", ""), false),
+        ("another reason", unknown("Waiting", ""), true),
+        ("another message", unknown("Draining", "3 pods"), true),
+        ("another status", ConditionChange::fails(ConditionType::Drained, "Draining", ""), true),
+        ("another condition", ConditionChange::unknown(ConditionType::Drifted, "Draining", ""), true),
+    ] {
+        assert_eq!(change.step(&known.claim).is_some(), expected, "{name}");
+    }
+}
+
+#[test]
+fn events_that_ask_for_an_action_are_warnings() {
+    let pod = || pod("p").build().id.clone();
+    let second = Duration::from_secs(1);
+    for (notice, expected) in [
+        (Notice::InsufficientCapacity("".into()), true),
+        (Notice::QuotaExceeded { quota: "".into(), message: "".into() }, true),
+        (Notice::NodeClassNotReady("".into()), true),
+        (Notice::UnregisteredTaintMissing, true),
+        (Notice::FailedConsistencyCheck(String::new()), true),
+        (Notice::TerminationGracePeriodExpiring(now()), true),
+        (Notice::FailedDraining { waiting: 1, held: Vec::new() }, true),
+        (Notice::NotOwned("".into()), true),
+        (Notice::InvalidDoNotDisruptAnnotation { pod: pod(), value: "".into() }, true),
+        (Notice::AwaitingVolumeDetachment(Vec::new()), false),
+        (Notice::DoNotDisruptUntil { pod: pod(), until: now() }, false),
+        (Notice::DoNotDisruptGracePeriodElapsed(pod()), false),
+        (Notice::Disrupted { pod: pod(), deadline: now(), granted: second, grace: second }, false),
+    ] {
+        assert_eq!(notice.is_warning(), expected, "{}", notice.reason());
+    }
+}
+
+#[test]
 fn notices_name_what_holds() {
     let pods = vec![pod("p").build().id.clone()];
     let message = Notice::FailedDraining { waiting: 3, held: pods }.message();
