@@ -157,8 +157,7 @@ fn size(budget: &Budget, total: i64) -> Result<i64, BudgetError> {
     match &budget.nodes {
         BudgetNodes::Count(count) => Ok(i64::from(*count)),
         // Rounded up, so that a percentage does not block a small NodePool.
-        BudgetNodes::Percent(percent) if *percent <= 100 => Ok((total * i64::from(*percent) + 99) / 100),
-        BudgetNodes::Percent(percent) => Err(BudgetError::Nodes(format!("{percent}%").into())),
+        BudgetNodes::Percent(percent) => Ok((total * i64::from(*percent) + 99) / 100),
         BudgetNodes::Invalid(text) => Err(BudgetError::Nodes(text.clone())),
     }
 }

@@ -47,10 +47,33 @@ impl Sum for DisruptionCost {
 #[must_use]
 pub fn eviction_cost(pod: &Pod) -> DisruptionCost {
     let cost = UNIT + i64::from(pod.deletion_cost) + 4 * i64::from(pod.spec.priority);
-    DisruptionCost(cost.clamp(-10 * UNIT, 10 * UNIT).max(0))
+    DisruptionCost(cost.clamp(0, 10 * UNIT))
 }
 
 /// The cost of disrupting a node with these pods.
 pub(super) fn of_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> DisruptionCost {
     DisruptionCost::NODE + pods.map(eviction_cost).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Costs of pods, in pods without priority.
+    use super::*;
+    use crate::testing::pod;
+
+    #[test]
+    fn costs_count_pods_without_priority() {
+        for (deletion_cost, priority, expected) in [
+            (0, 0, 1.0),
+            (1 << 26, 0, 1.5),
+            (0, 1 << 24, 1.5),
+            (0, 1_000_000_000, 10.0),
+            (i32::MIN, 0, 0.0),
+            (0, -1_000_000_000, 0.0),
+        ] {
+            let pod = pod("p").with(|pod| pod.deletion_cost = deletion_cost);
+            let cost = eviction_cost(&pod.with_spec(|spec| spec.priority = priority).build()).pods();
+            assert!((cost - expected).abs() < 1e-9, "{deletion_cost} {priority}: {cost}");
+        }
+    }
 }

@@ -71,8 +71,43 @@ impl RefusedSets {
         if self.0.len() > MAX_REMEMBERED {
             let mut ages: Vec<Timestamp> = self.0.values().map(|(_, at)| *at).collect();
             ages.sort_unstable();
-            let oldest = ages[self.0.len() - MAX_REMEMBERED];
-            self.0.retain(|_, (_, at)| *at > oldest);
+            let dropped = ages[self.0.len() - MAX_REMEMBERED - 1];
+            self.0.retain(|_, (_, at)| *at > dropped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is forgotten, and when.
+    use super::*;
+    use crate::{disruption::Hints, testing::now};
+
+    /// Sets that were refused this long ago, in seconds.
+    fn refused(ages: impl IntoIterator<Item = i64>) -> RefusedSets {
+        let mut refused = RefusedSets::default();
+        for (number, age) in ages.into_iter().enumerate() {
+            let set =
+                PricedSet { names: vec![number.to_string().into()], digest: SimulationDigest::default() };
+            refused.add(&set, now() - SignedDuration::from_secs(age));
+        }
+        refused
+    }
+
+    #[test]
+    fn a_pass_hands_on_no_refusal_that_is_an_hour_old() {
+        assert_eq!(Hints::new(refused([3600, 5000])).into_refused(now()), RefusedSets::default());
+        assert_eq!(Hints::new(refused([3599, 3600])).into_refused(now()), refused([3599]));
+    }
+
+    #[test]
+    fn the_oldest_refusals_beyond_the_maximum_are_dropped() {
+        let most = i64::try_from(MAX_REMEMBERED).expect("a small number");
+        let mut full = refused((0..most).map(|_| 60));
+        full.prune(now());
+        assert_eq!(full.0.len(), MAX_REMEMBERED);
+        let mut beyond = refused((0..most).map(|_| 60).chain([61, 62]));
+        beyond.prune(now());
+        assert!(beyond == full, "{} are left", beyond.0.len());
     }
 }

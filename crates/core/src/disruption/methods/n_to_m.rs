@@ -58,14 +58,13 @@ impl Method for NToM {
         }
         let by_index = candidates.iter().map(|candidate| (candidate.index, *candidate)).collect();
         for nodes in verdict.hints.splits() {
-            let Some((set, after)) = affordable(&nodes, &by_index, budgets) else { continue };
+            let Some(set) = affordable(&nodes, &by_index, budgets) else { continue };
             if solver.is_exhausted() {
                 verdict.unreached.extend(set.into_iter().cloned());
                 continue;
             }
             match compute(context, solver, &set) {
                 Ok(command) => {
-                    *budgets = after;
                     verdict.accept(command);
                     return verdict;
                 }
@@ -116,17 +115,16 @@ fn find_hints(
     }
 }
 
-/// The candidates of a set, and the budgets without it; `None` if one is no candidate any more, or the budgets do
-/// not allow it.
+/// The candidates of a set; `None` if one is no candidate any more, or the budgets do not allow all of them.
 fn affordable<'c>(
     nodes: &[usize],
     by_index: &ByIndex<'c>,
     budgets: &mut Budgets,
-) -> Option<(Vec<&'c Candidate>, Budgets)> {
+) -> Option<Vec<&'c Candidate>> {
     let set = nodes.iter().map(|index| by_index.get(index).copied()).collect::<Option<Vec<_>>>()?;
-    let mut after = budgets.clone();
-    if set.iter().all(|candidate| after.take(&candidate.pool.name)) {
-        return Some((set, after));
+    let mut left = budgets.clone();
+    if set.iter().all(|candidate| left.take(&candidate.pool.name)) {
+        return Some(set);
     }
     budgets.constrained = true;
     None
@@ -151,7 +149,7 @@ fn try_by_price(
     verdict: &mut Verdict,
 ) {
     while let Some(nodes) = verdict.hints.next(context.now, budgets, candidates) {
-        let Some((set, after)) = affordable(&nodes, by_index, budgets) else { continue };
+        let Some(set) = affordable(&nodes, by_index, budgets) else { continue };
         if solver.is_exhausted() || !verdict.hints.take_trial() {
             let left = verdict.hints.stop_trials(nodes);
             let left = left.iter().filter_map(|index| by_index.get(index).copied());
@@ -160,7 +158,6 @@ fn try_by_price(
         }
         match compute_by_price(context, solver, &set) {
             Ok(command) => {
-                *budgets = after;
                 verdict.accept(command);
                 return;
             }

@@ -83,8 +83,8 @@ fn room_for_one_more(context: &Context<'_>, pool: &NodePool) -> Result<i64, Unco
         return Err(Unconsolidatable::Static(pool.name.as_str().into(), StaticDriftBlocked::NotReady));
     }
     let node_counts = NodeCounts::of(context.snapshot, &pool.name);
-    let (nodes, replicas) = (node_counts.active + node_counts.replaced, pool.replicas.unwrap_or(0));
-    if nodes > replicas {
+    let nodes = node_counts.active + node_counts.replaced;
+    if let Some(replicas) = pool.replicas.filter(|replicas| nodes > *replicas) {
         let surplus = StaticDriftBlocked::Surplus { nodes, replicas };
         return Err(Unconsolidatable::Static(pool.name.as_str().into(), surplus));
     }

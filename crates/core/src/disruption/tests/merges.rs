@@ -84,3 +84,51 @@ fn a_replacement_that_counts_as_less_must_not_cost_more() {
     check(replaced(190), "single-node-consolidation: n1 -> m/on-demand");
     check(replaced(210), "nothing");
 }
+
+#[rstest::rstest]
+#[case::cheaper_in_both_zones(&[("a", "spot", 100, true), ("b", "spot", 190, true)], true)]
+#[case::the_launch_may_choose_the_dearer_zone(&[("a", "spot", 100, true), ("b", "spot", 200, true)], false)]
+#[case::no_zone_that_is_unavailable(&[("a", "spot", 100, true), ("b", "spot", 500, false)], true)]
+#[case::spot_is_chosen_before_on_demand(&[("a", "spot", 100, true), ("b", "on-demand", 500, true)], true)]
+fn the_highest_price_that_a_launch_may_choose_must_be_lower(
+    #[case] offerings: &[(&str, &str, i64, bool)],
+    #[case] replaced: bool,
+) {
+    let od = instance_type("od", 4, 8).offer("a", "on-demand", 200).build();
+    let other =
+        offerings.iter().fold(instance_type("sp", 4, 8), |other, (zone, capacity_type, price, available)| {
+            other.offer_with(zone, capacity_type, *price, |offering| offering.available = *available)
+        });
+    let expected = if replaced { "single-node-consolidation: n1 -> sp/spot" } else { "nothing" };
+    check(of_types(vec![od, other.build()], &[("n1", &[3_500])]), expected);
+}
+
+#[test]
+fn spot_is_replaced_by_the_fifteen_cheapest_types_or_as_many_as_min_values_need() {
+    use crate::model::{Requirement, labels};
+    let rules = Rules { spot_to_spot: true, ..Rules::default() };
+    let replaced = |min_values: Option<u32>| {
+        let types = (0..20).map(|number| {
+            let of = instance_type(&format!("t{number:02}"), 4, 8);
+            of.offer("a", "spot", 100 + number).offer("a", "on-demand", 150 + number).build()
+        });
+        let own = instance_type("own", 4, 8).offer("a", "spot", 300).build();
+        let pool = pool("default").with(|pool| {
+            let any = Requirement::exists(labels::INSTANCE_TYPE).with_min_values(min_values);
+            pool.template.requirements.add(any);
+        });
+        let node = idle("n").size("own", 4, 8).zone("a").capacity_type("spot").pod(on("n", "p", 3_500));
+        let catalog = Arc::new(Catalog::new(types.chain([own]).collect()));
+        let builder = ClusterBuilder::new().catalog(catalog).pool(pool).node(node.build());
+        let proposal = check_with(builder, &rules, "single-node-consolidation: n -> t00/spot");
+        let new_claim = proposal.commands[0].replacements[0].clone();
+        assert!(
+            !new_claim.requirements.allows(labels::CAPACITY_TYPE, "on-demand"),
+            "spot prices were compared"
+        );
+        new_claim.instance_types.iter().map(|known| known.name.to_string()).collect::<Vec<_>>()
+    };
+    let first = |count: usize| (0..count).map(|number| format!("t{number:02}")).collect::<Vec<_>>();
+    assert_eq!(replaced(None), first(15));
+    assert_eq!(replaced(Some(18)), first(18));
+}

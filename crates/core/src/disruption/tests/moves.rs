@@ -18,7 +18,7 @@ fn on_demand(change: impl FnOnce(&mut NodePool)) -> Arc<NodePool> {
 }
 
 /// A node of 16 CPUs whose pods have anti-affinity to each other.
-fn spread_pods(name: &str, milli: i64) -> NodeBuilder {
+pub(super) fn spread_pods(name: &str, milli: i64) -> NodeBuilder {
     let apart = |at: i64| {
         let pod = pod(&format!("p-{name}-{at}")).app("web").cpu(milli);
         let pod = pod.anti_affinity(crate::testing::affinity_to(crate::model::labels::HOSTNAME, "web"));
@@ -157,6 +157,19 @@ fn nothing_is_disrupted_while_nearly_half_of_the_nodes_are_not_ready() {
 }
 
 #[test]
+fn only_managed_nodes_that_have_been_initialized_count_for_an_outage() {
+    let unready = |node: NodeBuilder| node.with_node(|node| node.ready = false).build();
+    let found = |change: fn(NodeBuilder) -> NodeBuilder| {
+        let odd = ["a", "b", "c", "d"].map(|name| unready(change(node(name))));
+        let ready = ["e", "f"].map(|name| node(name).build());
+        outage(odd.iter().chain(&ready).map(|node| &**node))
+    };
+    assert_eq!(found(|node| node), Some((4, 6)));
+    assert_eq!(found(NodeBuilder::uninitialized), None, "a node that starts is not ready");
+    assert_eq!(found(NodeBuilder::unmanaged), None, "they are not of Karpenter");
+}
+
+#[test]
 fn stale_prices_suspend_consolidation() {
     let with_pod = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
     let as_of = |hours: i64| Rules {
@@ -249,6 +262,20 @@ fn balanced_moves_have_a_score() {
     );
 }
 
+#[test]
+fn a_nodepool_without_prices_approves_no_move() {
+    let one = Price::from_nanos(1);
+    let judged = |savings, moved, pool_price| {
+        let totals = (pool_price, DisruptionCost::NODE + DisruptionCost::NODE);
+        let score = BalancedScore::new("default".into(), savings, moved, totals);
+        (score.approved, score.score() >= BalancedScore::THRESHOLD)
+    };
+    assert_eq!(judged(one, DisruptionCost::NODE, Price::ZERO), (false, false));
+    assert_eq!(judged(Price::ZERO, DisruptionCost::NODE, one), (false, false), "nothing is saved");
+    assert_eq!(judged(one, DisruptionCost::NODE, one), (true, true));
+    assert_eq!(judged(one, DisruptionCost::default(), one), (true, true), "nothing is disrupted");
+}
+
 /// A node that expired some hours ago.
 fn expired(name: &str, hours_over: i64) -> NodeBuilder {
     idle(name).pod(on(name, &format!("p-{name}"), 3500)).with_claim(move |claim| {
@@ -332,4 +359,12 @@ fn the_drift_cap_bounds_how_many_nodes_drift_replaces() {
     let blocker = survey.nodes[0].blockers.iter().find(|blocker| blocker.kind() == "DriftCap").unwrap();
     assert_eq!(blocker.until(), Some(now() + secs(1)));
     assert_eq!(blocker.owner().as_deref(), Some("nodepool/default"));
+    // Consolidation considers this node too.
+    let both = idle("a").capacity_type("spot").pod(on("a", "p-a", 3500));
+    let both = both.condition(ConditionType::Drifted).build();
+    let all = ClusterBuilder::new().pool(capped()).node(both);
+    let all = ["x", "y", "z"].into_iter().fold(all, |all, name| all.node(created_ago(name, 5)));
+    let survey = super::survey(&all.build(), &Rules::default(), now(), METHODS);
+    let blockers = &survey.nodes[0].blockers;
+    assert!(blockers.iter().any(|blocker| blocker.kind() == "DriftCap"), "{blockers:?}");
 }

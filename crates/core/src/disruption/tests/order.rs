@@ -1,7 +1,7 @@
 //! The order of candidates, blockers, and the use of budgets.
 
 use super::*;
-use crate::model::{Str, pod::Owner};
+use crate::model::{Snapshot, StateNode, Str, pod::Owner};
 
 fn one_at_a_time() -> impl Into<Arc<NodePool>> {
     with_budget(BudgetNodes::Count(1))
@@ -81,6 +81,26 @@ fn a_pod_disruption_budget_blocks_only_pods_that_a_drain_evicts() {
 }
 
 #[test]
+fn a_pod_disruption_budget_may_allow_the_eviction_of_pods_that_are_not_ready() {
+    for (always_allow_unhealthy, ready, blocks) in
+        [(false, false, true), (false, true, true), (true, false, false), (true, true, true)]
+    {
+        let pdb = PodDisruptionBudget {
+            id: crate::model::NamespacedName::new("default", "x"),
+            selector: Some(LabelSelector::of("app", "web")),
+            disruptions_allowed: 0,
+            blocks_always: false,
+            always_allow_unhealthy,
+        };
+        let pod = running("a", pod("p").cpu(100).app("web")).with(|pod| pod.ready = ready);
+        let builder = ClusterBuilder::with_default_pool().node(idle("a").pod(pod.into()).build()).pdb(pdb);
+        let proposal = propose(&builder.build(), &Rules::default(), now());
+        let found = blockers(&proposal);
+        assert_eq!(!found.is_empty(), blocks, "{always_allow_unhealthy} {ready}: {found:?}");
+    }
+}
+
+#[test]
 fn pending_pods_may_use_a_node_that_is_not_ready() {
     // The pending pod is placed on the in-flight node; that does not block the other node.
     let too_large_node = || idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).build();
@@ -116,6 +136,47 @@ fn unreached_nodes_come_first_in_the_next_pass() {
     let (simulated, unreached) = pass(unreached.into_iter().collect());
     assert_eq!(simulated, "cd");
     assert_eq!(unreached.iter().map(|name| &**name).collect::<String>(), "ab");
+}
+
+#[test]
+fn nodes_of_a_method_without_simulations_left_come_first_in_the_next_pass() {
+    let snapshot = |node: &dyn Fn(&str) -> Arc<StateNode>| {
+        let pool = with_budget(BudgetNodes::Percent(100));
+        ClusterBuilder::new().pool(pool).node(node("a")).node(node("b")).build()
+    };
+    let unreached = |snapshot: &Snapshot, name: &str, simulations_max| {
+        let rules = Rules { simulations_max, ..Rules::default() };
+        propose_with(snapshot, &rules, now(), &[method(name).expect("a method")]).unreached
+    };
+    let full = |name: &str| idle(name).pod(on(name, &format!("p-{name}"), 3000)).build();
+    assert_eq!(unreached(&snapshot(&full), "multi-node-consolidation", 0).concat(), "ab");
+    // The simulation of each node finds that two smaller ones are cheaper; none is left for the split.
+    let split = |name: &str| moves::spread_pods(name, 1500).build();
+    assert_eq!(unreached(&snapshot(&split), "n-to-m-consolidation", 2).concat(), "ab");
+}
+
+#[test]
+fn several_nodes_are_merged_by_saving_per_disruption() {
+    // All nodes have one price. The budget allows two; those with one pod are disrupted least.
+    let with_pods = |name: &str, pods: i64| {
+        (0..pods)
+            .fold(idle(name), |node, at| node.pod(on(name, &format!("{name}-{at}"), 3500 / pods)))
+            .build()
+    };
+    let merged = crate::testing::instance_type("huge", 16, 32).offer("a", "spot", 200).build();
+    let medium = crate::testing::instance_type("medium", 4, 8).offer("a", "on-demand", 240).build();
+    let catalog = Arc::new(crate::model::Catalog::new(vec![medium, merged]));
+    let builder = ClusterBuilder::new()
+        .catalog(Arc::clone(&catalog))
+        .pool(with_budget(BudgetNodes::Count(2)))
+        .node(with_pods("a", 7))
+        .node(with_pods("b", 1))
+        .node(with_pods("c", 1));
+    check(builder, "multi-node-consolidation: b c -> huge/spot");
+    // Four of these pods fit on a node of 16 CPUs.
+    let five = ClusterBuilder::new().catalog(catalog).pool(with_budget(BudgetNodes::Percent(100)));
+    let five = ["a", "b", "c", "d", "e"].into_iter().fold(five, |five, name| five.node(with_pods(name, 1)));
+    check(five, "multi-node-consolidation: a b c d -> huge/spot");
 }
 
 #[test]

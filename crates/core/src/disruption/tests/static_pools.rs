@@ -135,3 +135,37 @@ fn a_claim_of_a_static_pool_lists_no_instance_types() {
     assert!(new_claim.pods.is_empty());
     assert!(!new_claim.instance_types.is_empty());
 }
+
+#[test]
+fn only_nodes_of_the_nodepool_that_stay_are_surplus() {
+    let builder = ClusterBuilder::new()
+        .pool(fixed(1))
+        .pool(pool("another"))
+        .node(node("a").pool("another").build())
+        .node(node("b").marked().build())
+        .node(node("c").with_claim(|claim| claim.deleting = Some(now())).build())
+        .node(node("d").unmanaged().build())
+        .node(node("e").build())
+        .node(node("f").build());
+    assert_eq!(scaled(builder.clone()), down(&["e"]));
+    let counts = NodeCounts::of(&builder.build(), "default");
+    assert_eq!(counts, NodeCounts { active: 2, replaced: 1, deleting: 1 });
+}
+
+#[test]
+fn the_node_limit_counts_every_node_that_exists() {
+    let pool = |limit| fixed(1).with(|pool| pool.limits.nodes = limit).into();
+    let counts = NodeCounts { active: 3, replaced: 2, deleting: 1 };
+    let room = |limit| counts.room(&Arc::<NodePool>::clone(&pool(limit)));
+    assert_eq!([room(Some(8)), room(Some(6)), room(Some(1)), room(None)], [2, 0, 0, i64::MAX]);
+}
+
+#[test]
+fn a_replacement_counts_for_its_nodepool_once_its_command_starts() {
+    let drifted = node("a").condition(ConditionType::Drifted).build();
+    let mut snapshot = ClusterBuilder::new().pool(fixed(1)).node(drifted).build();
+    let proposal = propose(&snapshot, &Rules::default(), now());
+    overlay::start(&mut snapshot, &proposal.commands[0], 0);
+    let counts = NodeCounts::of(&snapshot, "default");
+    assert_eq!(counts, NodeCounts { active: 1, replaced: 1, deleting: 0 });
+}

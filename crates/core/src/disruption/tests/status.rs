@@ -156,6 +156,14 @@ fn the_status_of_one_node_has_the_reason() {
     assert_eq!((found.candidate, found.price), (true, Some(price.list)));
     assert_eq!(*cheapest, Some(*price));
     assert!(status(&snapshot, &rules, now(), "no-such").is_none());
+    let starting = node("a0").launched().build();
+    let snapshot = ClusterBuilder::with_default_pool().node(starting).node(idle("b").build()).build();
+    let candidate = |name: &str| status(&snapshot, &rules, now(), name).unwrap().candidate;
+    assert_eq!(
+        (candidate("a0"), candidate("b")),
+        (false, true),
+        "a NodeClaim without a Node has its own name"
+    );
 }
 
 #[test]
