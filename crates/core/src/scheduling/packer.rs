@@ -216,3 +216,32 @@ fn is_optimal(plan: &Plan) -> bool {
     let cheapest = plan.unplaced.is_empty() && plan.cost.effective == plan.cost.lower_bound;
     plan.cost.effective == Price::ZERO || cheapest || single
 }
+
+#[cfg(test)]
+mod tests {
+    //! Which plan wins.
+    use super::*;
+    use crate::{
+        scheduling::{Unplaced, plan::Cost},
+        testing::pod,
+    };
+
+    /// A plan without these pods, at this price in thousandths of a dollar.
+    fn plan(unplaced: &[&str], price: i64) -> Plan {
+        let unplaced = unplaced.iter().map(|name| (pod(name).build(), Unplaced::NotReached));
+        let effective = Price::from_nanos(1_000_000).times(price);
+        Plan { unplaced: unplaced.collect(), cost: Cost { effective, ..Cost::default() }, ..Plan::default() }
+    }
+
+    #[test]
+    fn the_plan_of_most_placed_pods_wins_then_the_cheapest() {
+        let decided = |reference: Plan, entered: Vec<Plan>| {
+            let plan = Contest { entered, ..Contest::new(reference) }.decide();
+            (plan.unplaced.len(), plan.cost.effective.nanos() / 1_000_000)
+        };
+        let (none, one, two): (&[&str], &[&str], &[&str]) = (&[], &["a"], &["a", "b"]);
+        assert_eq!(decided(plan(two, 900), vec![plan(two, 100), plan(one, 500)]), (1, 500));
+        assert_eq!(decided(plan(two, 900), vec![plan(none, 800), plan(one, 500), plan(none, 700)]), (0, 700));
+        assert_eq!(decided(plan(one, 900), Vec::new()), (1, 900));
+    }
+}

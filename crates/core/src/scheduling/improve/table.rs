@@ -290,3 +290,31 @@ impl Thresholds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Which instance types hold an amount.
+    use super::*;
+
+    #[test]
+    fn one_device_that_is_asked_for_needs_a_type_that_has_one() {
+        let column = |devices: i64| Column {
+            row: InstanceTypeId::FIRST,
+            price: 1,
+            free: smallvec![devices],
+            of: InstanceTypeId::FIRST,
+            values: Vec::new(),
+        };
+        let thresholds = Thresholds::new(&[column(0), column(1), column(4)], 0);
+        let holding = |used: i64| {
+            let mut set = Set::default();
+            (0..3).for_each(|column_index| set.insert(column_index));
+            thresholds.intersect(used, &mut set);
+            set.iter().collect::<Vec<_>>()
+        };
+        assert_eq!(holding(0), [0, 1, 2], "what is not asked for, all have");
+        assert_eq!(holding(1), [1, 2]);
+        assert_eq!(holding(2), [2]);
+        assert!(holding(5).is_empty());
+    }
+}

@@ -172,3 +172,39 @@ impl<I: Id> FromIterator<I> for Bits<I> {
         bits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Sets of ids beside those of the standard library, within a word and across words.
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn sets_of_ids_behave_as_sets() {
+        let across: Vec<usize> = (60..70).chain([128, 200]).collect();
+        let lists: [&[usize]; 7] = [&[], &[0], &[63], &[64], &[0, 63, 64, 127], &[1, 200], &across];
+        for (left, right) in lists.iter().flat_map(|left| lists.map(|right| (*left, right))) {
+            let (a, b): (Bits<usize>, Bits<usize>) =
+                (left.iter().copied().collect(), right.iter().copied().collect());
+            let (c, d): (BTreeSet<usize>, BTreeSet<usize>) =
+                (left.iter().copied().collect(), right.iter().copied().collect());
+            let changed = |change: fn(&mut Bits<usize>, &Bits<usize>)| {
+                let mut set = a.clone();
+                change(&mut set, &b);
+                set.iter().collect::<BTreeSet<usize>>()
+            };
+            assert_eq!(changed(Bits::subtract), &c - &d, "{left:?} without {right:?}");
+            assert_eq!(changed(Bits::unite), &c | &d, "{left:?} or {right:?}");
+            assert_eq!(changed(Bits::intersect), &c & &d, "{left:?} and {right:?}");
+            assert_eq!((a.meets(&b), a.len(), a.is_empty()), (!c.is_disjoint(&d), c.len(), c.is_empty()));
+            assert_eq!(a.first_common(&b, &mut 0), (&c & &d).first().copied());
+            for start in [0, 1, 63, 64, 65, 200, 201, 1000] {
+                assert_eq!(a.first_from(start), c.range(start..).next().copied(), "{left:?} from {start}");
+                let expected = c.range(start..).find(|member| !d.contains(member)).copied();
+                assert_eq!(a.first_without(&b, &Bits::default(), start), expected);
+                assert_eq!(a.first_without(&Bits::default(), &b, start), expected);
+            }
+        }
+    }
+}

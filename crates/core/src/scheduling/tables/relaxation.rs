@@ -91,3 +91,33 @@ pub(crate) fn first_obstacle<'a>(
 pub(crate) fn tolerated(taints: &[Taint], pod: &Pod, look_past_preferences: bool) -> bool {
     first_obstacle(taints, pod, look_past_preferences).is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    //! Dropping preferences one by one and all at once.
+    use super::*;
+    use crate::testing::{affinity_to, pod, spread_over};
+
+    #[test]
+    fn giving_up_drops_what_steps_drop_one_by_one() {
+        let pod = pod("p").with_spec(|spec| {
+            spec.preferred_pod_affinity.push((1, affinity_to("zone", "web")));
+            spec.preferred_pod_anti_affinity.push((1, affinity_to("zone", "db")));
+            spec.preferred_node_terms.push((1, vec![Requirement::exists("disk")]));
+            spec.topology_spread.push(TopologySpread { hard: false, ..spread_over("zone", 1, "web") });
+            spec.topology_spread.push(TopologySpread { hard: true, ..spread_over("rack", 1, "web") });
+        });
+        let pod = pod.build();
+        let left = |relaxed: &Relaxation| {
+            let keys: Vec<&str> = relaxed.spread.iter().map(|spread| &*spread.key).collect();
+            (relaxed.near.len(), relaxed.away.len(), relaxed.nodes.len(), keys.join(" "))
+        };
+        let mut relaxed = Relaxation::new(&pod, PreferencePolicy::Respect);
+        assert_eq!(left(&relaxed), (1, 1, 1, "zone rack".to_owned()));
+        let mut given_up = relaxed.clone();
+        given_up.give_up();
+        assert_eq!(left(&given_up), (0, 0, 0, "rack".to_owned()));
+        assert_eq!((0..9).take_while(|_| relaxed.step(&pod, false)).count(), 4);
+        assert_eq!(left(&relaxed), left(&given_up));
+    }
+}

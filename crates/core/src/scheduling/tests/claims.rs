@@ -121,3 +121,12 @@ fn soft_spreads_yield_in_karpenters_order() {
     let (_, plan) = plan(builder.pending(p));
     assert_eq!(&*plan.new_claims[0].chosen.zone, "a");
 }
+
+#[test]
+fn a_nodeclaim_names_as_many_types_as_the_rules_allow() {
+    let snapshot = ClusterBuilder::with_default_pool().pending(pod("p").cpu(100)).build();
+    for max_instance_types in [1, 2, 3] {
+        let plan = plan_with(&snapshot, &Rules { max_instance_types, ..Rules::default() });
+        assert_eq!(plan.new_claims[0].instance_types.len(), max_instance_types);
+    }
+}
