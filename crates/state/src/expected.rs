@@ -64,3 +64,52 @@ pub(crate) fn at_most(claim: &NodeClaim, catalog: Option<&Catalog>) -> Resources
         .reduce(|a, b| a.component_max(&b))
         .unwrap_or_else(|| claim.requests.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    //! What a NodeClaim may become, at least and at most.
+    use fleetwright_core::{
+        model::{Requirement, StateNode},
+        testing::{instance_type, node},
+    };
+
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let of = |name, cpus| instance_type(name, cpus, 8).offer("a", "spot", 1).build();
+        Catalog::new(vec![of("tiny", 1), of("small", 4), of("large", 16), of("other", 64)])
+    }
+
+    /// A NodeClaim that is not launched, for 3 CPUs, of any type but `other`.
+    fn claim(change: impl FnOnce(&mut NodeClaim)) -> Arc<NodeClaim> {
+        let types: &[&str] = &["tiny", "small", "large"];
+        let built = node("c").unlaunched(&[(labels::INSTANCE_TYPE, types)]).with_claim(|claim| {
+            claim.requests = Resources::of(3000, 0);
+            (claim.capacity, claim.allocatable) = (Resources::new(), Resources::new());
+            change(claim);
+        });
+        let StateNode { claim, .. } = Arc::unwrap_or_clone(built.build());
+        claim.expect("a claim")
+    }
+
+    #[test]
+    fn a_nodeclaim_that_is_not_launched_has_the_least_and_counts_as_the_most() {
+        let figures = |claim: Arc<NodeClaim>| {
+            let most = at_most(&claim, Some(&catalog())).cpu();
+            let least = filled(claim, Some(&catalog()));
+            (least.capacity.cpu(), least.allocatable.cpu(), most)
+        };
+        assert_eq!(figures(claim(|_| {})), (4000, 4000, 16_000));
+        let arm = claim(|claim| claim.requirements.add(Requirement::is_in(labels::ARCH, ["arm64"])));
+        assert_eq!(figures(arm), (0, 0, 3000), "no type is left: what pods asked for counts");
+        let launched = claim(|claim| {
+            (claim.capacity, claim.allocatable) = (Resources::of(5000, 1), Resources::of(4500, 1));
+        });
+        assert_eq!(figures(launched), (5000, 4500, 5000), "the cloud's figures");
+        let halfway = claim(|claim| claim.capacity = Resources::of(5000, 1));
+        assert_eq!(figures(halfway), (5000, 4000, 5000), "the cloud did not give what is allocatable");
+        let other = claim(|claim| claim.allocatable = Resources::of(2000, 1));
+        assert_eq!(figures(other), (4000, 2000, 16_000));
+        assert_eq!(at_most(&claim(|_| {}), None).cpu(), 3000, "the catalogue is unknown");
+    }
+}

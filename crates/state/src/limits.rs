@@ -119,9 +119,6 @@ pub fn reserve<'a>(
     for (pool, claims) in &coming {
         let pool: Str = pool.as_str().into();
         let Some(model) = index.pool_model(&pool) else { continue };
-        if model.limits.is_empty() {
-            continue;
-        }
         let mut used = if model.is_static() {
             (Resources::new(), index.members(&pool))
         } else {

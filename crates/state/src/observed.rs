@@ -184,4 +184,25 @@ mod tests {
         let observed = read(negative);
         assert_eq!((observed.smaller.len(), observed.taints.len()), (0, 1));
     }
+
+    #[test]
+    fn as_many_observations_as_are_kept_are_read() {
+        let (since, until) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+        let mut observed = Observed { capacity: "m ami-1 2000 7\n".into(), ..Observed::default() };
+        for number in 0..Observed::MOST {
+            let name = format!("t{number:02}");
+            observed.add_smaller(SmallerNode {
+                instance_type: name.as_str().into(),
+                image: None,
+                predicted: Resources::of(2000, 0),
+                allocatable: Resources::of(1000, 0),
+                claim: "c".into(),
+                since,
+                until,
+            });
+            let taint = Taint::new(name, "", TaintEffect::NoExecute);
+            observed.add_taint(ObservedTaint { taint, claim: "c".into(), since, until });
+        }
+        assert_eq!(read(&write(&observed).unwrap()), observed);
+    }
 }

@@ -172,7 +172,7 @@ fn requirement(wanted: &api::Requirement, schema: &LabelSchema, problems: &mut P
             problems.add(format!("invalid value {value} for key {key}, {why}"));
         }
     }
-    let min_values = wanted.min_values.and_then(|min| usize::try_from(min).ok()).unwrap_or(0);
+    let min_values = wanted.min_values.and_then(|min| usize::try_from(min).ok()).unwrap_or(1).max(1);
     match known {
         Some(Operator::In) if wanted.values.is_empty() => {
             problems.add(format!("key {key} with operator {operator} must have a value defined"));
@@ -201,11 +201,11 @@ fn requirement(wanted: &api::Requirement, schema: &LabelSchema, problems: &mut P
 /// Invalid values are harmless while enough others are left.
 fn known_values(key: &str, (values, known): (&[String], &[Str]), min_values: usize, problems: &mut Problems) {
     let valid = values.iter().filter(|value| known.iter().any(|one| **one == ***value)).count();
-    if valid == 0 || valid < min_values {
+    if valid < min_values {
         problems.add(format!(
             "key {key} has {valid} valid values of [{}], at least {} needed: use {}",
             values.join(" "),
-            min_values.max(1),
+            min_values,
             known.iter().map(|one| &**one).collect::<Vec<_>>().join(", ")
         ));
     }

@@ -137,3 +137,9 @@ fn every_line_of_the_lists_is_understood() {
         assert!(class.is_some_and(|class| FieldClass::parse(class).is_some()), "{line}");
     }
 }
+
+#[test]
+fn requirements_keep_their_values() {
+    let wanted = json!([{"key": "team", "operator": "In", "values": ["a", "b"], "minValues": 2}]);
+    assert_eq!(clean::clean(FieldClass::Requirements, &wanted), Some(wanted));
+}

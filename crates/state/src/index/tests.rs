@@ -1,9 +1,11 @@
 //! The index as controllers read it: joins, writes that are visible at once, and late watch events.
 
+mod admission;
 mod classes;
 mod convergence;
 mod launches;
 mod nominated_nodes;
+mod tables;
 
 use fleetwright_core::{
     model::{InstanceType, Requirement, Resources, labels},

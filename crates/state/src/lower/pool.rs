@@ -266,4 +266,29 @@ mod tests {
         assert_eq!(of(record(3), Some(("False", 2))), replaced);
         assert_eq!(of(json!({ INITIALIZATION_FAILURES: "3/a" }), None), InitializationStanding::Healthy);
     }
+
+    #[test]
+    fn a_percentage_of_more_than_all_nodes_is_no_budget() {
+        assert_eq!(budget_nodes("100%"), BudgetNodes::Percent(100));
+        assert_eq!(budget_nodes("0%"), BudgetNodes::Percent(0));
+        assert_eq!(budget_nodes("7"), BudgetNodes::Count(7));
+        for invalid in ["101%", "%", "-1", "-1%", "5.5%"] {
+            assert_eq!(budget_nodes(invalid), BudgetNodes::Invalid(invalid.into()));
+        }
+    }
+
+    #[test]
+    fn nodes_can_be_limited_beside_resources() {
+        let mut limited = serde_json::to_value(written(json!({}), None)).unwrap();
+        limited["spec"]["limits"] = json!({"nodes": "3", "cpu": "10"});
+        let read = pool(&serde_json::from_value(limited).unwrap(), &LabelSchema::default()).unwrap().limits;
+        assert_eq!((read.nodes, read.resources.len()), (Some(3), 1));
+    }
+
+    #[test]
+    fn a_missed_deadline_stops_launches_until_the_spec_changes() {
+        let of = |healthy| halted(&written(json!({}), healthy)).is_some();
+        assert!(of(Some(("False", 3))) && !of(Some(("True", 3))) && !of(None));
+        assert!(!of(Some(("False", 2))), "the spec has changed");
+    }
 }

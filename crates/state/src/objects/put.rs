@@ -87,9 +87,11 @@ impl Objects {
         key: &Key,
         claim: Option<Arc<api::NodeClaim>>,
     ) -> (Put, Lowered<NodeClaim>) {
-        let class = claim.as_deref().map(|claim| &claim.spec.node_class_ref);
-        let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
-        let lowered = claim.as_deref().filter(|_| ours).map(|claim| lower::claim::claim(claim, &self.schema));
+        let ours = |claim: &&api::NodeClaim| {
+            let class = &claim.spec.node_class_ref;
+            self.is_managed(&class.group, &class.kind)
+        };
+        let lowered = claim.as_deref().filter(ours).map(|claim| lower::claim::claim(claim, &self.schema));
         let model = self.invalid.accept(WatchedKind::NodeClaim, key, lowered).map(Arc::new);
         let entry = claim.clone().map(|raw| ClaimEntry { raw, model: model.clone() });
         let before = self.nodes.put_claim(&key.name.clone().into(), entry);
@@ -100,9 +102,11 @@ impl Objects {
 
     /// Returns too whether the observations of the NodePool changed.
     pub(crate) fn put_pool(&mut self, key: &Key, pool: Option<Arc<api::NodePool>>) -> (Put, bool) {
-        let class = pool.as_deref().map(|pool| &pool.spec.template.spec.node_class_ref);
-        let ours = class.is_some_and(|class| self.is_managed(&class.group, &class.kind));
-        let lowered = pool.as_deref().filter(|_| ours).map(|pool| lower::pool::pool(pool, &self.schema));
+        let ours = |pool: &&api::NodePool| {
+            let class = &pool.spec.template.spec.node_class_ref;
+            self.is_managed(&class.group, &class.kind)
+        };
+        let lowered = pool.as_deref().filter(ours).map(|pool| lower::pool::pool(pool, &self.schema));
         let model = self.invalid.accept(WatchedKind::NodePool, key, lowered).map(Arc::new);
         let name: PoolName = key.name.clone().into();
         let observed = |entry: Option<&PoolEntry>| -> Observed {

@@ -166,4 +166,21 @@ mod tests {
             prop_assert_eq!(summary.contains("other shapes"), shapes > SHAPES);
         }
     }
+
+    #[test]
+    fn pods_that_keep_together_or_apart_say_so() {
+        let term = |key| fleetwright_core::testing::affinity_to(key, "web");
+        let both = pod("p").with_spec(|spec| {
+            spec.pod_affinity.push(term("zone"));
+            spec.pod_anti_affinity.push(term("host"));
+        });
+        let summary = constraints(&[both.build()]);
+        assert!(summary.contains("; with pods by zone; apart from pods by host)"), "{summary}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_the_maximum() {
+        assert_eq!(shortened("a".repeat(SHAPE_BYTES)), "a".repeat(SHAPE_BYTES));
+        assert_eq!(shortened("a".repeat(SHAPE_BYTES + 1)), format!("{}...", "a".repeat(SHAPE_BYTES - 3)));
+    }
 }

@@ -185,3 +185,42 @@ fn written(uid: Option<&str>, batch: &str, pods: &str) -> api::NodeClaim {
 fn a_nodeclaim_is_recognized_by_batch_and_pods(#[case] batch: &str, #[case] pods: &str, #[case] same: bool) {
     assert_eq!(is_same(&written(Some("its-uid"), batch, pods), &written(None, "b-0", "n/p:1")), same);
 }
+
+#[test]
+fn a_nodeclaim_without_chosen_types_keeps_the_requirement() {
+    let new_claim = NewClaim { instance_types: Arc::default(), ..new_claim() };
+    let types: Vec<_> =
+        requirements(&new_claim).into_iter().filter(|entry| entry.key == labels::INSTANCE_TYPE).collect();
+    let [only] = types.as_slice() else { panic!("{types:?}") };
+    assert_eq!((only.values.as_slice(), only.min_values), (["a", "b"].map(String::from).as_slice(), Some(2)));
+}
+
+#[test]
+fn nodeclaims_with_equal_launch_requirements_share_a_batch() {
+    let changed = |change: fn(&mut NewClaim)| {
+        let mut new_claim = new_claim();
+        change(&mut new_claim);
+        new_claim
+    };
+    let taint = || Taint::new("t", "", fleetwright_core::model::TaintEffect::NoSchedule);
+    let changes: [fn(&mut NewClaim); 7] = [
+        |claim| claim.pool = pool_builder("other").build(),
+        |claim| claim.requirements.add(Requirement::exists("new")),
+        |claim| drop(claim.labels.insert("new".into(), "x".into())),
+        |claim| drop(claim.annotations.insert("new".into(), "x".into())),
+        |claim| claim.taints.clear(),
+        |claim| claim.instance_types = claim.instance_types[..1].into(),
+        |claim| claim.requests = Resources::of(1, 1),
+    ];
+    let batch = |other: NewClaim| launch_batches("plan", &[new_claim(), other, new_claim()]);
+    let apart =
+        |number: u32| vec![("plan-0".to_owned(), 0), ("plan-1".to_owned(), 0), ("plan-0".to_owned(), number)];
+    for change in &changes[..6] {
+        assert_eq!(batch(changed(*change)), apart(1));
+    }
+    let mut started = new_claim();
+    started.startup_taints.push(taint());
+    assert_eq!(batch(started), apart(1));
+    let together = [0, 1, 2].map(|position| ("plan-0".to_owned(), position));
+    assert_eq!(batch(changed(changes[6])), together, "pods are no launch requirement");
+}

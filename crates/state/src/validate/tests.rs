@@ -100,3 +100,31 @@ fn an_overlay_that_excludes_no_value_is_refused() {
     };
     assert!(refused(json!([])) && !refused(json!(["a"])));
 }
+
+#[test]
+fn an_overlay_has_a_price_or_an_adjustment() {
+    let found = |spec: Value| {
+        let overlay = json!({"metadata": {"name": "o"}, "spec": spec});
+        let found = super::overlay(&serde_json::from_value(overlay).unwrap(), &LabelSchema::default());
+        found.map_err(|problems| problems.to_string())
+    };
+    assert_eq!(found(json!({"requirements": [], "price": "1"})), Ok(()));
+    assert_eq!(found(json!({"requirements": [], "priceAdjustment": "+10%"})), Ok(()));
+    let both = found(json!({"requirements": [], "price": "1", "priceAdjustment": "+10%"})).unwrap_err();
+    assert_eq!(both, "cannot set both 'price' and 'priceAdjustment': choose one");
+}
+
+/// As many values as minValues asks for, of those that the provider knows.
+#[test]
+fn min_values_count_known_values() {
+    let mut schema = LabelSchema::default().with_well_known(["example.com/tenancy"]);
+    schema.known_values.insert("example.com/tenancy".into(), vec!["a".into(), "b".into(), "c".into()]);
+    let refused = |values: Value, min: u32| {
+        let list =
+            json!([{"key": "example.com/tenancy", "operator": "In", "values": values, "minValues": min}]);
+        let pool = json!({"metadata": {"name": "p"}, "spec": {"template": {"spec": {"requirements": list}}}});
+        super::pool(&serde_json::from_value(pool).unwrap(), &schema).is_err()
+    };
+    assert!(!refused(json!(["a", "x"]), 1) && refused(json!(["x"]), 1));
+    assert!(!refused(json!(["a", "b", "x"]), 2) && refused(json!(["a", "x"]), 2));
+}

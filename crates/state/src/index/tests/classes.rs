@@ -32,3 +32,16 @@ fn kinds_are_listed_one_by_one() {
     assert!(index.node_class(&two).is_none());
     assert!(index.node_class(&one).is_some(), "the list of one kind says nothing of the other");
 }
+
+#[test]
+fn the_status_of_a_nodeclass_may_come_from_elsewhere_than_its_watch() {
+    let class =
+        NodeClassRef { group: "example.com".into(), kind: "OneNodeClass".into(), name: "default".into() };
+    let mut index = Index::new(Arc::default(), vec![NodeClassRef { name: "".into(), ..class.clone() }]);
+    let (why, conditions) = (("Ready".into(), "".into()), Vec::new());
+    let status = NodeClassStatus { ready: Some(true), why, generation: 1, deleting: None, conditions };
+    index.put_class(class.clone(), Some(status));
+    assert_eq!(index.node_class(&class).and_then(|class| class.ready), Some(true));
+    index.put_class(class.clone(), None);
+    assert!(index.node_class(&class).is_none());
+}

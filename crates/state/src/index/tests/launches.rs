@@ -72,3 +72,51 @@ fn pods_of_the_candidates_do_not_answer_a_replacement_of_an_earlier_process() {
     let record = index.launch_record(&pending, at(200));
     assert_eq!(record.map(|record| (record.rounds, record.missed)), Some((1, 1)), "its node was missed");
 }
+
+/// What is missed of a launch for the pods `p` and `q` whose NodeClaim is deleted at second 1000, after `change`.
+fn missed(change: impl FnOnce(&mut Index)) -> Option<usize> {
+    let mut index = index();
+    index.apply(web("p", 1, None));
+    index.apply(web("q", 2, None));
+    index.apply(claim("a", 3, "fake://a", ""));
+    index.record_launch(&"a".into(), &[model(&index, "p"), model(&index, "q")], at(0));
+    change(&mut index);
+    index.snapshot(at(1000));
+    index.delete(&claim("a", 20, "fake://a", ""));
+    let pending = model(&index, "q");
+    assert_eq!(index.launch_pause(&pending, at(1000)), None, "once");
+    index.launch_record(&pending, at(1000)).map(|record| record.missed)
+}
+
+fn with_phase(mut pod: KubePod, phase: &str) -> KubePod {
+    pod.status.get_or_insert_default().phase = Some(phase.to_owned());
+    pod
+}
+
+#[test]
+fn a_pod_that_ran_answers_the_launch_for_it() {
+    let deleted = |bound: i64| {
+        move |index: &mut Index| {
+            index.apply(web("p", 10, Some(bound)));
+            index.snapshot(at(1000));
+            index.delete(&web("p", 11, Some(bound)));
+        }
+    };
+    assert_eq!(missed(|_| {}), Some(1), "no pod had a node");
+    assert_eq!(missed(deleted(10)), None, "it ran for 990 s");
+    assert_eq!(missed(deleted(999)), Some(1), "it ran for a second");
+    let completed = |index: &mut Index| {
+        index.apply(with_phase(web("p", 10, Some(999)), "Succeeded"));
+    };
+    assert_eq!(missed(completed), None, "it completed, which one of the two pods has to");
+}
+
+#[test]
+fn a_pod_that_fails_without_a_node_does_not_answer_its_launch() {
+    let failed = |index: &mut Index| {
+        index.snapshot(at(900));
+        index.apply(with_phase(web("p", 10, None), "Failed"));
+        index.delete(&web("p", 11, None));
+    };
+    assert_eq!(missed(failed), Some(1));
+}

@@ -197,3 +197,24 @@ fn a_broken_quantity_is_named() {
     let error = slice(&broken, &LabelSchema::default()).expect_err("it is broken").to_string();
     assert!(error.starts_with("spec.devices[a].capacity[memory]: "), "{error}");
 }
+
+#[test]
+fn a_request_is_for_one_device_unless_it_says_more() {
+    assert_eq!(count(None, None), DeviceCount::Exactly(1));
+    assert_eq!(count(Some("ExactCount"), Some(0)), DeviceCount::Exactly(1));
+    assert_eq!(count(Some("ExactCount"), Some(3)), DeviceCount::Exactly(3));
+    assert_eq!(count(Some("All"), None), DeviceCount::All);
+}
+
+/// Expressions come from users: a cluster that always has new ones uses no more memory than for those that exist.
+#[test]
+fn selectors_that_no_request_has_any_more_are_dropped() {
+    let mut selectors = Selectors::default();
+    let kept = selectors.compile("true");
+    for number in 0..2 * MAX_SELECTORS {
+        drop(selectors.compile(&format!("{number} == {number}")));
+    }
+    assert!(selectors.known.len() <= MAX_SELECTORS, "{}", selectors.known.len());
+    let (before, again) = (kept.predicate.expect("it compiles"), selectors.compile("true").predicate);
+    assert!(Arc::ptr_eq(&before, &again.expect("it compiles")));
+}

@@ -216,3 +216,48 @@ fn kinds_of_other_groups_are_told_apart() {
     assert_eq!(of("longhorn.io/v1beta2", "Node"), (false, false, true, false));
     assert_eq!(of("apps.kruise.io/v1beta1", "StatefulSet"), (false, false, true, false));
 }
+
+#[test]
+fn annotations_and_gates_of_a_pod() {
+    let of = |metadata: Value, gates: Value| {
+        let mut pod = json!({"metadata": metadata, "spec": {"containers": [], "schedulingGates": gates}});
+        pod["metadata"]["name"] = json!("p");
+        lowered(pod).unwrap()
+    };
+    let annotated =
+        of(json!({"annotations": {"karpenter.sh/do-not-disrupt": "true", DELETION_COST: "-7"}}), json!(null));
+    assert_eq!((&annotated.do_not_disrupt, annotated.deletion_cost), (&DoNotDisrupt::Always, -7));
+    let plain = of(json!({}), json!(null));
+    assert_eq!((&plain.do_not_disrupt, plain.deletion_cost), (&DoNotDisrupt::No, 0));
+    let gated = |gates| of(json!({}), gates).spec.gated;
+    assert_eq!(
+        [gated(json!(null)), gated(json!([])), gated(json!([{"name": "example.com/quota"}]))],
+        [false, false, true]
+    );
+}
+
+/// A cluster that makes pods for ever uses no more memory than for those that exist.
+#[test]
+fn specs_that_no_pod_has_any_more_are_dropped() {
+    let mut shelf = Shelf::default();
+    let kept: Vec<Arc<u64>> = (0..10).map(|number| shelf.share(number, number)).collect();
+    for number in 10..10_000 {
+        drop(shelf.share(number, number));
+    }
+    assert!(shelf.by_hash.len() <= 1024, "{}", shelf.by_hash.len());
+    assert!(kept.iter().all(|known| Arc::ptr_eq(known, &shelf.share(**known, **known))));
+}
+
+/// Requests of the pod while its resize is under way.
+#[rstest]
+#[case::growing("2", "1", "Deferred", 2000)]
+#[case::shrinking("1", "3", "Deferred", 3000)]
+#[case::infeasible("8", "1", "Infeasible", 1000)]
+fn resizes_of_the_pod(#[case] wanted: &str, #[case] held: &str, #[case] reason: &str, #[case] milli: i64) {
+    let spec = json!({"containers": [container("a", "1")], "resources": {"requests": {"cpu": wanted}}});
+    let status = json!({
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        "resources": {"requests": {"cpu": held}}, "allocatedResources": {"cpu": held},
+    });
+    assert_eq!(requests(spec, status).cpu(), milli);
+}
