@@ -104,7 +104,9 @@ fn built(sources: &Sources, prepared: &mut Prepared) -> anyhow::Result<Vec<TestS
         let files = rewritten(sources, prepared)?;
         let mut cargo = shell::cargo(&["test", "--locked", "--no-run", "--lib", "--test", "scenarios"]);
         cargo.args(["--message-format=json", "--target-dir"]).arg(shell::workspace()?.target_directory);
-        cargo.current_dir(&sources.root).env_remove("RUSTC_WORKSPACE_WRAPPER").env("CARGO_INCREMENTAL", "0");
+        // Cargo names what it builds of a workspace by paths within the workspace. With a wrapper it has other names: without one, the
+        // next build of the repository takes that of the copy for its own.
+        cargo.current_dir(&sources.root).env("RUSTC_WORKSPACE_WRAPPER", "env").env("CARGO_INCREMENTAL", "0");
         let output = cargo.stderr(std::process::Stdio::inherit()).output().context("cannot start cargo")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
