@@ -118,7 +118,7 @@ pub(super) fn members(
     let mut claims: Vec<(NewClaimId, SmallVec<[usize; 8]>)> = Vec::new();
     for (claim_id, claim) in pass.claims.entries().take(MAX_NEW_CLAIMS) {
         let limited = !scope.limited && tables.pools[claim.pool].is_limited();
-        if limited || claim.relaxed || !claim.ports.is_empty() || !claim.reserved.is_empty() {
+        if limited || claim.relaxed || !claim.reserved.is_empty() {
             continue;
         }
         let pinned = |pod: &PodId| {
