@@ -141,6 +141,24 @@ fn devices_of_moving_pods_are_allocated_again() {
 }
 
 #[test]
+fn a_device_goes_to_the_moved_pod_or_to_the_pending_one() {
+    let on_n1 = Nodes::Named("n1".into());
+    let bound = claiming("p1", &[uses_claim("held")]).bound("n1");
+    let snapshot = builder()
+        .node(node("n1").size("one", 16, 64).zone("a").pod(Arc::clone(&bound)).build())
+        .node(node("n2").size("one", 16, 64).zone("a").build())
+        .resource_slice(slice("n1", on_n1.clone(), &[device("gpu-0")]))
+        .resource_slice(slice("n2", Nodes::Named("n2".into()), &[device("gpu-1")]))
+        .allocated_claim("held", &[("n1", "gpu-0")], on_n1, &["p1"])
+        .resource_claim("mine", gpus(1))
+        .pending(claiming("p2", &[uses_claim("mine")]))
+        .build();
+    let prepared = PreparedSnapshot::new(&snapshot, &rules());
+    let plan = Removals::new(prepared).without(&[bound], &[0], Purpose::Simulation);
+    assert_eq!(report(&snapshot, &plan), ["n2: p1", "+default one a on-demand: p2"]);
+}
+
+#[test]
 fn a_pod_is_relaxed_after_one_that_lacked_devices_on_a_node() {
     let builder = builder()
         .node(node("n1").size("plain", 3, 64).zone("a").build())
