@@ -32,17 +32,25 @@ mod server;
 mod speed;
 mod timeline;
 mod trap;
+mod view;
 mod watches;
 mod world;
 
 /// What the judge of `cargo xtask oracle` shares with this tier.
 pub(crate) mod judge {
     pub(crate) use super::assets::Assets;
+    pub(crate) use super::cloud::CloudPace;
     pub(crate) use super::control_plane::Servers;
     pub(crate) use super::credentials::Accounts;
+    pub(crate) use super::disruption::{DisruptionFault, DisruptionVerdict, FaultClass, judge};
+    pub(crate) use super::fleet::{is_true, name};
     pub(crate) use super::installation::{Installation, parse};
     pub(crate) use super::process::Process;
+    pub(crate) use super::proxy::{Proxy, Upstream};
     pub(crate) use super::server::connect;
+    pub(crate) use super::timeline::Recorder;
+    pub(crate) use super::view::ReadView;
+    pub(crate) use super::world::LaneWorld;
 }
 
 pub use arguments::{Arguments, Environment, Tier};

@@ -1,5 +1,5 @@
 //! kube-scheduler as the judge of plans: generated clusters, the planner's NodeClaims as nodes of a real control plane, and the
-//! real kube-scheduler, which binds the pods or says why not.
+//! real kube-scheduler, which binds the pods or says why not. And of disruption: the operator acts, and the load goes down.
 
 mod api;
 mod arguments;
@@ -7,6 +7,7 @@ mod catalogue;
 mod control_plane;
 mod daemons;
 mod dice;
+mod disruption;
 mod extender;
 mod feature;
 mod file;

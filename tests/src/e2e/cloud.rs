@@ -1,6 +1,6 @@
 //! The fake cloud, with the kubelets of its instances, as a process that outlives the operator.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -13,16 +13,18 @@ use super::process::{Process, Recipe, free_ports};
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long the cloud takes, and which instance types it has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CloudPace {
     /// Instances in a second instead of a minute: the cases wait for many of them, in real time.
     Quick,
     /// Times, instance types and prices of the simulator's cloud, drawn with this seed.
     Realistic(u64),
+    /// Instances in a few seconds, of the instance types in this file.
+    Listed(PathBuf),
 }
 
 impl CloudPace {
-    fn arguments(self) -> Vec<String> {
+    fn arguments(&self) -> Vec<String> {
         let arguments = match self {
             Self::Quick => {
                 "--boot-latency 1s --ready-latency 500ms --launch-latency 100ms --terminate-latency 1s"
@@ -31,8 +33,16 @@ impl CloudPace {
             Self::Realistic(seed) => format!(
                 "--catalog realistic --boot-latency 18s-60s --launch-latency 2s-12s --terminate-latency 8s-60s --seed {seed}"
             ),
+            Self::Listed(_) => {
+                "--boot-latency 2s-5s --ready-latency 500ms --launch-latency 200ms-1s --terminate-latency 1s-3s"
+                    .to_owned()
+            }
         };
-        arguments.split(' ').map(str::to_owned).collect()
+        let mut arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        if let Self::Listed(file) = self {
+            arguments.extend(["--instance-types".to_owned(), file.display().to_string()]);
+        }
+        arguments
     }
 }
 

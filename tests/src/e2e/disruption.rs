@@ -1,7 +1,11 @@
 //! The judge of disruption: what became of the pods that commands evicted. It reads a record of what happened, and shares no code with what
 //! decides.
 
+mod room;
+mod story;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use super::timeline::{ClaimLife, Timeline};
@@ -22,8 +26,54 @@ pub(crate) struct DisruptionVerdict {
     pub(crate) moved: usize,
     /// The longest time from an eviction to the binding of the pod that replaces it.
     pub(crate) longest: Duration,
-    /// What must not have happened, a line each.
-    pub(crate) faults: Vec<String>,
+    /// What must not have happened.
+    pub(crate) faults: Vec<DisruptionFault>,
+    /// What the commands of faults did to pods, a line each.
+    pub(crate) stories: Vec<String>,
+}
+
+/// Something that must not have happened to moved pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DisruptionFault {
+    pub(crate) class: FaultClass,
+    /// The command that moved the pod.
+    pub(crate) command: String,
+    /// Who waited for what, in a line.
+    pub(crate) story: String,
+}
+
+impl fmt::Display for DisruptionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class.name(), self.story)
+    }
+}
+
+/// What stood in the way of a moved pod, as far as the record shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultClass {
+    /// Pods that the command did not move were bound to its replacements.
+    ReplacementTaken,
+    /// A node had room for the pod when the command began to move pods, by its requests. Other pods were bound to it.
+    RoomTaken,
+    /// No node had room for the pod, by its requests.
+    NoRoom,
+    /// kube-scheduler refused the pod, and room was not among its reasons.
+    Refused,
+    /// kube-scheduler said nothing against the pod.
+    Silent,
+}
+
+impl FaultClass {
+    /// The name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReplacementTaken => "replacement taken by others",
+            Self::RoomTaken => "room taken by others",
+            Self::NoRoom => "no room",
+            Self::Refused => "refused",
+            Self::Silent => "without a refusal",
+        }
+    }
 }
 
 /// A pod that a command evicted, with the one that its controller created for it.
@@ -52,18 +102,80 @@ pub(crate) fn judge(timeline: &Timeline) -> DisruptionVerdict {
             let (name, node, successor) = (pod.name, &pod.from.node, &successor.name);
             let seconds = took.as_secs();
             let end = if until.is_some() { "is bound" } else { "still waits" };
-            verdict.faults.push(format!(
-                "{name} was evicted from {node} by command {} ({}); {successor} in its place {end} after {seconds} s, at most {} s are allowed",
-                pod.command, pod.from.reason, allowed.as_secs(),
-            ));
+            let story = format!(
+                "{name} was evicted from {node} by command {} ({}); {successor} in its place {end} after {seconds} s, at most {} s are allowed{}",
+                pod.command,
+                pod.from.reason,
+                allowed.as_secs(),
+                reason(timeline, pod),
+            );
+            verdict.faults.push(DisruptionFault {
+                class: class(timeline, &moved, pod),
+                command: pod.command.to_owned(),
+                story,
+            });
         }
     }
-    verdict.faults.extend(timeline.claims.values().filter_map(|claim| returned(claim, &moved)));
+    verdict.faults.extend(timeline.claims.values().filter_map(|claim| returned(timeline, claim, &moved)));
+    let at_fault: BTreeSet<&str> = verdict.faults.iter().map(|fault| fault.command.as_str()).collect();
+    verdict.stories =
+        at_fault.into_iter().flat_map(|command| story::tell(timeline, &moved, command)).collect();
     verdict
 }
 
+/// What kube-scheduler last said against the pod in place of a moved one.
+fn refusal<'a>(timeline: &'a Timeline, pod: &MovedPod<'_>) -> &'a str {
+    let successor = pod.successor.and_then(|uid| timeline.pods.get(uid));
+    successor.map_or("", |successor| successor.refusal.as_str())
+}
+
+fn reason(timeline: &Timeline, pod: &MovedPod<'_>) -> String {
+    match refusal(timeline, pod) {
+        "" => String::new(),
+        refusal => format!("; kube-scheduler said: {refusal}"),
+    }
+}
+
+/// What stood in the way of the pod in place of a moved one.
+fn class(timeline: &Timeline, moved: &[MovedPod<'_>], pod: &MovedPod<'_>) -> FaultClass {
+    let replacements: BTreeSet<&str> = timeline
+        .claims
+        .values()
+        .filter(|claim| claim.replaces.as_deref() == Some(pod.command))
+        .map(|claim| claim.node.as_str())
+        .collect();
+    let expected: BTreeSet<&str> = moved
+        .iter()
+        .filter(|other| other.command == pod.command)
+        .filter_map(|other| other.successor)
+        .collect();
+    let is_other = |(uid, other): (&String, &super::timeline::PodLife)| {
+        let node = other.bound.as_ref().map(|(_, node)| node.as_str());
+        !other.is_daemon
+            && !expected.contains(uid.as_str())
+            && node.is_some_and(|node| replacements.contains(node))
+    };
+    let refusal = refusal(timeline, pod);
+    if timeline.pods.iter().any(is_other) {
+        FaultClass::ReplacementTaken
+    } else if refusal.contains("Insufficient") || refusal.contains("Too many pods") {
+        let of_command = || moved.iter().filter(|other| other.command == pod.command);
+        let removed: Vec<&str> = of_command().map(|other| other.from.node.as_str()).collect();
+        let begin = of_command().map(|other| other.at).min().unwrap_or(pod.at);
+        let successor = pod.successor.and_then(|uid| timeline.pods.get(uid));
+        // What is evicted first is bound elsewhere within a moment.
+        let before = begin.saturating_sub(Duration::from_millis(1));
+        let had_room = successor.is_some_and(|next| room::had_room(timeline, next, before, &removed));
+        if had_room { FaultClass::RoomTaken } else { FaultClass::NoRoom }
+    } else if refusal.is_empty() {
+        FaultClass::Silent
+    } else {
+        FaultClass::Refused
+    }
+}
+
 /// A NodeClaim that was launched for pods which consolidation had moved.
-fn returned(claim: &ClaimLife, moved: &[MovedPod<'_>]) -> Option<String> {
+fn returned(timeline: &Timeline, claim: &ClaimLife, moved: &[MovedPod<'_>]) -> Option<DisruptionFault> {
     if claim.replaces.is_some() {
         return None;
     }
@@ -75,15 +187,17 @@ fn returned(claim: &ClaimLife, moved: &[MovedPod<'_>]) -> Option<String> {
     };
     let pods: Vec<&MovedPod<'_>> = moved.iter().filter(is_for).collect();
     let first = pods.first()?;
-    Some(format!(
-        "NodeClaim {} was launched for {} pods that consolidation had moved, {} from {} by command {} {} s before",
+    let story = format!(
+        "NodeClaim {} was launched for {} pods that consolidation had moved, {} from {} by command {} {} s before{}",
         claim.name,
         pods.len(),
         first.name,
         first.from.node,
         first.command,
         claim.created.saturating_sub(first.at).as_secs(),
-    ))
+        reason(timeline, first),
+    );
+    Some(DisruptionFault { class: class(timeline, moved, first), command: first.command.to_owned(), story })
 }
 
 /// The longest time from creation to initialization of the replacements of a command; zero without any.
@@ -127,7 +241,7 @@ fn moved(timeline: &Timeline) -> Vec<MovedPod<'_>> {
 #[cfg(test)]
 mod tests {
     //! Pods that move well, wait for too long, or bring a node back.
-    use super::super::timeline::PodLife;
+    use super::super::timeline::{NodeLife, PodLife};
     use super::*;
 
     fn seconds(seconds: u64) -> Duration {
@@ -142,6 +256,7 @@ mod tests {
             bound: bound.map(|(at, node)| (seconds(at), node.to_owned())),
             evicted: evicted.map(seconds),
             ended: evicted.map(seconds),
+            ..PodLife::default()
         };
         (name.to_owned(), life)
     }
@@ -168,7 +283,9 @@ mod tests {
             pod("b", 100, bound.map(|at| (at, "node-new")), None),
         ];
         let claims = [old, new].into_iter().map(|claim| (claim.name.clone(), claim)).collect();
-        Timeline { pods: pods.into_iter().collect(), claims, now: seconds(1000) }
+        let nodes =
+            [("node-old".to_owned(), NodeLife { allocatable: [4000, 0], ..NodeLife::default() })].into();
+        Timeline { pods: pods.into_iter().collect(), claims, nodes, now: seconds(1000) }
     }
 
     #[test]
@@ -211,6 +328,69 @@ mod tests {
         assert_eq!(judge(&without_command).moved, 0);
         let mut scaled_down = timeline(None, false);
         scaled_down.pods.remove("b");
-        assert_eq!(judge(&scaled_down).faults, Vec::<String>::new());
+        assert_eq!(judge(&scaled_down).faults, Vec::new());
+    }
+
+    #[test]
+    fn what_stood_in_the_way_is_told_apart() {
+        let other = || pod("other", 120, Some((130, "node-new")), None);
+        let daemon = || {
+            let (name, life) = other();
+            (name, PodLife { is_daemon: true, ..life })
+        };
+        let no_room = "0/2 nodes are available: 2 Insufficient cpu.";
+        for (refusal, taker, expected) in [
+            ("", None, FaultClass::Silent),
+            (no_room, None, FaultClass::NoRoom),
+            ("0/2 nodes are available: 2 Too many pods.", None, FaultClass::NoRoom),
+            ("0/2 nodes are available: 2 node(s) didn't have free ports.", None, FaultClass::Refused),
+            (no_room, Some(daemon()), FaultClass::NoRoom),
+            (no_room, Some(other()), FaultClass::ReplacementTaken),
+        ] {
+            let mut timeline = timeline(None, true);
+            timeline.pods.get_mut("b").unwrap().refusal = refusal.to_owned();
+            timeline.pods.get_mut("b").unwrap().requests = [1000, 0];
+            timeline.pods.extend(taker);
+            let faults = judge(&timeline).faults;
+            assert_eq!(faults.iter().map(|fault| fault.class).collect::<Vec<_>>(), [expected], "{refusal}");
+            assert!(faults[0].story.contains(refusal));
+        }
+    }
+
+    #[test]
+    fn room_that_others_take_is_told_apart_from_room_that_was_never_there() {
+        for (allocatable, used_before, ended, expected) in [
+            (1900, 900, None, FaultClass::RoomTaken),
+            (1900, 900, Some(seconds(99)), FaultClass::NoRoom),
+            (1900, 901, None, FaultClass::NoRoom),
+            (900, 0, None, FaultClass::NoRoom),
+        ] {
+            let mut timeline = timeline(None, false);
+            let other = NodeLife { allocatable: [allocatable, 0], ended, ..NodeLife::default() };
+            timeline.nodes.insert("other".to_owned(), other);
+            let next = timeline.pods.get_mut("b").unwrap();
+            (next.requests, next.refusal) = ([1000, 0], "1 Insufficient cpu.".to_owned());
+            for (name, at, cpu) in [("before", 50, used_before), ("later", 101, 900)] {
+                let (name, mut life) = pod(name, at, Some((at, "other")), None);
+                (life.owner, life.requests) = ("another".to_owned(), [cpu, 0]);
+                timeline.pods.insert(name, life);
+            }
+            let faults = judge(&timeline).faults;
+            assert_eq!(faults[0].class, expected, "{allocatable}, {used_before}");
+        }
+    }
+
+    #[test]
+    fn the_story_of_a_fault_says_where_pods_went() {
+        let mut timeline = timeline(None, true);
+        timeline.pods.extend([pod("c", 100, Some((130, "node-new")), None)]);
+        assert_eq!(
+            judge(&timeline).stories,
+            [
+                "command x removed [node-old], replacements [node-new]",
+                "  at 100 s a left node-old: b waits",
+                "  at 130 s c was bound to node-new, by another cause",
+            ]
+        );
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::change::Change;
 use super::trap::{Fate, Side, Traps};
+use super::view::{self, ReadView};
 
 /// The largest body that an operator sends.
 const BODY_MAX: usize = 16 << 20;
@@ -42,6 +43,8 @@ pub(crate) struct Noted {
 struct Shared {
     upstream: Upstream,
     traps: Traps,
+    /// What becomes of objects that are read; `None` where they stay as they are.
+    view: Option<ReadView>,
     noted: Mutex<Vec<Noted>>,
 }
 
@@ -56,9 +59,18 @@ pub(crate) enum Upstream {
 impl Proxy {
     /// Starts a proxy to `upstream` whose calls meet `traps`.
     pub(crate) async fn start(upstream: Upstream, traps: Traps) -> anyhow::Result<Self> {
+        Self::serve(upstream, traps, None).await
+    }
+
+    /// Starts a proxy to `upstream` behind which objects look as `view` makes them.
+    pub(crate) async fn with_view(upstream: Upstream, view: ReadView) -> anyhow::Result<Self> {
+        Self::serve(upstream, Traps::default(), Some(view)).await
+    }
+
+    async fn serve(upstream: Upstream, traps: Traps, view: Option<ReadView>) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let shared = Arc::new(Shared { upstream, traps, noted: Mutex::default() });
+        let shared = Arc::new(Shared { upstream, traps, view, noted: Mutex::default() });
         let router = Router::new().fallback(handle).with_state(shared.clone());
         let task = tokio::spawn(async move {
             // Only a broken listener ends it, and then every call of the operator fails.
@@ -134,13 +146,14 @@ impl Shared {
                 (answer.status(), content_type, Body::from(answer.bytes().await?))
             }
         };
-        let body = match place {
-            Some(place) => {
+        let body = match (place, &self.view) {
+            (Some(place), _) => {
                 let bytes = to_bytes(body, BODY_MAX).await?;
                 self.answered(place, status, &bytes);
                 Body::from(bytes)
             }
-            None => body,
+            (None, Some(view)) if status.is_success() => view::changed(body, view.clone()),
+            (None, _) => body,
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;

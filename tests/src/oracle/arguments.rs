@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use super::file;
+use super::generator::{self, Cluster};
+
 /// The command line of `cargo xtask oracle`.
 #[derive(Debug, Parser)]
 #[command(
@@ -11,15 +14,18 @@ use clap::Parser;
     about = "Judge plans for generated clusters by the real kube-scheduler"
 )]
 pub struct Arguments {
-    /// How many clusters
-    #[arg(long, default_value_t = 150)]
-    pub count: u64,
+    /// Run the operator on a control plane with controllers, let the load go down, and judge what it disrupts
+    #[arg(long, conflicts_with = "write")]
+    pub disruption: bool,
+    /// How many clusters: 150, or 20 with --disruption
+    #[arg(long)]
+    pub count: Option<u64>,
     /// The first seed
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, visible_alias = "seed", default_value_t = 0)]
     pub first: u64,
-    /// How many control planes work side by side
-    #[arg(long, default_value_t = 4)]
-    pub lanes: usize,
+    /// How many control planes work side by side: 4, or 3 with --disruption
+    #[arg(long)]
+    pub lanes: Option<usize>,
     /// Hide a part of the clusters from the planner, until the first cluster that finds out; `all` for each fault in turn
     #[arg(long, value_name = "NAME")]
     pub plant: Option<String>,
@@ -35,4 +41,20 @@ pub struct Arguments {
     /// Do not shrink clusters that fail
     #[arg(long)]
     pub no_shrink: bool,
+}
+
+impl Arguments {
+    /// The clusters to judge.
+    pub(super) fn clusters(&self) -> anyhow::Result<Vec<Cluster>> {
+        if let Some(path) = &self.file {
+            return Ok(vec![file::read(path)?]);
+        }
+        let count = self.count.unwrap_or(if self.disruption { 20 } else { 150 });
+        Ok((self.first..self.first.saturating_add(count)).map(generator::cluster).collect())
+    }
+
+    /// How many control planes work side by side.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.unwrap_or(if self.disruption { 3 } else { 4 }).max(1)
+    }
 }

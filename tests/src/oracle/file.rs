@@ -16,18 +16,32 @@ pub(super) fn write(
     notes: &[String],
     planner: &Planner,
 ) -> anyhow::Result<PathBuf> {
-    let path = folder.join(format!("{}.yaml", cluster.name));
+    let path = path(folder, cluster);
+    let replay = format!("cargo xtask oracle --file {}", path.display());
+    let commands = [planner.command(&path), replay];
+    write_with(&path, cluster, notes.iter().chain(&commands))?;
+    Ok(path)
+}
+
+/// Where a cluster is written.
+pub(super) fn path(folder: &Path, cluster: &Cluster) -> PathBuf {
+    folder.join(format!("{}.yaml", cluster.name))
+}
+
+/// Writes a cluster with `notes` at its head.
+pub(super) fn write_with<'a>(
+    path: &Path,
+    cluster: &Cluster,
+    notes: impl IntoIterator<Item = &'a String>,
+) -> anyhow::Result<()> {
     let mut text = String::new();
     for note in notes {
         writeln!(text, "# {note}")?;
     }
-    writeln!(text, "# {}", planner.command(&path))?;
-    writeln!(text, "# cargo xtask oracle --file {}", path.display())?;
     for object in &cluster.objects {
         writeln!(text, "---\n{}", serde_saphyr::to_string(object)?.trim_end())?;
     }
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Reads a cluster from a file; its name is that of the file.

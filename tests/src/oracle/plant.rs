@@ -72,6 +72,19 @@ impl Plant {
     pub(super) fn alter(self, objects: &mut Vec<Value>) {
         (self.change)(objects);
     }
+
+    /// Changes what is seen of one object; faults that leave objects out leave it as it is.
+    pub(super) fn alter_one(self, object: &mut Value) {
+        let mut alone = vec![object.take()];
+        let before = alone.clone();
+        self.alter(&mut alone);
+        *object = if alone.is_empty() { before } else { alone }.swap_remove(0);
+    }
+
+    /// Whether it changes objects, each by itself, so that it can be planted in what is read from an API server.
+    pub(super) fn changes_objects(self) -> bool {
+        !["daemon-sets", "running-pods", "terminating-pods"].contains(&self.name)
+    }
 }
 
 fn pods(objects: &mut [Value]) -> impl Iterator<Item = &mut Value> {

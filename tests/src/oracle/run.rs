@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use super::api::Api;
 use super::arguments::Arguments;
 use super::control_plane::{self, ControlPlane};
-use super::generator::{self, Cluster};
+use super::generator::Cluster;
 use super::judge::{Judge, Verdict};
 use super::planner::Planner;
 use super::plant::{PLANTS, Plant};
 use super::report::{self, Figures};
-use super::{catalogue, file, shrink};
+use super::{catalogue, disruption, file, shrink};
 use crate::e2e::judge::Assets;
 use crate::e2e::{Environment, Tier, interrupted};
 
@@ -47,10 +47,17 @@ pub async fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
     if arguments.list_plants {
-        for plant in PLANTS {
+        let is_meant = |plant: &Plant| !arguments.disruption || plant.changes_objects();
+        for plant in PLANTS.into_iter().filter(is_meant) {
             writeln!(out, "{:<18} the planner does not see {}", plant.name, plant.what)?;
         }
         return Ok(true);
+    }
+    if arguments.disruption {
+        return tokio::select! {
+            result = disruption::start(arguments, environment, out) => result,
+            signal = interrupted() => { signal?; bail!("interrupted") }
+        };
     }
     tokio::select! {
         result = start(arguments, environment, out) => result,
@@ -69,7 +76,7 @@ async fn start(
     std::fs::write(&instance_types, serde_json::to_string_pretty(&catalogue::file())?)?;
     let planner = Planner { program: environment.operator.clone(), instance_types };
     if arguments.write {
-        for cluster in clusters(arguments)? {
+        for cluster in arguments.clusters()? {
             let path = file::write(&folder, &cluster, &[format!("{:?}", cluster.features)], &planner)?;
             writeln!(out, "{}", path.display())?;
         }
@@ -85,10 +92,10 @@ async fn start(
         figures: RefCell::default(),
         out: RefCell::new(out),
     };
-    let lanes = (0..arguments.lanes.max(1)).map(|lane| run.start_judge(lane, environment, &assets));
+    let lanes = (0..arguments.lanes()).map(|lane| run.start_judge(lane, environment, &assets));
     let mut judges = try_join_all(lanes).await?;
     let Some(name) = &arguments.plant else {
-        run.queue.replace(clusters(arguments)?.into());
+        run.queue.replace(arguments.clusters()?.into());
         try_join_all(judges.iter_mut().map(|judge| run.lane(judge))).await?;
         let figures = run.figures.borrow();
         figures.print(begin.elapsed(), &mut **run.out.borrow_mut())?;
@@ -101,16 +108,6 @@ async fn start(
         all_caught &= run.plant(&mut judges, plant).await?;
     }
     Ok(all_caught)
-}
-
-/// The clusters to judge.
-fn clusters(arguments: &Arguments) -> anyhow::Result<Vec<Cluster>> {
-    match &arguments.file {
-        Some(path) => Ok(vec![file::read(path)?]),
-        None => Ok((arguments.first..arguments.first.saturating_add(arguments.count))
-            .map(generator::cluster)
-            .collect()),
-    }
 }
 
 impl Run<'_> {
@@ -180,7 +177,7 @@ impl Run<'_> {
     /// Plants a fault until a cluster shows it. True when one does.
     async fn plant(&self, judges: &mut [Judge], plant: Plant) -> anyhow::Result<bool> {
         let begin = Instant::now();
-        let chosen = clusters(self.arguments)?;
+        let chosen = self.arguments.clusters()?;
         let has_feature =
             |cluster: &Cluster| cluster.features.is_empty() || cluster.features.contains(&plant.feature);
         self.queue.replace(chosen.into_iter().filter(has_feature).collect());
