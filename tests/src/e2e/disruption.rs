@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::timeline::{ClaimLife, Timeline};
+use super::timeline::{ClaimLife, PodLife, Timeline};
 
 /// The time from an eviction to a binding where a node has room. The controller of the pod replaces it within a second. A pod that must not
 /// run beside the one that terminates waits for its end: at most 10 s, as long as fake kubelets and grace periods take here. kube-scheduler
@@ -61,6 +61,8 @@ pub(crate) enum FaultClass {
     Refused,
     /// kube-scheduler said nothing against the pod.
     Silent,
+    /// A NodeClaim was launched for pods that were bound at that time: a further command is about to remove their node.
+    StillBound,
 }
 
 impl FaultClass {
@@ -72,6 +74,7 @@ impl FaultClass {
             Self::NoRoom => "no room",
             Self::Refused => "refused",
             Self::Silent => "without a refusal",
+            Self::StillBound => "launched for bound pods",
         }
     }
 }
@@ -149,7 +152,7 @@ fn class(timeline: &Timeline, moved: &[MovedPod<'_>], pod: &MovedPod<'_>) -> Fau
         .filter(|other| other.command == pod.command)
         .filter_map(|other| other.successor)
         .collect();
-    let is_other = |(uid, other): (&String, &super::timeline::PodLife)| {
+    let is_other = |(uid, other): (&String, &PodLife)| {
         let node = other.bound.as_ref().map(|(_, node)| node.as_str());
         !other.is_daemon
             && !expected.contains(uid.as_str())
@@ -197,7 +200,16 @@ fn returned(timeline: &Timeline, claim: &ClaimLife, moved: &[MovedPod<'_>]) -> O
         claim.created.saturating_sub(first.at).as_secs(),
         reason(timeline, first),
     );
-    Some(DisruptionFault { class: class(timeline, moved, first), command: first.command.to_owned(), story })
+    let is_bound = |pod: &&MovedPod<'_>| {
+        let successor = pod.successor.and_then(|uid| timeline.pods.get(uid));
+        let has_ended = |pod: &PodLife| pod.ended.is_some_and(|at| at <= claim.created);
+        successor.is_some_and(|pod| {
+            pod.bound.as_ref().is_some_and(|(at, _)| *at < claim.created) && !has_ended(pod)
+        })
+    };
+    let class =
+        if pods.iter().all(is_bound) { FaultClass::StillBound } else { class(timeline, moved, first) };
+    Some(DisruptionFault { class, command: first.command.to_owned(), story })
 }
 
 /// The longest time from creation to initialization of the replacements of a command; zero without any.
@@ -213,7 +225,9 @@ fn boot(timeline: &Timeline, command: &str) -> Duration {
 fn moved(timeline: &Timeline) -> Vec<MovedPod<'_>> {
     let by_node: BTreeMap<&str, &ClaimLife> =
         timeline.claims.values().map(|claim| (claim.node.as_str(), claim)).collect();
-    let mut evictions: Vec<_> = timeline.pods.values().filter_map(|pod| Some((pod.evicted?, pod))).collect();
+    // A pod of a DaemonSet goes with its node, and the next one of it belongs to another node.
+    let movable = timeline.pods.values().filter(|pod| !pod.is_daemon);
+    let mut evictions: Vec<_> = movable.filter_map(|pod| Some((pod.evicted?, pod))).collect();
     evictions.sort_by(|one, other| (one.0, &one.1.name).cmp(&(other.0, &other.1.name)));
     let mut created: Vec<_> = timeline.pods.iter().collect();
     created.sort_by_key(|(_, pod)| pod.created);
@@ -221,7 +235,7 @@ fn moved(timeline: &Timeline) -> Vec<MovedPod<'_>> {
     let mut moved = Vec::new();
     for (at, pod) in evictions {
         // Two watch events of one moment may be noted in either order.
-        let is_next = |(uid, other): &&(&String, &super::timeline::PodLife)| {
+        let is_next = |(uid, other): &&(&String, &PodLife)| {
             !pod.owner.is_empty()
                 && other.owner == pod.owner
                 && other.created + Duration::from_millis(500) >= at
@@ -241,7 +255,7 @@ fn moved(timeline: &Timeline) -> Vec<MovedPod<'_>> {
 #[cfg(test)]
 mod tests {
     //! Pods that move well, wait for too long, or bring a node back.
-    use super::super::timeline::{NodeLife, PodLife};
+    use super::super::timeline::NodeLife;
     use super::*;
 
     fn seconds(seconds: u64) -> Duration {
@@ -318,6 +332,10 @@ mod tests {
             timeline.claims.insert("back".to_owned(), claim);
             let found = judge(&timeline).faults;
             assert_eq!(found.len(), faults, "{created}, {pods}, {replaces:?}: {found:?}");
+            assert!(found.iter().all(|fault| fault.class == FaultClass::StillBound), "{found:?}");
+            timeline.pods.get_mut("b").unwrap().bound = None;
+            let is_bound = |fault: &DisruptionFault| fault.class == FaultClass::StillBound;
+            assert!(!judge(&timeline).faults.iter().any(is_bound));
         }
     }
 
@@ -326,6 +344,9 @@ mod tests {
         let mut without_command = timeline(None, false);
         without_command.claims.values_mut().for_each(|claim| claim.command = None);
         assert_eq!(judge(&without_command).moved, 0);
+        let mut of_daemon_set = timeline(None, false);
+        of_daemon_set.pods.values_mut().for_each(|pod| pod.is_daemon = true);
+        assert_eq!(judge(&of_daemon_set).moved, 0);
         let mut scaled_down = timeline(None, false);
         scaled_down.pods.remove("b");
         assert_eq!(judge(&scaled_down).faults, Vec::new());

@@ -19,11 +19,12 @@ use crate::e2e::judge::{
 /// How often is looked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A fleet is at rest when nothing has changed for this long: consolidation waits 3 s for pods, and 3 s for its second look.
-const QUIET: Duration = Duration::from_secs(15);
+/// A fleet is at rest when nothing has changed for this long: consolidation waits 3 s for pods and 3 s for its second look, and on a busy
+/// host the first command comes 25 s after a start of the operator.
+const QUIET: Duration = Duration::from_secs(30);
 
 /// The same while pods are pending: a moved one has to have been pending for longer than the judge allows.
-const QUIET_PENDING: Duration = Duration::from_secs(40);
+const QUIET_PENDING: Duration = Duration::from_secs(45);
 
 /// How long the fleet may take until all pods that find a node have one.
 const GROWTH_LIMIT: Duration = Duration::from_secs(180);
