@@ -1,6 +1,7 @@
 //! Starts commands, and rolls them back.
 //!
-//! 1. Record the command as an intent of the index. A crash afterwards leaves nothing behind.
+//! 1. Begin the creation of the replacements: pods of marked nodes need a node, and these have one that comes. Then record the command as an
+//!    intent of the index. A crash afterwards leaves nothing behind.
 //! 2. Write the record of the command on each candidate, then its mark (taint and condition). A crash leaves orphans, whose
 //!    marks the next process removes.
 //! 3. Create the replacements. Once the last one exists, the next process resumes the command.
@@ -33,7 +34,7 @@ use crate::{
     metrics::Metrics,
     nodeclaim::end_creation,
     patch::Patches,
-    provisioning::{ClaimCreator, CreationCause},
+    provisioning::{ClaimCreator, CreationCause, Replacement},
     runtime::decisions::{Decided, Decisions},
     runtime::{ApiClient, Clocks, Cluster, Ctx, Names, ReconcileError},
     safety::Safety,
@@ -110,12 +111,15 @@ impl Execution {
         let creating = replacements.iter().map(|name| name.as_str()).zip(&command.replacements);
         let removing = command.candidates.iter().filter_map(|candidate| candidate.node.claim_name());
         limits::reserve(&mut self.cluster.index(), creating, removing)?;
+        let begun = claims.into_iter().zip(&command.replacements);
+        let begun =
+            begun.map(|(claim, new_claim)| self.creator.begin_replacement(claim, new_claim)).collect();
         let (since, started) = (self.clocks.steady(), self.clocks.now());
         let running = StartedCommand { replacements, command: Arc::new(command), since, started };
         self.record_intent(&id, running.clone());
         log::Disrupting::of(&running.command, &id).log();
         self.decisions.command_started(decision, &id, &running.command);
-        match self.mark_and_create(&id, &running, claims, decision).await {
+        match self.mark_and_create(&id, &running, begun, decision).await {
             Ok(replacements) => {
                 self.record_intent(&id, StartedCommand { replacements, ..running.clone() });
                 self.reporter.started(&running.command);
@@ -142,7 +146,7 @@ impl Execution {
         &self,
         id: &str,
         running: &StartedCommand,
-        claims: Vec<api::NodeClaim>,
+        begun: Vec<Replacement>,
         decision: &Decided,
     ) -> Result<Vec<ClaimName>, ReconcileError> {
         // All candidates have the record before the first is marked: the next process sees whether the command is complete.
@@ -154,9 +158,9 @@ impl Execution {
         }
         let reason = report::reason_label(running.command.method.reason);
         let cause = CreationCause { reason, decided: Some(decision) };
-        let mut names = Vec::with_capacity(claims.len());
-        for (claim, new_claim) in claims.into_iter().zip(&running.command.replacements) {
-            let name = self.creator.write_replacement(claim, new_claim, &cause).await?;
+        let mut names = Vec::with_capacity(begun.len());
+        for (replacement, new_claim) in begun.into_iter().zip(&running.command.replacements) {
+            let name = self.creator.write_replacement(replacement, new_claim, &cause).await?;
             names.push(ClaimName::from(name));
         }
         Ok(names)

@@ -182,7 +182,8 @@ impl Controller for StaticProvisioning {
                     return Ok(Requeue::After(held.left().unwrap_or(LIMIT_RETRY).max(MIN_RETRY)));
                 }
                 let cause = CreationCause { reason: "provisioned", decided: None };
-                self.creator.write_replacement(claim, &new_claim, &cause).await?;
+                let begun = self.creator.begin_replacement(claim, &new_claim);
+                self.creator.write_replacement(begun, &new_claim, &cause).await?;
             }
             if missing_count > MAX_PER_PASS {
                 return Ok(Requeue::Now);

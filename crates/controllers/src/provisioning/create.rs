@@ -277,27 +277,30 @@ impl ClaimCreator {
         Some(claim)
     }
 
-    /// Creates a replacement whose resources are reserved ([`limits::reserve`]), and returns its final name. A pod that was pending when the
-    /// command was decided may have another NodeClaim by now, or be held: it is not created for those.
+    /// Begins the creation of a replacement whose resources are reserved ([`limits::reserve`]): from now on its pods get no other NodeClaim.
+    /// A pod that was pending when the command was decided may have one by now, or be held: the replacement is not for those.
+    pub(crate) fn begin_replacement(&self, mut claim: api::NodeClaim, new_claim: &NewClaim) -> Replacement {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        let mut index = self.cluster.index();
+        let pods = index.replacement_pods(&new_claim.pods, self.clocks.now());
+        index.begin_creation(name, pods.iter().map(|pod| pod.uid.clone()).collect());
+        let annotations = claim.metadata.annotations.get_or_insert_default();
+        raise::note_pods(annotations, &pods);
+        launch_loops::note_demands(annotations, &pods);
+        Replacement { claim, pods }
+    }
+
+    /// Creates a replacement, and returns its final name.
     ///
     /// # Errors
     /// If it was refused, or the outcome is unknown.
     pub(crate) async fn write_replacement(
         &self,
-        mut claim: api::NodeClaim,
+        Replacement { claim, pods }: Replacement,
         new_claim: &NewClaim,
         cause: &CreationCause<'_>,
     ) -> Result<Str, ReconcileError> {
         let name = claim.metadata.name.clone().unwrap_or_default();
-        let pods: Vec<Arc<Pod>> = {
-            let mut index = self.cluster.index();
-            let pods = index.replacement_pods(&new_claim.pods, self.clocks.now());
-            index.begin_creation(name.as_str(), pods.iter().map(|pod| pod.uid.clone()).collect());
-            pods
-        };
-        let annotations = claim.metadata.annotations.get_or_insert_default();
-        raise::note_pods(annotations, &pods);
-        launch_loops::note_demands(annotations, &pods);
         let outcome = self.write(claim, pods, new_claim, cause).await;
         end_creation(&self.cluster, &name);
         match outcome {
@@ -319,6 +322,12 @@ impl ClaimCreator {
         end_creation(&self.cluster, name);
         Ok(())
     }
+}
+
+/// A replacement whose creation has begun, and the pods that it is for.
+pub(crate) struct Replacement {
+    claim: api::NodeClaim,
+    pods: Vec<Arc<Pod>>,
 }
 
 /// A batch whose NodeClaims are created one after the other: it is launched once this is dropped.

@@ -23,7 +23,7 @@ pub mod trigger;
 mod zones;
 
 pub use catalog::CatalogController;
-pub(crate) use create::{ClaimCreator, CreationCause};
+pub(crate) use create::{ClaimCreator, CreationCause, Replacement};
 pub use inbox::Inbox;
 pub use provisioner::Provisioner;
 pub use trigger::{NodeTrigger, PodTrigger};

@@ -10,6 +10,7 @@ use fleetwright_core::{
     safety::{Act, Facts},
 };
 use fleetwright_fake_kube::{Answer, ApiError, Fault, Faults, Request};
+use fleetwright_state::limits::{Admitted, NotAdmitted};
 use rstest::rstest;
 
 use super::*;
@@ -144,6 +145,34 @@ async fn reservations_of_failed_creations_are_released() {
         "the old NodeClaim, and the replacement that was created"
     );
     assert!(!has_record(&claim(&harness, "old")) && !tainted(&harness, "old"), "the command is rolled back");
+}
+
+/// Takes ten seconds for each taint.
+struct SlowTaints;
+
+impl Faults for SlowTaints {
+    fn decide(&self, request: &Request) -> Fault {
+        let taints = request.verb == "patch" && request.resource == "nodes";
+        Fault { before: Duration::from_secs(if taints { 10 } else { 0 }), ..Fault::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_marked_nodes_get_no_nodeclaim_beside_their_replacement() {
+    let harness = Harness::with(Some(Arc::new(SlowTaints)));
+    let (harness, command) = decided_in(harness, json!({})).await;
+    let (execution, planned) = (execution(&harness), command.replacements.clone());
+    let decision = crate::runtime::decisions::Decided::unrecorded();
+    let starting = tokio::spawn(async move { execution.start(command, &decision).await });
+    harness.pass(5).await;
+    for new_claim in &planned {
+        let index = harness.ctx.cluster.index();
+        let admitted = Admitted::default().admit(&index, new_claim);
+        assert!(matches!(admitted, Err(NotAdmitted::Needless)), "{admitted:?}");
+    }
+    assert!(replacements(&harness).is_empty(), "the node is being tainted");
+    starting.await.unwrap().unwrap();
+    assert_eq!(replacements(&harness).len(), planned.len());
 }
 
 #[tokio::test(start_paused = true)]
