@@ -435,8 +435,7 @@ fn and_more(more: usize) -> String {
     if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// The cheapest replacement.
-/// List prices; what the nodes count as where only that explains why nothing is cheaper.
+/// The list prices now and of the cheapest replacement, and what both count as where only that explains why it is not cheaper.
 fn compared(now: Prices, cheapest: Option<Prices>) -> String {
     match cheapest {
         None => format!("now ${}/h, nothing else fits", now.list),
@@ -445,5 +444,31 @@ fn compared(now: Prices, cheapest: Option<Prices>) -> String {
             now.list, now.effective, cheapest.list, cheapest.effective
         ),
         Some(cheapest) => format!("now ${}/h, cheapest replacement ${}/h", now.list, cheapest.list),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is said of prices.
+    use rstest::rstest;
+
+    use super::*;
+    use crate::model::Price;
+
+    #[rstest]
+    #[case::nothing_fits(None, "now $0.04/h, nothing else fits")]
+    #[case::dearer(Some((50, 56)), "now $0.04/h, cheapest replacement $0.05/h")]
+    #[case::cheaper_by_list_price_alone(
+        Some((34, 90)),
+        "now $0.04/h, counts as $0.046/h; cheapest replacement $0.034/h, counts as $0.09/h"
+    )]
+    fn a_replacement_that_is_not_cheaper_is_named_by_price(
+        #[case] cheapest: Option<(i64, i64)>,
+        #[case] expected: &str,
+    ) {
+        let price = |milli_dollars: i64| Price::from_nanos(milli_dollars * 1_000_000);
+        let prices = |(list, effective)| Prices { list: price(list), effective: price(effective) };
+        let refused = Unconsolidatable::NotCheaper { now: prices((40, 46)), cheapest: cheapest.map(prices) };
+        assert_eq!(refused.to_string(), format!("Can't replace with a cheaper node ({expected})"));
     }
 }
