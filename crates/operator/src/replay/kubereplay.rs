@@ -82,7 +82,11 @@ pub(super) fn read(reader: &mut Reader, file: &Path, document: &Value) -> anyhow
         match event.action {
             Action::Create => {
                 jobs += usize::from(kind == "Job");
-                let object = event.deployment.or(event.job).filter(Value::is_object);
+                let object = match event.kind {
+                    WorkloadKind::Deployment => event.deployment,
+                    WorkloadKind::Job => event.job,
+                };
+                let object = object.filter(Value::is_object);
                 let mut object = object.with_context(|| format!("{place}: created without its {kind}"))?;
                 object["apiVersion"] = json!(format!("{group}/v1"));
                 object["kind"] = json!(kind);

@@ -58,7 +58,8 @@ pub(super) fn is_trace(document: &Value) -> bool {
 /// # Errors
 /// If a field is missing or has another type, or the version of the format is another one.
 pub(super) fn read_json(reader: &mut Reader, file: &Path, document: &Value) -> anyhow::Result<()> {
-    let trace = serde_path_to_error::deserialize(document).with_context(|| place(file))?;
+    let trace = serde_path_to_error::deserialize(document)
+        .with_context(|| format!("{}: a trace of SimKube", file.display()))?;
     take(reader, file, trace)
 }
 
@@ -67,12 +68,9 @@ pub(super) fn read_json(reader: &mut Reader, file: &Path, document: &Value) -> a
 /// # Errors
 /// As [`read_json`].
 pub(super) fn read_binary(reader: &mut Reader, file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let trace = rmp_serde::from_slice(bytes).with_context(|| place(file))?;
+    let trace = rmp_serde::from_slice(bytes)
+        .with_context(|| format!("{}: neither text nor a trace of SimKube", file.display()))?;
     take(reader, file, trace)
-}
-
-fn place(file: &Path) -> String {
-    format!("{}: neither text nor a trace of SimKube", file.display())
 }
 
 fn take(reader: &mut Reader, file: &Path, trace: ExportedTrace) -> anyhow::Result<()> {

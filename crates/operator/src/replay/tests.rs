@@ -135,13 +135,18 @@ fn unknown_formats_are_refused_with_file_and_line() {
         ("a.json", kubereplay(json!({"key": "web"})), "events[0].key: \"web\" is not NAMESPACE/NAME"),
         ("a.json", kubereplay(json!({"timestamp": "noon"})), "events[0].timestamp"),
         ("a.json", kubereplay(json!({})), "events[0]: created without its Deployment"),
+        ("a.json", kubereplay(json!({"job": {}})), "events[0]: created without its Deployment"),
         ("a.json", kubereplay(json!({"type": "scale"})), "events[0]: scaled without replicas"),
         (
             "a.json",
             json!({"version": 1, "events": []}).to_string(),
             "in format 1, and this binary reads [2, 3]",
         ),
-        ("a.json", json!({"version": 2, "events": [{"ts": "x"}]}).to_string(), "events[0].ts"),
+        (
+            "a.json",
+            json!({"version": 2, "events": [{"ts": "x"}]}).to_string(),
+            "a.json: a trace of SimKube: events[0].ts",
+        ),
     ] {
         let found = error(name, &text);
         assert!(found.contains(expected), "{found}\n{text}");
