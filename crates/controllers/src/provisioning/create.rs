@@ -9,7 +9,7 @@ use fleetwright_api::{self as api, labels::DECISION};
 use fleetwright_core::{
     disruption::{DisplacedPods, lineage},
     model::{Pod, Str, labels::LINEAGE},
-    safety::{Act, Facts},
+    safety::{Act, Facts, Held},
     scheduling::NewClaim,
 };
 use fleetwright_state::{
@@ -54,8 +54,13 @@ pub(super) enum Created {
         /// The pods that are still without a NodeClaim.
         pods: Vec<Arc<Pod>>,
     },
-    /// It was not created because of the rate limit; the next pass schedules its pods.
-    RateLimited,
+    /// It was not created now, because of a limit; a later pass schedules its pods.
+    Held {
+        /// The limit.
+        held: Held,
+        /// Its pods.
+        pods: Vec<Arc<Pod>>,
+    },
     /// It may have been created under this name; no plan is computed before that is known.
     Unknown {
         /// The name.
@@ -112,8 +117,8 @@ impl ClaimCreator {
         let mut admitted = Admitted::default();
         let mut prepared = Vec::with_capacity(new_claims.len());
         for (new_claim, position_in_batch) in new_claims.iter().zip(&positions) {
-            if self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }).is_err() {
-                prepared.push(Err(Created::RateLimited));
+            if let Err(held) = self.safety.admit(Act::CreateClaim, &Facts { count: 1, ..Facts::default() }) {
+                prepared.push(Err(Created::Held { held, pods: new_claim.pods.clone() }));
                 continue;
             }
             let claim = self.prepare(new_claim, position_in_batch, &mut admitted);
@@ -308,7 +313,7 @@ impl ClaimCreator {
             Created::Unknown { error, .. } => Err(error),
             Created::Refused { why, .. } => Err(ReconcileError::Other(why)),
             // The caller holds the rate-limit token and needs the replacement.
-            Created::NotNeeded | Created::RateLimited => {
+            Created::NotNeeded | Created::Held { .. } => {
                 Err(ReconcileError::Other("the replacement is not needed any more".to_owned()))
             }
         }

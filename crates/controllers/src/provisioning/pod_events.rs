@@ -41,21 +41,22 @@ pub(super) fn not_bound(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
 
 /// Publishes why a pod is unschedulable.
 pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
+    publish_failure(recorder, pod, why, &[pod.uid.as_str()]);
+}
+
+/// Publishes why no NodeClaim is created for a pod that the plan places.
+pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
+    publish_failure(recorder, pod, why, &[pod.uid.as_str(), "held"]);
+}
+
+/// Suppresses an equal failure, `dedupe_values`, for five minutes.
+fn publish_failure(recorder: &Recorder, pod: &Pod, why: &str, dedupe_values: &[&str]) {
     if pod.is_virtual {
         return;
     }
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .with_dedupe_values([pod.uid.as_str()])
-            .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT);
-    recorder.publish(event);
-}
-
-/// Publishes why no NodeClaim is created for a pod that the plan places.
-pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
-    let event =
-        Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
-            .with_dedupe_values([pod.uid.as_str(), "held"])
+            .with_dedupe_values(dedupe_values.iter().copied())
             .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT);
     recorder.publish(event);
 }

@@ -234,7 +234,12 @@ impl Provisioner {
                     pod_events::nominated(&self.recorder, &pods, &format!("nodeclaim/{name}"));
                 }
                 Created::NotNeeded => {}
-                Created::RateLimited => rate_limited += 1,
+                Created::Held { held, pods } => {
+                    for pod in &pods {
+                        pod_events::held(&self.recorder, pod, &held.to_string());
+                    }
+                    rate_limited += 1;
+                }
                 Created::Refused { why, pods } => {
                     tracing::warn!(pods = pods.len(), why, "nodeclaim was not created");
                     for pod in &pods {

@@ -246,6 +246,10 @@ async fn claim_creation_is_rate_limited() {
         assert!(made <= 3 + second, "{made} within {second} s");
     }
     assert_eq!(claimed_pods(&harness), names(12), "all pods have one NodeClaim");
+    let why = "FailedScheduling: Failed to schedule pod, NodeClaim creation rate limit reached";
+    let events = harness.events();
+    let waited = events.iter().filter(|event| event.contains(why)).count();
+    assert_eq!(waited, 9, "each pod that waited says why: {events:?}");
 }
 
 #[tokio::test(start_paused = true)]
