@@ -20,7 +20,7 @@ const CHECKED: (RangeInclusive<u64>, usize) = (1..=9, 30);
 const LIMITS: [(Mix, bool, RealizedLimits); 4] = [
     (Mix::Generic, false, limits(280, 90, 550, 25, 70)),
     (Mix::Diverse, false, limits(370, 130, 600, 48, 80)),
-    (Mix::Generic, true, limits(60, 45, 250, 14, 8)),
+    (Mix::Generic, true, limits(85, 55, 320, 16, 15)),
     (Mix::Diverse, true, limits(200, 125, 550, 38, 48)),
 ];
 

@@ -1,11 +1,9 @@
 //! `nodeclaim.nominatednode`: writes `status.nominatedNodeName` of the pods that a node was launched for, until it is initialized.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use async_trait::async_trait;
 use fleetwright_core::{
     model::{NodeName, Pod},
-    nodeclaim::nominated_node::{NodeNominations, joining_node},
+    nodeclaim::nominated_node::{Due, NodeNominations, joining_node},
 };
 use fleetwright_state::{Change, Feature, Index, Key, WatchedKind};
 use futures::{StreamExt as _, stream};
@@ -15,7 +13,8 @@ use serde_json::json;
 
 use crate::{
     runtime::{
-        ApiClient, Cluster, Controller, Ctx, Features, ReconcileError, Requeue, Shared, ignore_not_found,
+        ApiClient, Clocks, Cluster, Controller, Ctx, Features, ReconcileError, Requeue, Shared,
+        ignore_not_found,
     },
     settings::Settings,
 };
@@ -30,24 +29,25 @@ pub struct NominatedNode {
     client: ApiClient,
     cluster: Cluster,
     features: Features,
-    /// By NodeClaim, until its node is initialized.
-    written: Shared<BTreeMap<Key, NodeNominations>>,
+    clocks: Clocks,
+    nominations: Shared<NodeNominations>,
 }
 
 impl NominatedNode {
     /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
         let (client, cluster) = (ctx.client.clone(), ctx.cluster.clone());
-        Self { client, cluster, features: ctx.features.clone(), written: Shared::default() }
+        let (features, clocks) = (ctx.features.clone(), ctx.clocks.clone());
+        Self { client, cluster, features, clocks, nominations: Shared::default() }
     }
 
-    /// The name of the node of a NodeClaim, and the pods that are due.
-    fn due(&self, key: &Key) -> Option<(NodeName, Vec<Arc<Pod>>)> {
+    /// The name of the node of a NodeClaim, and what to do for its pods.
+    fn due(&self, key: &Key) -> Option<(NodeName, Due)> {
         let index = self.cluster.index();
         let claim = index.claim_model(&key.name)?;
         let node = joining_node(claim)?;
-        let due = self.written.lock().entry(key.clone()).or_default().due(index.pods_expected_by(claim));
-        Some((node.clone(), due))
+        let pods = index.pods_expected_by(claim);
+        Some((node.clone(), self.nominations.lock().due(&key.name, pods, self.clocks.steady())))
     }
 
     async fn nominate(&self, key: &Key, pod: &Pod, node: &str) -> Result<(), ReconcileError> {
@@ -64,7 +64,7 @@ impl NominatedNode {
             other => ignore_not_found(other),
         };
         if let Some(written) = self.features.optional(Feature::PodNominations, STATUS, patched)?.flatten() {
-            self.written.lock().entry(key.clone()).or_default().written(&pod.uid);
+            self.nominations.lock().written(&key.name, &pod.uid);
             self.cluster.observe(written);
         }
         Ok(())
@@ -101,13 +101,13 @@ impl Controller for NominatedNode {
 
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some((node, due)) = self.due(key) else {
-            self.written.lock().remove(key);
+            self.nominations.lock().forget(&key.name);
             return Ok(Requeue::No);
         };
-        let calls: Vec<_> = due.iter().map(|pod| self.nominate(key, pod, &node)).collect();
+        let calls: Vec<_> = due.pods.iter().map(|pod| self.nominate(key, pod, &node)).collect();
         let results: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
-        Ok(Requeue::No)
+        Ok(due.again.into())
     }
 }
 

@@ -118,9 +118,13 @@ fn may_help(change: &Change) -> bool {
             let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             let ended = |pod: &Pod| has_ended(pod);
             let gated = |pod: &Pod| is_gated(pod);
+            let nominated =
+                |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
             node(old) != node(new)
                 || ended(old) != ended(new)
                 || gated(old) != gated(new)
+                // The room that kube-scheduler kept for it is free.
+                || (nominated(old).is_some() && nominated(old) != nominated(new))
                 || old.metadata.labels != new.metadata.labels
                 || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
         }

@@ -431,6 +431,24 @@ fn a_pod_is_due_until_it_was_tried_bound_or_deleted() {
     assert!(!follow(&mut state, pod("u", None), None) && state.waiting.is_empty(), "deleted while it waits");
 }
 
+#[rstest]
+#[case::cleared(Some("n"), None, true)]
+#[case::changed(Some("n"), Some("m"), true)]
+#[case::written(None, Some("n"), false)]
+#[case::kept(Some("n"), Some("n"), false)]
+fn the_room_of_a_nomination_that_is_cleared_may_help_other_pods(
+    #[case] old: Option<&str>,
+    #[case] new: Option<&str>,
+    #[case] helps: bool,
+) {
+    let pod = |node: Option<&str>| {
+        let object = json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"containers": []}, "status": {"nominatedNodeName": node}});
+        Some(Object::Pod(Arc::new(serde_json::from_value(object).unwrap())))
+    };
+    let change = Change { key: Key::new("n", "a"), old: pod(old), new: pod(new) };
+    assert_eq!(super::may_help(&change), helps);
+}
+
 #[test]
 fn a_pod_that_went_within_a_round_waits_for_nothing() {
     virtual_runtime().unwrap().block_on(async {
