@@ -154,7 +154,7 @@ impl Greedy<'_> {
         if let Some(rows) = fit.rows
             && rows != claim.rows
         {
-            (claim.envelope, claim.floor) = tables.pools[claim.pool].ranks.bounds(&rows, &claim.used);
+            (claim.envelope, claim.floor) = tables.pools[claim.pool].ranks.bounds(&rows);
             claim.rows = rows;
         }
         claim.req = fit.req;

@@ -5,7 +5,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     model::Price,
-    scheduling::{ids::InstanceTypeId, tables::bits::Bits},
+    scheduling::{
+        ids::InstanceTypeId,
+        tables::{bits::Bits, ranks::Thresholds},
+    },
 };
 
 /// An amount of each dimension. There are seldom more than CPU, memory and pods, and thousands of rooms are compared.
@@ -43,16 +46,9 @@ pub(crate) struct Table {
     /// Cheapest first.
     columns: Vec<Column>,
     choice: Choice,
-    dims: Vec<Thresholds>,
+    dims: Vec<Thresholds<usize>>,
     /// Whether some type has more than one row.
     twins: bool,
-}
-
-/// The amounts of one dimension that types have, ascending, each with the set of those that have as much.
-#[derive(Debug)]
-struct Thresholds {
-    amounts: Vec<i64>,
-    sets: Vec<Set>,
 }
 
 /// Columns, by position: the cheapest first.
@@ -70,7 +66,8 @@ impl Table {
     /// A table of `columns`, in any order, over so many dimensions.
     pub(super) fn new(mut columns: Vec<Column>, dims: usize, choice: Choice) -> Self {
         columns.sort_by_key(|column| (column.price, column.row));
-        let dims = (0..dims).map(|dim| Thresholds::new(&columns, dim)).collect();
+        let amounts = |dim: usize| columns.iter().map(move |column| column.free[dim]).enumerate();
+        let dims = (0..dims).map(|dim| Thresholds::new(amounts(dim))).collect();
         let mut types: Vec<InstanceTypeId> = columns.iter().map(|column| column.of).collect();
         types.sort_unstable();
         types.dedup();
@@ -107,7 +104,7 @@ impl Table {
     fn holding(&self, used: &[i64]) -> Set {
         let mut set = Set::full(self.columns.len());
         for (dim, used) in self.dims.iter().zip(used) {
-            dim.intersect(*used, &mut set);
+            dim.keep(*used, &mut set);
         }
         set
     }
@@ -229,7 +226,7 @@ impl Table {
 
     fn narrow(&self, set: &mut Set, dim: usize, amount: i64) {
         if let Some(dim) = self.dims.get(dim) {
-            dim.intersect(amount, set);
+            dim.keep(amount, set);
         }
     }
 
@@ -259,62 +256,5 @@ impl Table {
         }
         let cheapest = set.first_from(0)?;
         Some(Size { room, price: self.columns[cheapest].price })
-    }
-}
-
-impl Thresholds {
-    fn new(columns: &[Column], dim: usize) -> Self {
-        let amount = |column_index: &usize| columns[*column_index].free[dim];
-        let mut order: Vec<usize> = (0..columns.len()).collect();
-        order.sort_by_key(amount);
-        let (mut amounts, mut sets) = (Vec::new(), Vec::new());
-        let mut present = Set::default();
-        for equal in order.chunk_by(|a, b| amount(a) == amount(b)).rev() {
-            equal.iter().for_each(|column_index| present.insert(*column_index));
-            amounts.extend(equal.first().map(amount));
-            sets.push(present.clone());
-        }
-        amounts.reverse();
-        sets.reverse();
-        Self { amounts, sets }
-    }
-
-    /// Keeps those that have at least so much; what is not asked for, all have.
-    fn intersect(&self, used: i64, set: &mut Set) {
-        if used <= 0 {
-            return;
-        }
-        match self.sets.get(self.amounts.partition_point(|amount| *amount < used)) {
-            Some(own) => set.intersect(own),
-            None => *set = Set::default(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Which instance types hold an amount.
-    use super::*;
-
-    #[test]
-    fn one_device_that_is_asked_for_needs_a_type_that_has_one() {
-        let column = |devices: i64| Column {
-            row: InstanceTypeId::FIRST,
-            price: 1,
-            free: smallvec![devices],
-            of: InstanceTypeId::FIRST,
-            values: Vec::new(),
-        };
-        let thresholds = Thresholds::new(&[column(0), column(1), column(4)], 0);
-        let holding = |used: i64| {
-            let mut set = Set::default();
-            (0..3).for_each(|column_index| set.insert(column_index));
-            thresholds.intersect(used, &mut set);
-            set.iter().collect::<Vec<_>>()
-        };
-        assert_eq!(holding(0), [0, 1, 2], "what is not asked for, all have");
-        assert_eq!(holding(1), [1, 2]);
-        assert_eq!(holding(2), [2]);
-        assert!(holding(5).is_empty());
     }
 }

@@ -111,6 +111,12 @@ impl<I: Id> Bits<I> {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
+    /// Whether `other` has all of its members.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        let others = other.words.iter().copied().chain(std::iter::repeat(0));
+        self.words.iter().zip(others).all(|(word, other)| word & !other == 0)
+    }
+
     /// The first member that is not below `start`.
     pub(crate) fn first_from(&self, start: usize) -> Option<I> {
         let mut word_index = start / 64;
@@ -198,6 +204,7 @@ mod tests {
             assert_eq!(changed(Bits::unite), &c | &d, "{left:?} or {right:?}");
             assert_eq!(changed(Bits::intersect), &c & &d, "{left:?} and {right:?}");
             assert_eq!((a.meets(&b), a.len(), a.is_empty()), (!c.is_disjoint(&d), c.len(), c.is_empty()));
+            assert_eq!(a.is_within(&b), c.is_subset(&d), "{left:?} within {right:?}");
             assert_eq!(a.first_common(&b, &mut 0), (&c & &d).first().copied());
             for start in [0, 1, 63, 64, 65, 200, 201, 1000] {
                 assert_eq!(a.first_from(start), c.range(start..).next().copied(), "{left:?} from {start}");

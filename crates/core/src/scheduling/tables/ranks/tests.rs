@@ -1,10 +1,7 @@
 //! The result is that of looking at every row.
 use proptest::prelude::*;
 
-use super::{
-    super::amounts::{fits, update},
-    *,
-};
+use super::{super::amounts::fits, *};
 
 proptest! {
     #[test]
@@ -24,13 +21,25 @@ proptest! {
         let expected: Vec<InstanceTypeId> =
             start.iter().filter(|row| fits(&used, &more, &rows[row.position()])).collect();
         prop_assert_eq!(&kept.iter().collect::<Vec<_>>(), &expected);
-        let mut need = used.clone();
-        update(&mut need, &more, i64::saturating_add);
-        let (most, least) = ranks.bounds(&kept, &need);
+        let (most, least) = ranks.bounds(&kept);
         for resource in 0..4 {
             let amounts = expected.iter().map(|row| get(&rows[row.position()], resource));
             prop_assert_eq!(get(&most, resource), amounts.clone().max().unwrap_or(0));
             prop_assert_eq!(get(&least, resource), amounts.min().unwrap_or(0));
         }
     }
+}
+
+#[test]
+fn one_device_that_is_asked_for_needs_a_type_that_has_one() {
+    let thresholds = Thresholds::new([0, 1, 4].into_iter().enumerate());
+    let having = |wanted: i64| {
+        let mut all = Bits::full(3);
+        thresholds.keep(wanted, &mut all);
+        all.iter().collect::<Vec<usize>>()
+    };
+    assert_eq!(having(0), [0, 1, 2], "what is not asked for, all have");
+    assert_eq!(having(1), [1, 2]);
+    assert_eq!(having(2), [2]);
+    assert!(having(5).is_empty());
 }
