@@ -6,7 +6,8 @@
 use clap::ValueEnum;
 
 use crate::{
-    aws, book, browser, charts, deny, generate, packages, provider, seeds, semver, shell, terminal, tidy,
+    aws, book, browser, charts, deny, fuzz, generate, packages, provider, seeds, semver, shell, terminal,
+    tidy,
 };
 
 /// Which steps to run.
@@ -51,6 +52,8 @@ enum CiStep {
     Semver,
     /// examples/provider, built and tested from packaged crates
     ProviderExample,
+    /// The parsers on made inputs, two minutes; a build of its own
+    Fuzz,
     /// Lives of small clusters full of trouble, in release
     Seeds,
     /// What has the AWS SDK in it: lints, tests, and a quarter of the cases against a moto server; minutes, and 8 GiB
@@ -108,6 +111,7 @@ impl CiStep {
             Self::Package => packages::check(),
             Self::Semver => semver::check(),
             Self::ProviderExample => provider::check(false),
+            Self::Fuzz => fuzz::check(),
             Self::Seeds => seeds::run(&[]),
             Self::Aws => aws::check(),
         }

@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask ci`, `generate`, `tidy`, `bench`, `seeds`, `realized`, `e2e`, `oracle`,
-//! `mutants`, `dashboards`, `picture`, `provider-example` and `new-provider`. Each task is a file of its own.
+//! `mutants`, `fuzz`, `dashboards`, `picture`, `provider-example` and `new-provider`. Each task is a file of its own.
 
 mod aws;
 mod bench;
@@ -10,6 +10,7 @@ mod ci;
 mod dashboards;
 mod deny;
 mod e2e;
+mod fuzz;
 mod generate;
 mod helm;
 mod mutants;
@@ -86,6 +87,8 @@ enum Task {
     Dashboards(dashboards::live::Args),
     /// Mutation tests of the decision modules: prepare a sample, run it in shards, report; by hand
     Mutants(mutants::Args),
+    /// Feed the parsers with what libFuzzer makes of examples; two minutes and a build without arguments
+    Fuzz(fuzz::Args),
     /// Take the picture of the page for the README, from the demo; needs Chromium
     Picture,
     /// Plans for generated clusters, judged by the real kube-scheduler; 150 without arguments
@@ -120,6 +123,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::NewProvider { name, folder } => provider::create(&name, &folder),
         Task::Dashboards(args) => dashboards::live::run(&args),
         Task::Mutants(args) => mutants::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Picture => browser::picture(),
         Task::Oracle { args } => oracle::run(&args),
     }
