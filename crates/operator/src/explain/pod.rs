@@ -99,8 +99,8 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         let is_known = question.loaded.index.node(node).is_some();
         report.message =
             format!("runs on node {node}{}", if is_known { "" } else { ", which the input lacks" });
-    } else if let Some((reason, message)) = question.loaded.held_pods.get(&pod.id) {
-        (report.state, report.message) = ("Held", format!("{reason}: {message}"));
+    } else if let Some(held) = question.loaded.held_pods.get(&pod.id) {
+        (report.state, report.message) = ("Held", format!("{}: {}", held.reason, held.message));
     } else {
         let costs = costs::of(question, &pod);
         let plan = question.plan();
@@ -236,8 +236,8 @@ fn find(question: &Question, options: &ExplainOptions) -> anyhow::Result<Arc<Pod
         ensure!(!found.is_terminal(), "Pod {} has ended", found.id);
         return Ok((*found).clone());
     }
-    if let Some((id, (_, why))) = loaded.broken_pods.iter().find(|(id, _)| is_meant(id)) {
-        bail!("Pod {id} is left out: {why}");
+    if let Some((id, broken)) = loaded.broken_pods.iter().find(|(id, _)| is_meant(id)) {
+        bail!("Pod {id} is left out: {}", broken.message);
     }
     let meant = match all.iter().find(|pod| &*pod.id.name == name) {
         Some(elsewhere) => format!("; there is one in namespace {}", elsewhere.id.namespace),

@@ -69,8 +69,9 @@ pub(crate) fn of_items(
         plan::solve(&mut prepared, &plan::pods(snapshot, request.live), packing, of_plan.budget)
     });
     let settings = settings::controllers(values);
-    let set_aside: BTreeMap<_, _> =
-        plan::set_aside(&loaded).map(|(pod, reason, message)| (pod, (reason, message))).collect();
+    let set_aside: BTreeMap<_, _> = plan::set_aside(&loaded)
+        .map(|(id, pod)| (id.to_string(), (pod.reason, pod.message.clone())))
+        .collect();
     let mut report = FleetReport::of(&FleetInput {
         snapshot: &snapshot,
         rules: &controller::rules(&settings),

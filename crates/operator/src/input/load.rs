@@ -64,15 +64,25 @@ const NAMESPACED: [&str; 12] = [
 /// Kinds of Dynamic Resource Allocation.
 const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"];
 
+/// A pod without a node that no plan contains.
+#[derive(Clone, Debug)]
+pub(crate) struct SetAside {
+    /// Why, as one word.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Its labels, as far as they can be read.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
 /// A cluster in the index, and notes on the input.
 pub(crate) struct Loaded {
     pub(crate) index: Index,
     /// Parts that were ignored or assumed, each with its position, in the order of the input.
     pub(crate) notes: Vec<String>,
     /// Pods without a node that are invalid, or that the API server would refuse, with a reason and a message.
-    pub(crate) broken_pods: BTreeMap<NamespacedName, (&'static str, String)>,
+    pub(crate) broken_pods: BTreeMap<NamespacedName, SetAside>,
     /// Pods without a node for which no node is launched, with a reason and a message.
-    pub(crate) held_pods: BTreeMap<NamespacedName, (&'static str, String)>,
+    pub(crate) held_pods: BTreeMap<NamespacedName, SetAside>,
     /// UID of the cluster, if the input has it.
     pub(crate) cluster_uid: String,
     /// The sources of the instance types.
@@ -203,13 +213,13 @@ impl Loader {
             return self.note(source, format_args!("{field} is missing: this is no Kubernetes object"));
         }
         let group = version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if self.classes.iter().any(|class| *class.group == *group && *class.kind == *kind) {
             self.class(&group, &kind, &value);
             if kind != "KWOKNodeClass" {
                 return;
             }
         }
-        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let namespaced = NAMESPACED.contains(&&*kind) || buffers::NAMESPACED.contains(&&*kind);
         if name.is_empty() {
             let fix = match value.pointer("/metadata/name") {
@@ -499,7 +509,7 @@ impl Loader {
         self.note_strays();
         let index = &self.loaded.index;
         let is_pending = |id: &NamespacedName| index.pod(id).is_some_and(|pod| index.is_pending(pod));
-        self.loaded.held_pods.retain(|id, (reason, _)| *reason != "Nominated" || !is_pending(id));
+        self.loaded.held_pods.retain(|id, held| held.reason != "Nominated" || !is_pending(id));
     }
 
     /// A namespace with pods in a file exists, with the name label of every namespace.

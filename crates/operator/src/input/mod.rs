@@ -6,6 +6,7 @@
 //! - [`evaluate`]: the conditions that controllers would have set on NodeClaims by now.
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 //! - [`admission`]: what admission plugins write into new pods and claims.
+//! - [`class_drift`]: the NodeClaims that drift because their NodeClass changes.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
 //! - [`retired`]: API versions that are not served any more.
@@ -13,6 +14,7 @@
 
 mod admission;
 mod autoscalers;
+pub(crate) mod class_drift;
 pub(crate) mod cluster;
 pub(crate) mod evaluate;
 mod files;

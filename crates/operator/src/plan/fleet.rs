@@ -21,7 +21,7 @@ pub(super) struct Fleet {
     /// What they cost.
     #[serde(flatten)]
     pub(super) cost: FleetCost,
-    /// Pods that no node runs: now all pending pods, after the plan those that it could not place.
+    /// Pods that no node runs: now all pending pods, after the plan those that it could not place or left out.
     pub(super) unschedulable: usize,
 }
 

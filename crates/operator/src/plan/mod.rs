@@ -18,7 +18,7 @@ use fleetwright_controllers::{
 };
 use fleetwright_core::{
     clock::Clock as _,
-    model::{Pod, PodUid, Snapshot, StateNode},
+    model::{NamespacedName, Pod, PodUid, Snapshot, StateNode},
     scheduling::{Effort, Plan, PreparedSnapshot, Purpose, Request, Rules},
 };
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ use crate::{
     figures,
     input::{
         self, Item, evaluate, lacking,
-        load::{self, Loaded},
+        load::{self, Loaded, SetAside},
         static_pools,
         workloads::{self, Replicas},
     },
@@ -133,6 +133,8 @@ struct Solved {
     /// Running pods of nodes that drift.
     moved: usize,
     leaving: Leaving,
+    /// The selected pods that are not scheduled.
+    set_aside: Vec<(NamespacedName, SetAside)>,
     timing: Timing,
 }
 
@@ -146,22 +148,36 @@ pub(crate) fn plan(
     options.select.check(&items)?;
     let session = Session { options, catalogues, values, started };
     if options.what_if.is_empty() {
-        let solved = session.solve(items, &options.replicas, None)?;
+        let solved = session.solve(items, &options.replicas, Drift::Ignored)?;
         return Ok(PlanReport::new(&solved.plan, &session.context(&solved)));
     }
-    let now = session.solve(items.clone(), &[], Some(&Leaving::new()))?;
+    let now = session.solve(items.clone(), &[], Drift::Stays)?;
     let mut replicas = options.replicas.clone();
     let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas);
-    let then = session.solve(changed.items.clone(), &replicas, Some(&what_if::drifted(&now.snapshot)))?;
+    let before = what_if::drifted(&now.snapshot);
+    let mut then = session.solve(changed.items.clone(), &replicas, Drift::Leaves { beyond: &before })?;
+    then.loaded.notes.extend(changed.notes.iter().cloned());
     let mut report = PlanReport::new(&then.plan, &session.context(&then));
     report.compare(&now, &then, &changed);
     Ok(report)
+}
+
+/// What happens to nodes that drift.
+#[derive(Clone, Copy)]
+enum Drift<'a> {
+    /// Their drift is that of the input.
+    Ignored,
+    /// It is evaluated, and they stay: the plan of a fleet as it is.
+    Stays,
+    /// It is evaluated, and those that had not drifted before are replaced.
+    Leaves { beyond: &'a Leaving },
 }
 
 impl Session<'_> {
     fn context<'a>(&self, solved: &'a Solved) -> Context<'a> {
         Context {
             loaded: &solved.loaded,
+            set_aside: &solved.set_aside,
             seed: self.options.seed,
             timing: solved.timing,
             now: &solved.now,
@@ -171,27 +187,22 @@ impl Session<'_> {
         }
     }
 
-    /// Plans an input. With `drifted`, nodes that drift beyond those are replaced.
-    fn solve(
-        &self,
-        items: Vec<Item>,
-        replicas: &[Replicas],
-        drifted: Option<&Leaving>,
-    ) -> anyhow::Result<Solved> {
+    /// Plans an input.
+    fn solve(&self, items: Vec<Item>, replicas: &[Replicas], drift: Drift<'_>) -> anyhow::Result<Solved> {
         let Self { options, catalogues, values, started } = *self;
         let live = options.input.files.is_empty();
         let (mut loaded, packing) = prepare_workloads(items, replicas, options, catalogues, values)?;
         let read = SystemClock.now();
-        if drifted.is_some() {
+        if !matches!(drift, Drift::Ignored) {
             evaluate::conditions(&mut loaded.index, read);
         }
         let snapshot = loaded.index.snapshot(read);
         if values.gate("StaticCapacity") {
             loaded.notes.extend(static_pools::notes(&snapshot));
         }
-        let leaving: Leaving = match drifted {
-            Some(known) => what_if::drifted(&snapshot).difference(known).cloned().collect(),
-            None => Leaving::new(),
+        let leaving: Leaving = match drift {
+            Drift::Leaves { beyond } => what_if::drifted(&snapshot).difference(beyond).cloned().collect(),
+            Drift::Ignored | Drift::Stays => Leaving::new(),
         };
         let is_leaving =
             |node: &StateNode| node.claim_name().is_some_and(|claim| leaving.contains(claim.as_str()));
@@ -219,8 +230,18 @@ impl Session<'_> {
         });
         let done = SystemClock.now();
         let timing = Timing::new(started, read, ready.unwrap_or(read), done);
-        let (now, then) = fleets(&snapshot, &plan, loaded.priced, is_leaving);
-        Ok(Solved { plan, snapshot, now, then, moved, leaving, timing, loaded })
+        let set_aside: Vec<_> = set_aside(&loaded)
+            .filter(|(id, pod)| {
+                options.select.takes(&id.namespace, |key| pod.labels.get(key).map(String::as_str))
+            })
+            .map(|(id, pod)| (id.clone(), pod.clone()))
+            .collect();
+        let (mut now, mut then) = fleets(&snapshot, &plan, loaded.priced, is_leaving);
+        // Pods that are left out count as well: nothing runs them.
+        let pending = snapshot.pending.iter().filter(|pod| is_selected(options, pod)).count();
+        now.unschedulable = pending + set_aside.len();
+        then.unschedulable = plan.unplaced.len() + set_aside.len();
+        Ok(Solved { plan, snapshot, now, then, moved, leaving, set_aside, timing, loaded })
     }
 }
 
@@ -243,12 +264,9 @@ fn fleets(
     priced: bool,
     is_leaving: impl Fn(&StateNode) -> bool,
 ) -> (Fleet, Fleet) {
-    let mut now = Fleet::of(snapshot, priced, |_| true);
     let stays = |node: &StateNode| !is_leaving(node);
-    let mut then = Fleet::of(snapshot, priced, stays).with(fleet::cost(snapshot, stays), plan, priced);
-    now.unschedulable = snapshot.pending.len();
-    then.unschedulable = plan.unplaced.len();
-    (now, then)
+    let then = Fleet::of(snapshot, priced, stays).with(fleet::cost(snapshot, stays), plan, priced);
+    (Fleet::of(snapshot, priced, |_| true), then)
 }
 
 /// The settings of scheduling.
@@ -302,8 +320,6 @@ pub(crate) fn solve_without(
 }
 
 /// Pods of the input that are not scheduled, with the reason.
-pub(crate) fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (String, &'static str, String)> {
-    let broken = loaded.broken_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
-    let held = loaded.held_pods.iter().map(|(id, (word, why))| (id.to_string(), *word, why.clone()));
-    broken.chain(held)
+pub(crate) fn set_aside(loaded: &Loaded) -> impl Iterator<Item = (&NamespacedName, &SetAside)> {
+    loaded.broken_pods.iter().chain(&loaded.held_pods)
 }

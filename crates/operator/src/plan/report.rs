@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    model::{Price, Snapshot},
+    model::{NamespacedName, Price, Snapshot},
     scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Rules, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
@@ -14,7 +14,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Solved, fail_if::Figures, fleet::Fleet, what_if::Changed};
-use crate::{catalogue::SourceRow, explain::constraints, input::load::Loaded};
+use crate::{
+    catalogue::SourceRow,
+    explain::constraints,
+    input::load::{Loaded, SetAside},
+};
 
 /// Version of the document's form.
 const VERSION: u32 = 1;
@@ -213,6 +217,8 @@ impl Timing {
 /// Input of a report beside the plan.
 pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
+    /// The pods of the input that are not scheduled.
+    pub(super) set_aside: &'a [(NamespacedName, SetAside)],
     pub(super) seed: u64,
     pub(super) timing: Timing,
     pub(super) now: &'a Fleet,
@@ -235,10 +241,10 @@ impl PlanReport {
                 unplaced(pod.id.to_string(), why, nodes, if several { rows } else { Vec::new() })
             })
             .collect();
-        unschedulable.extend(super::set_aside(context.loaded).map(|(pod, reason, message)| Unschedulable {
-            pod,
-            reason: reason.to_owned(),
-            message,
+        unschedulable.extend(context.set_aside.iter().map(|(id, pod)| Unschedulable {
+            pod: id.to_string(),
+            reason: pod.reason.to_owned(),
+            message: pod.message.clone(),
             per_node_pool: Vec::new(),
             constraints: Vec::new(),
             nodes: None,
@@ -287,9 +293,7 @@ impl PlanReport {
             Some(change) => (&change.now, &change.then, change.moved),
             None => (&self.now, &self.then, 0),
         };
-        // Pods that are left out count as well: nothing runs them.
-        let unschedulable = self.unschedulable.len();
-        let then = Figures { unschedulable, new_nodes: self.node_claims.len(), moved, ..then.figures() };
+        let then = Figures { new_nodes: self.node_claims.len(), moved, ..then.figures() };
         (now.figures(), then)
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::fleet::Leaving;
 use crate::input::{
     Item,
+    class_drift::{self, ClassChange},
     select::identity,
     workloads::{self, Replicas},
 };
@@ -17,6 +18,8 @@ pub(super) struct Changed {
     pub(super) items: Vec<Item>,
     /// The objects that were applied, as `kind/name`, with whether they exist in the input.
     pub(super) objects: Vec<(String, bool)>,
+    /// What the change may do beyond what is planned.
+    pub(super) notes: Vec<String>,
     /// How many running pods are replaced because the template of their workload changes.
     pub(super) restarted: usize,
 }
@@ -26,6 +29,7 @@ pub(super) fn apply(mut items: Vec<Item>, changes: Vec<Item>, replicas: &mut Vec
     let mut known: BTreeMap<_, usize> =
         items.iter().enumerate().map(|(at, item)| (identity(&item.value), at)).collect();
     let (mut objects, mut gone, mut restarted) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut drifting, mut notes) = (Vec::new(), Vec::new());
     for mut change in changes {
         let id = identity(&change.value);
         objects.push((format!("{}/{}", id.1, id.3), known.contains_key(&id)));
@@ -46,14 +50,20 @@ pub(super) fn apply(mut items: Vec<Item>, changes: Vec<Item>, replicas: &mut Vec
                 replicas.extend(workloads::wanted_replicas(&change.value));
             }
         }
+        match class_drift::of(&items[at].value, &change.value, &items) {
+            Some(ClassChange::Drifts) => drifting.push(change.value.clone()),
+            Some(ClassChange::Unknown(why)) => notes.push(why),
+            None => {}
+        }
         items[at] = change;
     }
+    drifting.iter().for_each(|class| class_drift::mark(&mut items, class));
     let mut at = 0;
     items.retain(|_| {
         at += 1;
         !gone.contains(&(at - 1))
     });
-    Changed { items, objects, restarted }
+    Changed { items, objects, notes, restarted }
 }
 
 /// A manifest has neither UID nor status: they are those of the object that it replaces.

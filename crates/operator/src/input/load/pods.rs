@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use serde_json::Value;
 
-use super::Loader;
+use super::{Loader, SetAside};
 use crate::{
     figures::{self, names},
     input::{Source, prepare},
@@ -57,25 +57,30 @@ impl Loader {
             .map(|gate| gate["name"].as_str().unwrap_or_default().to_owned())
             .collect();
         if let Some(why) = self.refused.get(&id).filter(|_| node.is_empty()).cloned() {
-            self.leave_out(&id, "Forbidden", &why, source);
+            let labels = labels(&value);
+            self.leave_out(&id, SetAside { reason: "Forbidden", message: why, labels }, source);
             return;
         }
+        let labels = labels(&value);
         let problem = self.apply_pod(value, &id);
         if !node.is_empty() || !is_active {
             if let Some(why) = problem {
                 self.note_bound(&id, &node, why, source, is_active);
             }
         } else if let Some(why) = problem {
-            self.leave_out(&id, "Invalid", &why.into_text(), source);
-        } else if !gates.is_empty() {
-            let text = format!("has scheduling gates: {}", gates.join(", "));
-            self.loaded.held_pods.insert(id, ("SchedulingGated", text));
-        } else if !nominated.is_empty() {
-            let text = format!("nominated by kube-scheduler to node {nominated}");
-            self.loaded.held_pods.insert(id, ("Nominated", text));
-        } else if !is_refused {
-            let text = "kube-scheduler has not said that it fits no node (condition PodScheduled)".to_owned();
-            self.loaded.held_pods.insert(id, ("NotRefused", text));
+            self.leave_out(&id, SetAside { reason: "Invalid", message: why.into_text(), labels }, source);
+        } else {
+            let (reason, message) = if !gates.is_empty() {
+                ("SchedulingGated", format!("has scheduling gates: {}", gates.join(", ")))
+            } else if !nominated.is_empty() {
+                ("Nominated", format!("nominated by kube-scheduler to node {nominated}"))
+            } else if !is_refused {
+                let text = "kube-scheduler has not said that it fits no node (condition PodScheduled)";
+                ("NotRefused", text.to_owned())
+            } else {
+                return;
+            };
+            self.loaded.held_pods.insert(id, SetAside { reason, message, labels });
         }
     }
 
@@ -96,9 +101,10 @@ impl Loader {
     }
 
     /// A pod without a node that is in no plan.
-    fn leave_out(&mut self, id: &NamespacedName, word: &'static str, why: &str, source: &Source) {
+    fn leave_out(&mut self, id: &NamespacedName, pod: SetAside, source: &Source) {
         let (place, notes) = (source.to_string(), &mut self.loaded.notes);
-        let (at, pods) = self.left_out.entry((place.clone(), why.to_owned())).or_insert_with(|| {
+        let why = &pod.message;
+        let (at, pods) = self.left_out.entry((place.clone(), why.clone())).or_insert_with(|| {
             notes.push(String::new());
             (notes.len() - 1, Vec::new())
         });
@@ -107,7 +113,7 @@ impl Loader {
         if let Some(note) = self.loaded.notes.get_mut(*at) {
             *note = format!("{place}: {subject} {} {verb} left out: {why}", names(pods));
         }
-        self.loaded.broken_pods.insert(id.clone(), (word, why.to_owned()));
+        self.loaded.broken_pods.insert(id.clone(), pod);
     }
 
     /// Reports an invalid pod of a node.
@@ -157,6 +163,13 @@ impl Loader {
             figures::first_few(&listed, "; "),
         ));
     }
+}
+
+/// The labels of a pod that can be read.
+fn labels(pod: &Value) -> BTreeMap<String, String> {
+    let labels = pod.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    labels.into_iter().flatten().filter_map(text).collect()
 }
 
 /// What can be read of a pod that is not well formed: its identity and owner, its node and its phase.

@@ -79,8 +79,9 @@ fn go_through(mut items: Vec<Item>) {
     assert_eq!(validator::violations(&snapshot, &request, &rules, &plan), [""; 0]);
     let timing = Timing::new(now, now, now, now);
     let (before, after) = fleets(&snapshot, &plan, loaded.priced, |_| false);
-    let context =
-        Context { loaded: &loaded, seed: 1, timing, now: &before, then: &after, snapshot: &snapshot, rules };
+    let aside: Vec<_> = set_aside(&loaded).map(|(id, pod)| (id.clone(), pod.clone())).collect();
+    let (now, then, snapshot) = (&before, &after, &snapshot);
+    let context = Context { loaded: &loaded, set_aside: &aside, seed: 1, timing, now, then, snapshot, rules };
     let report = PlanReport::new(&plan, &context);
     serde_json::to_string(&report).unwrap();
     table::page(&report, false).render(Format::Table, Some(80));
