@@ -215,6 +215,10 @@ impl Loader {
         let group = version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if self.classes.iter().any(|class| *class.group == *group && *class.kind == *kind) {
+            if let Some(successor) = retired::successor(&version, &kind) {
+                let fix = format!("it is read as if it were {successor}: convert it");
+                self.note(&source, format_args!("{kind} {name} of {version} is not served any more: {fix}"));
+            }
             self.class(&group, &kind, &value);
             if kind != "KWOKNodeClass" {
                 return;

@@ -9,6 +9,7 @@
 //! - [`class_drift`]: the NodeClaims that drift because their NodeClass changes.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
+//! - [`validation`]: what the API server refuses of manifests of its own kinds.
 //! - [`retired`]: API versions that are not served any more.
 //! - [`select`]: the options that choose the input and the objects to report on.
 
@@ -29,6 +30,7 @@ pub(crate) mod static_pools;
 mod template;
 #[cfg(test)]
 mod tests;
+pub(crate) mod validation;
 pub(crate) mod workloads;
 
 use std::{

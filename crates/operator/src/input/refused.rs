@@ -1,4 +1,5 @@
-//! New pods that the API server would refuse: those that do not keep a LimitRange or a ResourceQuota of their namespace.
+//! New pods that the API server would refuse: those that are invalid or whose workload is, and those that do not keep a LimitRange or a
+//! ResourceQuota of their namespace.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +16,14 @@ use super::{
     Item,
     admission::is_new,
     object::{id_of, namespace_of},
+    template::{self, Owner},
+    validation,
 };
 
 /// The new pods of `items`, admitted before, that the API server would refuse, with the reason.
 pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
     let ranges: Vec<(String, LimitRange)> = of_kind(items, "LimitRange");
     let mut quotas: Vec<Quota> = of_kind(items, "ResourceQuota").into_iter().filter_map(Quota::new).collect();
-    if ranges.is_empty() && quotas.is_empty() {
-        return BTreeMap::new();
-    }
     let pods = || items.iter().map(|item| &item.value).filter(|value| value["kind"] == "Pod");
     for pod in pods().filter(|pod| !is_new(pod) && !is_over(pod)) {
         let Some(spec) = spec_of(pod).filter(|_| quotas.iter().any(|quota| quota.is_computed)) else {
@@ -34,14 +34,20 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
             quota.add(&spec);
         }
     }
+    let workloads = refused_workloads(items);
     let mut refused = BTreeMap::new();
     for pod in pods().filter(|pod| is_new(pod)) {
         // A malformed pod is reported where it is loaded.
         let Some(spec) = spec_of(pod) else { continue };
         let namespace = namespace_of(pod);
+        if let Some(why) = of_owner(pod, &workloads) {
+            refused.insert(name_of(pod), why);
+            continue;
+        }
         let mut of_namespace = ranges.iter().filter(|(other, _)| *other == namespace);
         let beyond = of_namespace.find_map(|(_, range)| beyond_range(range, &spec));
-        let beyond = beyond.or_else(|| {
+        // A limit that a LimitRange gave is a matter of the pod, where the range allows the request.
+        let beyond = beyond.or_else(|| invalid(pod)).or_else(|| {
             quotas
                 .iter()
                 .filter(|quota| quota.is_of(&namespace, &spec))
@@ -49,11 +55,7 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
         });
         match beyond {
             Some(why) => {
-                let id = id_of(pod);
-                refused.insert(
-                    NamespacedName::new(id.0, id.1),
-                    format!("the API server refuses the pod: {why}"),
-                );
+                refused.insert(name_of(pod), format!("the API server refuses the pod: {why}"));
             }
             None => {
                 let concerned = quotas.iter_mut().filter(|quota| quota.is_of(&namespace, &spec));
@@ -62,6 +64,38 @@ pub(super) fn refused(items: &[Item]) -> BTreeMap<NamespacedName, String> {
         }
     }
     refused
+}
+
+fn name_of(pod: &Value) -> NamespacedName {
+    let id = id_of(pod);
+    NamespacedName::new(id.0, id.1)
+}
+
+/// Namespace, kind and name of a controller, as its pods name it.
+type Controller = (String, String, String);
+
+/// The workloads that the API server would refuse, by what their pods would name as their controller, with the reason.
+fn refused_workloads(items: &[Item]) -> BTreeMap<Controller, String> {
+    let mut found = BTreeMap::new();
+    for item in items.iter().filter(|item| item.value["kind"] != "Pod" && validation::is_manifest(item)) {
+        let Item { value, .. } = item;
+        let Some(first) = validation::invalid(value).into_iter().next() else { continue };
+        let (kind, (namespace, name)) = (value["kind"].as_str().unwrap_or_default(), id_of(value));
+        let (of, controller) = template::owner_of(&Owner { workload: value, kind, group: "" });
+        let why = format!("the API server refuses {kind} {namespace}/{name}: {first}");
+        found.insert((namespace, of.to_owned(), controller), why);
+    }
+    found
+}
+
+fn of_owner(pod: &Value, workloads: &BTreeMap<Controller, String>) -> Option<String> {
+    let owner = pod.pointer("/metadata/ownerReferences/0")?;
+    let text = |field: &str| owner[field].as_str().map(str::to_owned);
+    workloads.get(&(namespace_of(pod), text("kind")?, text("name")?)).cloned()
+}
+
+fn invalid(pod: &Value) -> Option<String> {
+    validation::invalid(pod).first().map(ToString::to_string)
 }
 
 /// The objects of a kind with their namespaces; a malformed one is reported where it is loaded.

@@ -44,30 +44,35 @@ pub(super) fn selects<'a>(
     let kind = workload["kind"].as_str().unwrap_or_default();
     move |pod: &Value| {
         let labels = &pod["metadata"]["labels"];
-        let has = |pair: (&String, &Value)| labels[pair.0.as_str()] == *pair.1;
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let mut owners = owners.into_iter().flatten().filter(|owner| owner["controller"] == true);
         if matches!(kind, "Job" | "CronJob") {
             return owners.any(|owner| owner["kind"] == kind && owner["name"] == name);
         }
-        let matched = match (selector["matchLabels"].as_object(), selector["matchExpressions"].as_array()) {
-            (None, None) => {
-                // A ReplicationController has the labels themselves; a manifest may have none.
-                let plain =
-                    selector.as_object().or_else(|| template.get("metadata")?.get("labels")?.as_object());
-                plain.is_some_and(|plain| !plain.is_empty() && plain.iter().all(has))
-            }
-            (labels, expressions) => {
-                labels.is_none_or(|labels| labels.iter().all(has))
-                    && expressions
-                        .is_none_or(|all| all.iter().all(|wanted| meets(wanted, &pod["metadata"]["labels"])))
-            }
+        let matched = if selector["matchLabels"].is_object() || selector["matchExpressions"].is_array() {
+            selects_labels(selector, labels)
+        } else {
+            // A ReplicationController has the labels themselves; a manifest may have none.
+            let plain = selector.as_object().or_else(|| template.get("metadata")?.get("labels")?.as_object());
+            plain.is_some_and(|plain| !plain.is_empty() && plain.iter().all(has(labels)))
         };
         // A pod of another controller is not adopted.
         let foreign =
             |owner: &Value| owner["kind"] != kind && !(kind == "Deployment" && owner["kind"] == "ReplicaSet");
         matched && !owners.any(foreign)
     }
+}
+
+/// Whether a label selector selects labels. One without terms selects all.
+pub(super) fn selects_labels(selector: &Value, labels: &Value) -> bool {
+    selector["matchLabels"].as_object().is_none_or(|wanted| wanted.iter().all(has(labels)))
+        && selector["matchExpressions"]
+            .as_array()
+            .is_none_or(|all| all.iter().all(|wanted| meets(wanted, labels)))
+}
+
+fn has(labels: &Value) -> impl Fn((&String, &Value)) -> bool {
+    move |(key, value)| labels[key.as_str()] == *value
 }
 
 /// Whether labels meet an expression of a selector.
@@ -140,7 +145,7 @@ fn pod(owner: &Owner<'_>, made: &Made<'_>, namespace: &str, name: &str) -> Value
 }
 
 /// Kind and name of the controller of the pods.
-fn owner_of<'a>(owner: &Owner<'a>) -> (&'a str, String) {
+pub(super) fn owner_of<'a>(owner: &Owner<'a>) -> (&'a str, String) {
     let base = owner.workload.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     match owner.kind {
         "Deployment" => ("ReplicaSet", format!("{base}-planned")),

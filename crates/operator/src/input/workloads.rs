@@ -258,8 +258,11 @@ fn wanted<'a>(
     let spec = &value["spec"];
     let number = |spec: &Value, field: &str| spec[field].as_i64();
     let (count, template) = match workload.kind.as_str() {
-        "Job" => (of_job(spec), &spec["template"]),
-        "CronJob" => (of_job(&spec["jobTemplate"]["spec"]), &spec["jobTemplate"]["spec"]["template"]),
+        "Job" => {
+            let succeeded = value["status"]["succeeded"].as_i64().unwrap_or(0);
+            (of_job(spec, succeeded), &spec["template"])
+        }
+        "CronJob" => (of_job(&spec["jobTemplate"]["spec"], 0), &spec["jobTemplate"]["spec"]["template"]),
         // Unset means one to Kubernetes.
         _ => (number(spec, "replicas").unwrap_or(1), &spec["template"]),
     };
@@ -286,10 +289,11 @@ fn wanted<'a>(
     Some((asked.unwrap_or(count).clamp(0, MAX_PODS + 1), template.as_object()?))
 }
 
-/// How many pods of a Job run at once.
-fn of_job(spec: &Value) -> i64 {
+/// How many pods of a Job run at once, after some have succeeded.
+fn of_job(spec: &Value, succeeded: i64) -> i64 {
     let parallelism = spec["parallelism"].as_i64().unwrap_or(1);
-    spec["completions"].as_i64().map_or(parallelism, |completions| parallelism.min(completions))
+    let left = |completions: i64| completions.saturating_sub(succeeded).max(0);
+    spec["completions"].as_i64().map_or(parallelism, |completions| parallelism.min(left(completions)))
 }
 
 /// The pod template of a workload.

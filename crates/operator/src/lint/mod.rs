@@ -1,11 +1,12 @@
 //! `fleetwright lint`: mistakes in NodePools, NodeClasses, workloads and budgets that an API server or a cluster shows later, or never.
 //!
 //! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`placement`]: those that ask the solver.
-//! - [`schema`]: the custom resource definitions, with their CEL rules, offline.
+//! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
 //! - [`calendar`]: what disruption budgets allow, by reason and hour.
 //! - [`output`]: text, JSON, SARIF, GitHub annotations.
 
+mod builtin;
 mod calendar;
 mod cluster;
 mod objects;
@@ -99,6 +100,7 @@ fn lint(
             report.unchecked.push(format!("{}: kind is missing: this is no Kubernetes object", item.source));
         }
         schemas.check(item, &mut report);
+        builtin::check(item, &mut report);
         objects::check(item, &mut report);
     }
     cluster::check(items, &mut report);

@@ -41,7 +41,7 @@ use crate::{
     input::{
         self, Item, evaluate, lacking,
         load::{self, Loaded, SetAside},
-        static_pools,
+        static_pools, validation,
         workloads::{self, Replicas},
     },
     outcome::Outcome,
@@ -107,7 +107,9 @@ pub(crate) fn prepare_workloads(
     catalogues: &Catalogues,
     values: &Values,
 ) -> anyhow::Result<(Loaded, Packing)> {
+    let ignored = validation::ignored_fields(&items);
     let mut notes = workloads::expand(&mut items, replicas)?;
+    notes.extend(ignored);
     notes.extend(lacking::lacking(&items));
     let (mut loaded, packing) = prepare(items, options, catalogues, values)?;
     loaded.notes.splice(0..0, notes);
