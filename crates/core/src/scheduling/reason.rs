@@ -120,6 +120,8 @@ pub enum Nearest {
         /// The value that was probably meant.
         meant: Option<Str>,
     },
+    /// Requirements of nodepool and pod that instance types meet one by one, and none meets together: as few as contradict each other.
+    Requirements(Vec<Requirement>),
     /// A resource of which the pod alone asks for more than any allowed type leaves for pods.
     Resource {
         /// The resource.
@@ -383,6 +385,14 @@ impl fmt::Display for Nearest {
             Self::Requirement { wanted, meant } => {
                 write!(f, "no type has {wanted}")?;
                 meant.as_ref().map_or(Ok(()), |meant| write!(f, " (did you mean {meant:?}?)"))
+            }
+            Self::Requirements(wanted) => {
+                let all: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "no type has {} together: change one of them, of the pod or the nodepool",
+                    all.join(" and ")
+                )
             }
             Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
             Self::Resource { name, most, instance_type, .. } => write!(

@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
-    model::{Incompatible, Pod, ResourceName, Snapshot, Toleration, labels::NODEPOOL, pod::PodSpec},
+    model::{
+        Incompatible, Pod, ResourceName, Snapshot, Taint, Toleration, labels::NODEPOOL, pod::PodSpec,
+        taint::TolerationOperator,
+    },
     scheduling::{
         Compatible, Effort, Eliminated, Nearest, Packer as _, Plan, PreparedSnapshot, Purpose, Request,
         Rules, Unplaced,
@@ -20,6 +23,8 @@ const MAX_CONSTRAINTS: usize = 12;
 /// The most pods of different reasons that are asked about in one report, and the most NodePools: 5 x 10 x 12 questions.
 const MAX_PODS: usize = 5;
 const MAX_POOLS: usize = 10;
+/// The keys of the tolerations that the admission plugin DefaultTolerationSeconds adds.
+const ADMITTED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// A constraint that rules a NodePool out.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -71,7 +76,9 @@ impl<'a> Finder<'a> {
         }
         let mut rows = Vec::new();
         if self.known.len() == MAX_PODS {
-            rows.extend(verdicts.iter().map(|verdict| row(&verdict.pool, 1, &verdict.eliminated, pod)));
+            rows.extend(
+                verdicts.iter().map(|verdict| row((&verdict.pool, 1), &verdict.eliminated, pod, pod)),
+            );
             return rows;
         }
         for verdict in verdicts.iter().take(MAX_POOLS) {
@@ -83,7 +90,7 @@ impl<'a> Finder<'a> {
 
     fn of_pool(&mut self, pod: &Arc<Pod>, pool: &str, first: &Eliminated) -> Vec<Row> {
         let mut asked = (**pod).clone();
-        let mut rows = vec![row(pool, 1, first, pod)];
+        let mut rows = vec![row((pool, 1), first, pod, pod)];
         let mut last = first.clone();
         while rows.len() < MAX_CONSTRAINTS && lift(&mut asked, &last) {
             let new = || PreparedSnapshot::new(&only_pool(self.snapshot, pool), self.rules);
@@ -95,20 +102,20 @@ impl<'a> Finder<'a> {
                 break;
             }
             last = next.eliminated.clone();
-            rows.push(row(pool, rows.len() + 1, &as_asked(&last, pod, &asked), pod));
+            rows.push(row((pool, rows.len() + 1), &as_asked(&last, pod, &asked), pod, &asked));
         }
         rows
     }
 }
 
-/// The row of a constraint of a NodePool.
-fn row(pool: &str, place: usize, eliminated: &Eliminated, pod: &Pod) -> Row {
+/// The row of a constraint of a NodePool, for a pod from which those before it were `lifted`.
+fn row((pool, place): (&str, usize), eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Row {
     Row {
         node_pool: pool.to_owned(),
         place,
         reason: eliminated.as_str().to_owned(),
         message: eliminated.to_string(),
-        patch: fix(pool, eliminated, pod),
+        patch: fix(pool, eliminated, pod, &lifted.spec.tolerations),
     }
 }
 
@@ -121,16 +128,18 @@ pub(super) fn as_asked(eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Elim
     eliminated
 }
 
-/// What lifts a constraint.
-fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod) -> Option<Patch> {
+/// What lifts a constraint, for a pod that has these tolerations once the constraints before it are lifted.
+fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod, tolerations: &[Toleration]) -> Option<Patch> {
     // A node selector beside a node affinity would not lift what the affinity demands.
     let is_selected = |key: &str| pod.spec.node_selector.iter().any(|(known, _)| &**known == key);
     let corrected = |key: &str, meant: &str| selector(&[(key, json!(meant))]);
     let of_pod = |merge: Value| Some(Patch { object: "Pod".to_owned(), merge });
     match eliminated {
         Eliminated::Taint(taint) => {
-            let toleration = json!({"key": &*taint.key, "operator": "Equal", "value": &*taint.value, "effect": taint.effect.as_str()});
-            of_pod(json!({"spec": {"tolerations": [toleration]}}))
+            // A merge patch replaces a list as a whole: it has the tolerations of the pod, too. Admission gives each pod two of them again.
+            let own = tolerations.iter().filter(|own| !ADMITTED.contains(&&*own.key));
+            let all: Vec<Value> = own.chain([&tolerating(taint)]).map(written).collect();
+            of_pod(json!({"spec": {"tolerations": all}}))
         }
         Eliminated::Requirements { why: Incompatible::Undefined(wanted), meant: Some(meant) }
             if is_selected(wanted.key()) && **meant != *NODEPOOL =>
@@ -159,6 +168,37 @@ fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod) -> Option<Patch> {
         }
         _ => None,
     }
+}
+
+/// The toleration of one taint.
+fn tolerating(taint: &Taint) -> Toleration {
+    Toleration {
+        key: taint.key.clone(),
+        operator: TolerationOperator::Equal,
+        value: taint.value.clone(),
+        effect: Some(taint.effect),
+    }
+}
+
+/// A toleration as a manifest has it.
+fn written(toleration: &Toleration) -> Value {
+    let mut fields = serde_json::Map::new();
+    let mut set = |name: &str, value: &str| {
+        if !value.is_empty() {
+            fields.insert(name.to_owned(), json!(value));
+        }
+    };
+    set("key", &toleration.key);
+    let operator = match toleration.operator {
+        TolerationOperator::Equal => "Equal",
+        TolerationOperator::Exists => "Exists",
+        TolerationOperator::Lt => "Lt",
+        TolerationOperator::Gt => "Gt",
+    };
+    set("operator", operator);
+    set("value", &toleration.value);
+    set("effect", toleration.effect.map_or("", |effect| effect.as_str()));
+    Value::Object(fields)
 }
 
 /// The value of a label of another name, as the known key writes it; `None` if it has only other values.
@@ -202,17 +242,16 @@ pub(crate) fn ask(prepared: &mut PreparedSnapshot, pod: &Arc<Pod>) -> Plan {
 fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
     let mut spec = (*pod.spec).clone();
     match eliminated {
-        Eliminated::Taint(taint) => spec.tolerations.push(Toleration {
-            key: taint.key.clone(),
-            effect: Some(taint.effect),
-            ..Toleration::everything()
-        }),
+        Eliminated::Taint(taint) => spec.tolerations.push(tolerating(taint)),
         Eliminated::Requirements { why, .. } => drop_key(&mut spec, why.key()),
         Eliminated::Volumes(_) => spec.volumes.clear(),
         Eliminated::Topology { key, .. } => drop_topology(&mut spec, key),
         Eliminated::HostPort(_) => spec.host_ports.clear(),
         Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
             Nearest::Requirement { wanted, .. } => drop_key(&mut spec, wanted.key()),
+            Nearest::Requirements(wanted) => {
+                wanted.iter().for_each(|wanted| drop_key(&mut spec, wanted.key()))
+            }
             Nearest::Resource { name, most, .. } => spec.requests.set(name, *most),
             Nearest::Daemons { .. } | Nearest::Combination | Nearest::Offering => return false,
         },

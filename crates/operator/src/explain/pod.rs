@@ -43,7 +43,7 @@ pub(super) struct PodReport {
     /// What each constraint leaves of the instance types, by NodePool.
     funnels: Vec<Funnel>,
     /// For each NodePool that it does not fit, all constraints that rule it out.
-    constraints: Vec<Row>,
+    pub(super) constraints: Vec<Row>,
     /// Why existing nodes refuse it; nodes with equal reasons share a row.
     nodes: Vec<NodeRow>,
     /// Instance types of its planned node, cheapest first.

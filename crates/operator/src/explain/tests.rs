@@ -47,3 +47,28 @@ fn explained(path: &Path) -> String {
 fn scenario_files() {
     scenarios::check("explain", explained);
 }
+
+#[test]
+fn patches_of_taints_add_up() {
+    let path = scenarios::from_root("tests/scenarios/explain/pod-taints.yaml");
+    let args = ["fleetwright", "explain", "pod", "web", "-f"].map(OsString::from);
+    let Invocation::Tool(Tool::Explain(Explain::Pod(options)), flags) =
+        parse(args.into_iter().chain([path.into()]), &Interface::plain()).unwrap()
+    else {
+        panic!("not explain pod");
+    };
+    let values = Values::resolve(&flags, |_| None).unwrap();
+    let mut question = Question::new(&options, &scenarios::catalogues(), &values).unwrap();
+    let rows = pod::report(&mut question, &options).unwrap().constraints;
+    let patches: Vec<_> = rows.iter().map(|row| row.patch.as_ref().unwrap().merge["spec"].clone()).collect();
+    let own = serde_json::json!({"key": "dedicated", "operator": "Exists"});
+    let old = serde_json::json!({"key": "old", "operator": "Equal", "effect": "NoExecute"});
+    let team = serde_json::json!({"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"});
+    assert_eq!(
+        patches,
+        [
+            serde_json::json!({"tolerations": [own, old]}),
+            serde_json::json!({"tolerations": [own, old, team]}),
+        ]
+    );
+}

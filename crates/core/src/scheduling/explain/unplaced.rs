@@ -292,13 +292,38 @@ fn refused_by_all(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
             tables.universe.get(*known, *key).is_some_and(|known| !tables.universe.agree(*key, set, known))
         })
     });
-    let Some((key, _)) = refused else { return Nearest::Combination };
+    let Some((key, _)) = refused else { return refused_together(tables, pool, req) };
     let name = tables.universe.name(*key).clone();
     let wanted = tables.universe.requirements(req).get(&name).cloned();
     wanted.map_or(Nearest::Combination, |wanted| {
         let meant = nearest::nearest_value(&wanted, values_of_types(tables, pool, &name));
         Nearest::Requirement { wanted: Box::new(wanted), meant }
     })
+}
+
+/// Requirements that no type meets together, without those that are not needed for that.
+fn refused_together(tables: &Tables, pool: NodePoolId, req: Req) -> Nearest {
+    let (universe, described) = (&tables.universe, &tables.pools[pool].type_reqs);
+    let is_refused_by = |keys: &[_]| {
+        described.iter().all(|known| {
+            keys.iter().any(|(key, set)| {
+                universe.get(*known, *key).is_some_and(|known| !universe.agree(*key, set, known))
+            })
+        })
+    };
+    let mut keys = universe.sets(req).to_vec();
+    if !is_refused_by(&keys) {
+        return Nearest::Combination;
+    }
+    for at in (0..keys.len()).rev() {
+        let key = keys.remove(at);
+        if !is_refused_by(&keys) {
+            keys.insert(at, key);
+        }
+    }
+    let all = universe.requirements(req);
+    let wanted = keys.iter().filter_map(|(key, _)| all.get(universe.name(*key)).cloned()).collect();
+    Nearest::Requirements(wanted)
 }
 
 /// The resource of which daemons request too much on each of some rows: that of the row that lacks least of its first one.

@@ -126,6 +126,16 @@ fn sizes_name_the_resource_and_the_largest_type() {
         pod("p").cpu(8000).memory(20 * 1024).require(INSTANCE_TYPE, Operator::In, &["large", "memory"]),
     ));
     assert!(combination.contains("no allowed type has enough of all resources at once"), "{combination}");
+    // Each of both requirements can be met, and no type meets both.
+    let types = [("intel", "amd64"), ("graviton", "arm64")];
+    let types =
+        types.map(|(name, arch)| instance_type(name, 4, 8).label(ARCH, arch).offer("a", SPOT, 9).build());
+    let apart = pod("p").selector(ZONE, "a").selector(INSTANCE_TYPE, "intel").selector(ARCH, "arm64");
+    let catalog = Arc::new(Catalog::new(types.to_vec()));
+    let apart = reason(ClusterBuilder::new().catalog(catalog).pool(pool("default")).pending(apart));
+    let expected =
+        "no type has kubernetes.io/arch In [arm64] and node.kubernetes.io/instance-type In [intel] together";
+    assert!(apart.contains(expected), "{apart}");
     let device = on_default(pod("p").request("example.com/gpu", 1));
     assert!(device.contains("no allowed type has example.com/gpu"), "{device}");
     let giant = on_default(pod("p").cpu(i64::MAX).memory(i64::MAX / MIB));
