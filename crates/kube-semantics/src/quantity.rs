@@ -256,10 +256,11 @@ impl fmt::Display for Quantity {
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        let small = self.nanos.abs() < 1024 * NANO;
+        // Binary suffixes stand for whole units; Kubernetes writes other amounts, and small ones, with decimal suffixes.
+        let binary = self.is_whole() && self.nanos.abs() >= 1024 * NANO;
         match self.format {
-            Format::BinarySi if !small => {
-                let (units, power) = strip(ceil_away(self.nanos), 1024, 6);
+            Format::BinarySi if binary => {
+                let (units, power) = strip(self.nanos / NANO, 1024, 6);
                 write!(f, "{units}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power])
             }
             Format::DecimalExponent => {
@@ -275,11 +276,6 @@ impl fmt::Display for Quantity {
             }
         }
     }
-}
-
-/// Whole units, rounded away from zero.
-fn ceil_away(nanos: i128) -> i128 {
-    if nanos < 0 { -ceil_div(-nanos, NANO) } else { ceil_div(nanos, NANO) }
 }
 
 /// Divides by `base` while there is no remainder, at most `limit` times.
