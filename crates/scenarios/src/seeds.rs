@@ -144,7 +144,7 @@ pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result
 }
 
 /// Seeds that once had a violation, of the product or the simulator, the minutes that faults lasted then, and what happened.
-pub const MENDED: [(u64, u64, &str); 16] = [
+pub const MENDED: [(u64, u64, &str); 17] = [
     (50, 10, "a standby has seen less than its predecessor wrote"),
     (104, 10, "a pod of a DaemonSet is created for a node that is deleted"),
     (444, 10, "a NodeClaim is deleted while its node registers"),
@@ -161,6 +161,7 @@ pub const MENDED: [(u64, u64, &str); 16] = [
     (2_001_256, 10, "a pod is planned elsewhere, and its last event names a full node"),
     (2_001_263, 4, "a spread keeps pods off their node until another one joins, which never does"),
     (2_003_190, 6, "nodes of one second end in another order than they are counted"),
+    (5_000_190, 6, "a pod is bound elsewhere in the second in which its NodeClaim is created"),
 ];
 
 /// Runs a seed as one of [`MENDED`] was run.

@@ -114,12 +114,13 @@ impl Launches {
         }
     }
 
-    /// A NodeClaim for pods without a node.
+    /// A NodeClaim for pods without a node. One that is seen bound for the first time was bound after the NodeClaim was planned.
     fn see_claim(&mut self, observation: &Observation<'_>, claim: &Value, found: &mut Findings) {
         let mut demands: BTreeMap<Arc<Demand>, BTreeSet<String>> = BTreeMap::new();
         for uid in nominated(claim) {
-            if let Some(KnownPod { demand, bound: None, .. }) = self.pods.get(uid) {
-                demands.entry(demand.clone()).or_default().insert(uid.to_owned());
+            let known = self.pods.get(uid);
+            if let Some(pod) = known.filter(|pod| pod.bound.is_none_or(|bound| bound == observation.at)) {
+                demands.entry(pod.demand.clone()).or_default().insert(uid.to_owned());
             }
         }
         for (demand, pods) in demands {
