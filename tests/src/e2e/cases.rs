@@ -8,6 +8,7 @@ use super::case::{Case, Run};
 mod bad_input;
 mod do_not_disrupt;
 mod drift_budget;
+mod foreseen;
 mod hundred_pods;
 mod installed;
 mod karpenter;
@@ -143,6 +144,9 @@ fn whole() -> Vec<Case> {
         }),
         case("shadow", "shadow mode beside a leader writes nothing, and agrees with it", |cx| {
             Box::pin(shadow::run(cx))
+        }),
+        case("foreseen", "plan and a replay of the recording agree with what the controller does", |cx| {
+            Box::pin(foreseen::run(cx))
         }),
         case("scale-to-zero", "a Deployment scaled to zero leaves an empty fleet", |cx| {
             Box::pin(scale_to_zero::run(cx))
