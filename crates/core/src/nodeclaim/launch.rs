@@ -3,8 +3,9 @@
 //! NodeClaims of one plan with equal launch requirements get a batch and a position when they are created. A NodeClaim
 //! without them is a batch of one. An attempt launches the NodeClaims of a batch that have no instance:
 //! 1. Write number and members of the attempt on each member, in a patch with its resource version. Members are those
-//!    that exist and are not deleted then. A crash within this step leaves a NodeClaim that the others name and that
-//!    does not carry the attempt: the cloud was not called, and all of them are launched by the next attempt.
+//!    that exist and are not deleted then. A crash or a failed write within this step leaves a NodeClaim that the others name and that
+//!    does not carry the attempt: the cloud was not called, and all of them are launched by the next attempt. If that one is cut off,
+//!    too, a NodeClaim may be left with the earlier one, which the others no longer carry: the later one names it, so that neither was called.
 //! 2. Call the cloud. Batch and number are the call's token, and it asks for as many instances as there are members, so
 //!    that a repeated call is the same call. A crash within or after this step leaves an attempt that all members carry:
 //!    the call is repeated, and answered with the same instances.
@@ -92,7 +93,9 @@ pub fn step(
     }
     let called = |claim: &NodeClaim| {
         Attempt::of(claim).filter(|attempt| {
-            claim.has_finalizer && !is_failed(claim) && batch.iter().all(|other| carries(other, attempt))
+            claim.has_finalizer
+                && !is_failed(claim)
+                && batch.iter().all(|other| carries(other, attempt) && !names(other, claim))
         })
     };
     if let Some(attempt) = called(claim) {
@@ -105,12 +108,14 @@ pub fn step(
         let members = batch.iter().filter(open).cloned().collect();
         return LaunchStep::Call(attempt, members);
     }
+    // A member of an attempt that was not called is part of the next one, also if its requirements have changed since: once others have a
+    // later attempt than it carries, its own looks as if it was called.
     let waits = |other: &&Arc<NodeClaim>| {
         other.deleting.is_none()
             && other.provider_id.is_none()
             && called(other).is_none()
             && !is_copy(other, batch)
-            && is_alike(other, claim)
+            && (other.attempt > 0 || is_alike(other, claim))
     };
     let mut members: Vec<&Arc<NodeClaim>> = batch.iter().filter(waits).collect();
     members.sort_by_key(|other| other.position);
@@ -136,6 +141,12 @@ fn carries(claim: &NodeClaim, attempt: &Attempt) -> bool {
     attempt.members.rank(claim.position).is_none() || claim.attempt >= attempt.number
 }
 
+/// Whether a NodeClaim carries an attempt that names another one, which does not carry it: neither that attempt was called, nor the earlier
+/// one that the other carries, for members of a called attempt are not named by a later one before they have its answer.
+fn names(claim: &NodeClaim, other: &NodeClaim) -> bool {
+    claim.attempt > other.attempt && claim.attempt_members.rank(other.position).is_some()
+}
+
 /// Whether an older NodeClaim has the same position, as after a copy: a position has one instance.
 fn is_copy(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
     let age = |claim: &NodeClaim| (claim.created, claim.uid.clone());
@@ -152,15 +163,14 @@ fn is_alike(a: &NodeClaim, b: &NodeClaim) -> bool {
         && a.startup_taints == b.startup_taints
 }
 
-/// Whether a NodeClaim is named by an attempt that is being written and that it does not carry. While it exists, the others
-/// know that the cloud was not called.
+/// Whether an attempt that is being written names a NodeClaim that does not carry it, or the other way round. While both exist, it is known
+/// that the cloud was not called.
 #[must_use]
 pub fn is_named(claim: &NodeClaim, batch: &[Arc<NodeClaim>]) -> bool {
     batch.iter().any(|other| {
         other.deleting.is_none()
             && other.provider_id.is_none()
-            && other.attempt > claim.attempt
-            && other.attempt_members.rank(claim.position).is_some()
+            && (names(other, claim) || names(claim, other))
     })
 }
 

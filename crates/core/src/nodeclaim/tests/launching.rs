@@ -66,6 +66,9 @@ fn says(batch: &[&str]) -> String {
 #[case::all_carry_it(&["0@1[0-2]", "1@1[0-2]", "2@1[0-2]"], "call 1 with 3 for 0,1,2")]
 #[case::without_a_finalizer(&["0@1[0]^"], "write b/1001 of 0 to 0")]
 #[case::one_does_not_carry_it(&["0@1[0-2]", "1", "2@1[0-2]"], "write b/1001 of 0-2 to 0,1,2")]
+#[case::one_was_left_behind(&["0@1001[0-2]", "1@1[0-2]", "2@1001[0-2]"], "write b/2001 of 0-2 to 0,1,2")]
+#[case::it_was_left_behind(&["1@1[0-2]", "0@1001[0-2]", "2@1001[0-2]"], "write b/2001 of 0-2 to 0,1,2")]
+#[case::one_that_carries_it_has_changed(&["2", "0@1[0,2]~"], "write b/1001 of 0,2 to 0,2")]
 #[case::one_that_is_deleted_does_not(&["0@1[0-2]", "1!", "2@1[0-2]"], "write b/1001 of 0,2 to 0,2")]
 #[case::one_is_gone(&["0@1[0-2]", "2@1[0-2]"], "call 1 with 3 for 0,2")]
 #[case::one_is_deleted_since(&["0@1[0-2]", "1@1[0-2]!", "2@1[0-2]"], "call 1 with 3 for 0,1,2")]
@@ -115,6 +118,7 @@ fn a_position_has_one_instance() {
 
 #[rstest]
 #[case(&["0!", "1@1[0-1]"], true)]
+#[case::names_one_that_carries_an_earlier_attempt(&["0@1001[0-1]!", "1@1[0-1]"], true)]
 #[case::carries_it(&["0@1[0-1]!", "1@1[0-1]"], false)]
 #[case::is_over(&["0!", "1@1[0-1]+"], false)]
 #[case::goes_too(&["0!", "1@1[0-1]!"], false)]
@@ -133,6 +137,10 @@ enum Event {
     Launch(u32, usize),
     /// The same, with as many instances fewer.
     Partial(u32, usize),
+    /// The attempt is written on some of its members alone, a bit for each: the other writes failed, or came too late.
+    Torn(u32, u32),
+    /// A claim gets other launch requirements.
+    Change(u32),
     /// A deleted claim is finalized.
     Finalize(u32),
     /// Another process.
@@ -146,6 +154,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => position().prop_map(Event::Delete),
         6 => (position(), 0_usize..8).prop_map(|(position, effects)| Event::Launch(position, effects)),
         1 => (position(), 1_usize..4).prop_map(|(position, fewer)| Event::Partial(position, fewer)),
+        3 => (position(), 0_u32..32).prop_map(|(position, written)| Event::Torn(position, written)),
+        1 => position().prop_map(Event::Change),
         2 => position().prop_map(Event::Finalize),
         1 => Just(Event::Restart),
     ]
@@ -182,14 +192,20 @@ impl Cluster {
                     claim.deleting.get_or_insert_with(now);
                 }
             }
-            Event::Launch(position, effects) => self.launch(position, effects, 0),
-            Event::Partial(position, fewer) => self.launch(position, 8, fewer),
+            Event::Launch(position, effects) => self.launch(position, effects, 0, u32::MAX),
+            Event::Partial(position, fewer) => self.launch(position, 8, fewer, u32::MAX),
+            Event::Torn(position, written) => self.launch(position, 8, 0, written),
+            Event::Change(position) => {
+                if let Some(claim) = self.claims.get_mut(&position) {
+                    claim.taints = vec![Taint::new("t", "", TaintEffect::NoSchedule)];
+                }
+            }
             Event::Finalize(position) => self.finalize(position),
             Event::Restart => self.failed.clear(),
         }
     }
 
-    fn launch(&mut self, position: u32, mut effects: usize, fewer: usize) {
+    fn launch(&mut self, position: u32, mut effects: usize, fewer: usize, written: u32) {
         for _ in 0..2 {
             let batch = self.batch();
             let Some(asks) = batch.iter().find(|claim| claim.position == position) else { return };
@@ -203,10 +219,16 @@ impl Cluster {
                             return;
                         }
                         effects -= 1;
+                        if written & (1 << position) == 0 {
+                            continue;
+                        }
                         let claim = self.claims.get_mut(&member.position).expect("a member");
                         (claim.attempt, claim.position) = (attempt.number, position);
                         claim.attempt_members = attempt.members.clone();
                         self.failed.remove(&position);
+                    }
+                    if written != u32::MAX {
+                        return;
                     }
                 }
                 LaunchStep::Call(attempt, members) => return self.call(&attempt, &members, effects, fewer),
