@@ -144,7 +144,7 @@ pub fn run_logged(seed: u64, bug: Option<Bug>, sink: Option<LineSink>) -> Result
 }
 
 /// Seeds that once had a violation, of the product or the simulator, the minutes that faults lasted then, and what happened.
-pub const MENDED: [(u64, u64, &str); 17] = [
+pub const MENDED: [(u64, u64, &str); 20] = [
     (50, 10, "a standby has seen less than its predecessor wrote"),
     (104, 10, "a pod of a DaemonSet is created for a node that is deleted"),
     (444, 10, "a NodeClaim is deleted while its node registers"),
@@ -162,6 +162,9 @@ pub const MENDED: [(u64, u64, &str); 17] = [
     (2_001_263, 4, "a spread keeps pods off their node until another one joins, which never does"),
     (2_003_190, 6, "nodes of one second end in another order than they are counted"),
     (5_000_190, 6, "a pod is bound elsewhere in the second in which its NodeClaim is created"),
+    (7_000_006, 6, "an answered launch makes up for a node that is missed later"),
+    (7_000_202, 6, "an attempt is written on two members, and the next one on three of them"),
+    (7_000_214, 6, "the same with three members"),
 ];
 
 /// Runs a seed as one of [`MENDED`] was run.

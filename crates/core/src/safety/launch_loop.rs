@@ -4,8 +4,8 @@
 //! keeps its pods off their nodes, a demand that has missed its nodes [`FREE`] times gets the next one only after a pause, which
 //! doubles each further time. A launch is missed once its NodeClaim ends, or has an initialized node and lost all the pods that it was
 //! created for. It is answered once one of these pods has run anywhere for [`RAN`] or has completed, or any pod of the demand has on its
-//! node. Pods of the demand that run elsewhere answer nothing, so that a loop within a large workload shows; each time that launches after
-//! the first missed one are answered makes up for one missed time.
+//! node. Pods of the demand that run elsewhere answer nothing, so that a loop within a large workload shows; each time that launches are
+//! answered makes up for one missed time before.
 //!
 //! A restart continues from two records: what is missed is on the NodePool ([`LoopRecord`]), and NodeClaims name the demands that they were
 //! created for ([`Demand::key`]).
@@ -498,7 +498,8 @@ impl LaunchHistory {
         self.balance(&owner, Demand::of(pod).class(), launches, now)
     }
 
-    /// What is missed of `launches` and of the record of an earlier process, less what was answered since the first missed one.
+    /// What is missed of `launches` and of the record of an earlier process, less what was answered since, for the missed launch since which
+    /// that is most: answered launches do not make up for those that are missed later.
     fn balance(
         &self,
         owner: &DemandOwner,
@@ -510,28 +511,31 @@ impl LaunchHistory {
         let mut missed: Vec<(Timestamp, &Launch)> =
             remembered().filter_map(|launch| Some((launch.missed()?, launch))).collect();
         missed.sort_by_key(|(_, launch)| launch.at);
+        let mut answered: Vec<(Timestamp, &Launch)> =
+            remembered().filter_map(|launch| Some((launch.answered?, launch))).collect();
+        answered.sort_by_key(|(_, launch)| launch.at);
         let earlier =
             self.restored.get(&(owner.clone(), class)).filter(|record| !record.is_over(now)).cloned();
-        let first = earlier.as_ref().map(|record| record.launched);
-        let first = first.or_else(|| missed.first().map(|(_, launch)| launch.at))?;
-        let answered = remembered().filter(|launch| launch.at >= first);
-        let mut answered: Vec<(Timestamp, &Launch)> =
-            answered.filter_map(|launch| Some((launch.answered?, launch))).collect();
-        answered.sort_by_key(|(_, launch)| launch.at);
-        let mut record = match missed.iter().max_by_key(|(at, _)| *at) {
-            None => earlier?,
+        let less = |missed: usize, start: Timestamp| missed.saturating_sub(rounds(from(&answered, start)));
+        let recorded = earlier
+            .as_ref()
+            .map(|record| less(record.rounds.saturating_add(rounds(&missed)), record.launched));
+        let mut starts: Vec<Timestamp> = missed.iter().map(|(_, launch)| launch.at).collect();
+        starts.dedup();
+        let own = starts.into_iter().map(|start| less(rounds(from(&missed, start)), start));
+        let rounds = own.chain(recorded).max().filter(|rounds| *rounds > 0)?;
+        Some(match missed.iter().max_by_key(|(at, _)| *at) {
+            None => LoopRecord { rounds, ..earlier? },
             Some((since, launch)) => LoopRecord {
                 owner: owner.clone(),
                 class,
-                rounds: rounds(&missed).saturating_add(earlier.as_ref().map_or(0, |record| record.rounds)),
+                rounds,
                 missed: missed.len().saturating_add(earlier.as_ref().map_or(0, |record| record.missed)),
                 claim: launch.claim.clone(),
                 launched: launch.at,
                 since: *since,
             },
-        };
-        record.rounds = record.rounds.checked_sub(rounds(&answered)).filter(|rounds| *rounds > 0)?;
-        Some(record)
+        })
     }
 
     fn retain(&mut self, stays: impl Fn(&Launch) -> bool) {
@@ -542,6 +546,11 @@ impl LaunchHistory {
         });
         self.count = self.by_owner.values().flatten().map(|(_, launches)| launches.len()).sum();
     }
+}
+
+/// The launches since a time; `launches` are sorted by their creation.
+fn from<'a, 'l>(launches: &'l [(Timestamp, &'a Launch)], start: Timestamp) -> &'l [(Timestamp, &'a Launch)] {
+    &launches[launches.partition_point(|(_, launch)| launch.at < start)..]
 }
 
 /// How many times nodes were launched that all had this end: launches before the first end of a round are part of it. `launches` are

@@ -2,7 +2,7 @@
 //!
 //! A launch is missed if its instance existed and none of the pods that it was for ran for a minute or completed, nor any pod of the demand on
 //! its node: from the end of its NodeClaim on, or since its node is initialized and no pod that it was for waits for it any more. Launches
-//! before the first end of a round are part of it, and a round that is answered makes up for one that was missed before.
+//! before the first end of a round are part of it, and a round that is answered makes up for one that was missed before, not for a later one.
 
 use std::{
     cell::LazyCell,
@@ -227,20 +227,19 @@ fn pause(launches: &[Launch], now: Duration) -> Option<(usize, Duration, Duratio
     let missed = missed.filter(|launch| launch.missed.is_some_and(|missed| missed < now));
     let missed: Vec<(Duration, Duration)> =
         missed.filter_map(|launch| Some((launch.at, launch.missed?))).collect();
-    let first = missed.iter().map(|(at, _)| *at).min()?;
-    let answered = launches.iter().filter(|launch| launch.at >= first);
     let answered: Vec<(Duration, Duration)> =
-        answered.filter_map(|launch| Some((launch.at, launch.answered?))).collect();
-    let further = rounds(&missed).checked_sub(rounds(&answered))?.checked_sub(FREE)?;
+        launches.iter().filter_map(|launch| Some((launch.at, launch.answered?))).collect();
+    let less = |start: Duration| rounds(&missed, start).saturating_sub(rounds(&answered, start));
+    let further = missed.iter().map(|(at, _)| less(*at)).max()?.checked_sub(FREE)?;
     let since = missed.iter().map(|(_, end)| *end).max()?;
     let pause = FIRST.saturating_mul(1 << further.min(10)).min(LONGEST);
     Some((missed.len(), pause, since))
 }
 
-/// How many times nodes were launched, by start and end: launches that start before the first end of a round are part of it.
-fn rounds(launches: &[(Duration, Duration)]) -> usize {
+/// How many times nodes were launched since `start`, by start and end: launches that start before the first end of a round are part of it.
+fn rounds(launches: &[(Duration, Duration)], start: Duration) -> usize {
     let mut rounds: Vec<Duration> = Vec::new();
-    for (at, end) in launches {
+    for (at, end) in launches.iter().filter(|(at, _)| *at >= start) {
         match rounds.last_mut().filter(|first| at < first) {
             Some(first) => *first = (*first).min(*end),
             None => rounds.push(*end),
@@ -294,6 +293,7 @@ mod tests {
     #[case::together(&[(0, Some(40), None), (1, Some(80), None)], None)]
     #[case::after_the_first_of_two(&[(0, Some(60), None), (0, Some(40), None), (41, Some(80), None)], Some((3, 60, 80)))]
     #[case::an_answer_makes_up(&[(0, Some(40), None), (41, Some(80), None), (150, None, Some(220))], None)]
+    #[case::not_for_later_ones(&[(0, Some(40), None), (41, None, Some(110)), (120, Some(150), None), (151, Some(180), None)], Some((3, 60, 180)))]
     #[case::an_answer_before_does_not(&[(0, None, Some(70)), (75, Some(90), None), (91, Some(99), None)], Some((2, 60, 99)))]
     #[case::a_pod_came_back(&[(0, Some(40), Some(90)), (41, Some(80), None)], None)]
     fn launches_make_a_pause(
