@@ -34,6 +34,7 @@ use self::{
 use crate::{
     catalogue::Catalogues,
     cli::{ReplayFormat, ReplayOptions},
+    figures,
     input::{Item, Source},
     outcome::Outcome,
     plan,
@@ -98,7 +99,12 @@ fn replay(
         if rows.is_empty() {
             (notes, gaps) = (of_catalogue.into_iter().chain(notes).collect(), lacking);
         }
-        rows.push(VariantRow::new(name, &played));
+        let row = VariantRow::new(name, &played);
+        if row.pods_unbound > 0 && options.until.is_none() {
+            let pods = figures::count(row.pods_unbound, "pod");
+            notes.push(format!("{name}: {pods} without a node where the trace ends; --until plays on"));
+        }
+        rows.push(row);
     }
     let mut report = ReplayReport::new(&trace, &script, options.seed, rows);
     report.notes.extend(notes);

@@ -71,7 +71,7 @@ pub(super) struct VariantRow {
     /// Pods that were bound, evicted ones once more.
     pods_bound: usize,
     /// Pods without a node at the end.
-    pods_unbound: usize,
+    pub(super) pods_unbound: usize,
     /// Seconds from the creation of a pod to its binding.
     waiting_seconds: WaitingRow,
 }

@@ -166,6 +166,26 @@ fn a_recording_that_ends_in_half_a_line_is_read_to_there() {
     assert!(trace.changes.len() > 20);
 }
 
+#[test]
+fn pods_without_a_node_at_the_end_of_a_trace_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole =
+        std::fs::read_to_string(self::folder().join("recording/recording-20260101T000000Z-000000.ndjson"))
+            .unwrap();
+    // Its last lines create pods.
+    let begin: Vec<&str> = whole.lines().take(20).collect();
+    let path = folder.path().join("recording-a.ndjson");
+    std::fs::write(&path, begin.join("\n")).unwrap();
+    let noted = |options: &ReplayOptions| {
+        let notes = played_with(options).notes;
+        notes.iter().filter(|note| note.contains("without a node where the trace ends")).count()
+    };
+    let to_the_end = options(&path, &[]);
+    assert_eq!(noted(&to_the_end), 1);
+    let longer = ReplayOptions { until: Some(std::time::Duration::from_secs(120)), ..to_the_end };
+    assert_eq!(noted(&longer), 0);
+}
+
 /// As SimKube writes it: MessagePack with names, and keys that are pairs.
 #[test]
 fn jobs_of_a_binary_trace_of_simkube_run_as_long_as_they_did() {
