@@ -85,7 +85,7 @@ pub use fleetwright_controllers::runtime::{Controller, Ctx};
 
 #[cfg(feature = "aws")]
 pub use aws::AwsCloud;
-pub use catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue};
+pub use catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue};
 pub use clock::SystemClock;
 pub use compat::{CloudCompat, ClusterObjects, DriftHash, Finding, Severity};
 pub use ec2::{Ec2Catalogue, Ec2Compat};

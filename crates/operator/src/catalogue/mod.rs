@@ -41,11 +41,34 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
     /// If an option or a file is invalid. Unknown data is a gap of the offer.
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer>;
 
+    /// What a change of the spec of a NodeClass that it serves does to the nodes of the class, as far as the two objects say it. By
+    /// default the provider alone knows.
+    fn class_change(&self, _old: &Value, _new: &Value) -> ClassChange {
+        ClassChange::of_provider()
+    }
+
     /// Writes one of its catalogues as a file that `--instance-types` takes.
     ///
     /// # Errors
     /// If an option is invalid.
     fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String>;
+}
+
+/// What a change of a NodeClass does to its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClassChange {
+    /// They drift.
+    Drifts,
+    /// They stay as they are.
+    Stays,
+    /// The objects do not say it, for the reason in the text.
+    Unknown(String),
+}
+
+impl ClassChange {
+    pub(crate) fn of_provider() -> Self {
+        Self::Unknown("which of its nodes drift by the change is known to its provider alone".to_owned())
+    }
 }
 
 /// A request for the instance types of one NodeClass.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue, file};
+use super::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue, file};
 use crate::{input::Item, settings::Values};
 
 /// The registered catalogues.
@@ -53,6 +53,12 @@ struct Scope<'a> {
 }
 
 impl Catalogues {
+    /// What a change does to the nodes of a NodeClass.
+    pub(crate) fn class_change(&self, class: &NodeClassRef, old: &Value, new: &Value) -> ClassChange {
+        let known = self.0.iter().find(|known| known.serves(class));
+        known.map_or_else(ClassChange::of_provider, |known| known.class_change(old, new))
+    }
+
     /// The instance types of the NodePools in `items`.
     ///
     /// # Errors

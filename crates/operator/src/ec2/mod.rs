@@ -1,5 +1,6 @@
 //! The instance types of EC2NodeClasses without a connection to AWS: built in, from a file, or read once (`--catalog ec2-live`).
 
+mod class_drift;
 mod compat;
 mod place;
 mod prices;
@@ -23,7 +24,7 @@ use fleetwright_core::model::{Catalog, NodeClassRef, labels::OS};
 use serde_json::{Value, json};
 
 use crate::{
-    catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue},
+    catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue},
     settings::Values,
 };
 
@@ -101,6 +102,10 @@ impl OfflineCatalogue for Ec2Catalogue {
         offer.catalog = made.catalog;
         unknown::note(request, &figures.table, &prices, &mut offer);
         Ok(offer)
+    }
+
+    fn class_change(&self, old: &Value, new: &Value) -> ClassChange {
+        class_drift::change(old, new)
     }
 
     fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String> {

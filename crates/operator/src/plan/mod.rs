@@ -155,7 +155,7 @@ pub(crate) fn plan(
     }
     let now = session.solve(items.clone(), &[], Drift::Stays)?;
     let mut replicas = options.replicas.clone();
-    let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas);
+    let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas, catalogues);
     let before = what_if::drifted(&now.snapshot);
     let mut then = session.solve(changed.items.clone(), &replicas, Drift::Leaves { beyond: &before })?;
     then.loaded.notes.extend(changed.notes.iter().cloned());

@@ -6,11 +6,13 @@ use fleetwright_core::model::{Snapshot, nodeclaim::ConditionType};
 use serde_json::Value;
 
 use super::fleet::Leaving;
-use crate::input::{
-    Item,
-    class_drift::{self, ClassChange},
-    select::identity,
-    workloads::{self, Replicas},
+use crate::{
+    catalogue::{Catalogues, ClassChange},
+    input::{
+        Item, class_drift,
+        select::identity,
+        workloads::{self, Replicas},
+    },
 };
 
 /// A changed input.
@@ -25,7 +27,12 @@ pub(super) struct Changed {
 }
 
 /// Applies objects over an input: each replaces the one with its kind, namespace and name, whose status it keeps.
-pub(super) fn apply(mut items: Vec<Item>, changes: Vec<Item>, replicas: &mut Vec<Replicas>) -> Changed {
+pub(super) fn apply(
+    mut items: Vec<Item>,
+    changes: Vec<Item>,
+    replicas: &mut Vec<Replicas>,
+    catalogues: &Catalogues,
+) -> Changed {
     let mut known: BTreeMap<_, usize> =
         items.iter().enumerate().map(|(at, item)| (identity(&item.value), at)).collect();
     let (mut objects, mut gone, mut restarted) = (Vec::new(), BTreeSet::new(), 0);
@@ -50,10 +57,10 @@ pub(super) fn apply(mut items: Vec<Item>, changes: Vec<Item>, replicas: &mut Vec
                 replicas.extend(workloads::wanted_replicas(&change.value));
             }
         }
-        match class_drift::of(&items[at].value, &change.value, &items) {
+        match class_drift::of(&items[at].value, &change.value, &items, catalogues) {
             Some(ClassChange::Drifts) => drifting.push(change.value.clone()),
             Some(ClassChange::Unknown(why)) => notes.push(why),
-            None => {}
+            Some(ClassChange::Stays) | None => {}
         }
         items[at] = change;
     }
