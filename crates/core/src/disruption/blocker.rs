@@ -281,12 +281,14 @@ pub enum Unconsolidatable {
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
-    #[error("Can't replace with a cheaper node ({})", compared(*now, *cheapest))]
+    #[error("Can't replace with a cheaper node ({}{})", compared(*now, *cheapest), beside(*others))]
     NotCheaper {
         /// The prices now.
         now: Prices,
         /// The prices of the cheapest replacement.
         cheapest: Option<Prices>,
+        /// Pods on the replacement that are not of the nodes: they are pending, or their nodes are being removed.
+        others: usize,
     },
     /// minValues cannot be met among the cheaper types.
     #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
@@ -447,6 +449,15 @@ fn compared(now: Prices, cheapest: Option<Prices>) -> String {
     }
 }
 
+/// The pods that need the replacement whether or not it replaces a node.
+fn beside(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => ", which 1 other pod needs too".to_owned(),
+        several => format!(", which {several} other pods need too"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! What is said of prices.
@@ -468,7 +479,8 @@ mod tests {
     ) {
         let price = |milli_dollars: i64| Price::from_nanos(milli_dollars * 1_000_000);
         let prices = |(list, effective)| Prices { list: price(list), effective: price(effective) };
-        let refused = Unconsolidatable::NotCheaper { now: prices((40, 46)), cheapest: cheapest.map(prices) };
+        let refused =
+            Unconsolidatable::NotCheaper { now: prices((40, 46)), cheapest: cheapest.map(prices), others: 0 };
         assert_eq!(refused.to_string(), format!("Can't replace with a cheaper node ({expected})"));
     }
 }

@@ -39,7 +39,7 @@ fn budget(allowed: i64, disrupting: i64) -> Blocker {
 fn dear(nanos: i64) -> Blocker {
     let price = Price::from_nanos(nanos);
     let now = Prices { list: price, effective: price };
-    Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None })
+    Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None, others: 0 })
 }
 
 fn desired(blockers: Vec<Blocker>, now: i64) -> DesiredCondition {

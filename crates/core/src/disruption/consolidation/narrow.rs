@@ -1,6 +1,6 @@
 //! A replacement, restricted to cheaper instance types.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     disruption::{Candidate, Context, Unconsolidatable, gates},
@@ -35,7 +35,8 @@ pub(super) fn cheaper(
         .iter()
         .filter_map(worst)
         .min_by_key(|prices| (prices.effective, prices.list));
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest };
+    let others = others(candidates, &new_claim);
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest, others };
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
         worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })
@@ -55,7 +56,8 @@ fn spot_to_spot(
     }
     let mut new_claim = new_claim;
     force_spot(&mut new_claim);
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest: Some(new_claim.chosen.prices()) };
+    let (cheapest, others) = (Some(new_claim.chosen.prices()), others(candidates, &new_claim));
+    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest, others };
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
         worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })
@@ -65,6 +67,14 @@ fn spot_to_spot(
         keep_spot_flexibility(&mut new_claim)?;
     }
     Ok(new_claim)
+}
+
+/// The pods of a new NodeClaim that are not of the nodes that it replaces: the simulation places pending pods too, and those of nodes
+/// that are being removed.
+pub(in crate::disruption) fn others(candidates: &[&Candidate], new_claim: &NewClaim) -> usize {
+    let moved: BTreeSet<_> =
+        candidates.iter().flat_map(|candidate| &candidate.moved).map(|pod| &pod.uid).collect();
+    new_claim.pods.iter().filter(|pod| !moved.contains(&pod.uid)).count()
 }
 
 /// Fixes the capacity type to spot if both spot and on-demand are left: the spot price was compared, and the

@@ -86,6 +86,7 @@ fn prefix(
     let mut command = consolidation::compute_consolidation(context, solver, &SPEC, candidates)?;
     let Some(new_claim) = command.replacements.first_mut() else { return Ok(command) };
     let before = new_claim.clone();
+    let others = consolidation::others(candidates, &before);
     let worst =
         |offered: &InstanceType| consolidation::worst_launch_prices(&before, offered, &before.requirements);
     let cheapest = new_claim.instance_types.iter().filter_map(|offered| worst(offered));
@@ -111,7 +112,7 @@ fn prefix(
         Some(Deletion { command: several, .. }) if several.candidates.len() > 1 => Ok(several),
         // Single-node consolidation comes next.
         _ => {
-            let reason = Unconsolidatable::NotCheaper { now: limit, cheapest };
+            let reason = Unconsolidatable::NotCheaper { now: limit, cheapest, others };
             Err(Refusal { reason, hint: None, scores: command.scores })
         }
     }

@@ -148,7 +148,7 @@ fn the_status_of_one_node_has_the_reason() {
     let snapshot = ClusterBuilder::with_default_pool().node(small).build();
     let rules = Rules { spot_to_spot: true, ..Rules::default() };
     let found = status(&snapshot, &rules, now(), "a").unwrap();
-    let [Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now: price, cheapest })] =
+    let [Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now: price, cheapest, .. })] =
         found.blockers.as_slice()
     else {
         panic!("{:?}", found.blockers)
@@ -164,6 +164,19 @@ fn the_status_of_one_node_has_the_reason() {
         (false, true),
         "a NodeClaim without a Node has its own name"
     );
+}
+
+/// The simulation places pending pods too: the node that one of them needs is not the price of replacing the candidate alone.
+#[test]
+fn a_replacement_that_other_pods_need_too_says_so() {
+    let small = idle("a").size("small", 2, 4).capacity_type("on-demand").pod(on("a", "p", 500)).build();
+    let builder = ClusterBuilder::with_default_pool().node(small);
+    let refusal = |builder: ClusterBuilder| {
+        let found = status(&builder.build(), &Rules::default(), now(), "a").unwrap();
+        found.blockers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let refused = refusal(builder.pending(pod("large").cpu(7000)));
+    assert!(refused.contains("which 1 other pod needs too"), "{refused}");
 }
 
 #[test]
