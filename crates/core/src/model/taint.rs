@@ -119,13 +119,21 @@ pub struct Toleration {
     pub value: Str,
     /// The effect; `None` means every effect.
     pub effect: Option<TaintEffect>,
+    /// For how many seconds it holds; `None` means forever. Decides no placement.
+    pub seconds: Option<i64>,
 }
 
 impl Toleration {
     /// Tolerates everything.
     #[must_use]
     pub fn everything() -> Self {
-        Self { key: "".into(), operator: TolerationOperator::Exists, value: "".into(), effect: None }
+        Self {
+            key: "".into(),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+            seconds: None,
+        }
     }
 
     /// Whether the toleration covers `taint`.
@@ -179,7 +187,7 @@ mod tests {
         #[case] effect: Option<TaintEffect>,
         #[case] expected: bool,
     ) {
-        let toleration = Toleration { key: key.into(), operator, value: value.into(), effect };
+        let toleration = Toleration { key: key.into(), operator, value: value.into(), effect, seconds: None };
         assert_eq!(toleration.tolerates(&Taint::new("a", "1", TaintEffect::NoSchedule)), expected);
     }
 

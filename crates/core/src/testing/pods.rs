@@ -164,8 +164,13 @@ impl PodBuilder {
     /// Tolerates a taint key with any value.
     #[must_use]
     pub fn tolerate_effect(self, key: &str, effect: Option<TaintEffect>) -> Self {
-        let toleration =
-            Toleration { key: key.into(), operator: TolerationOperator::Exists, value: "".into(), effect };
+        let toleration = Toleration {
+            key: key.into(),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect,
+            seconds: None,
+        };
         self.with_spec(|spec| spec.tolerations.push(toleration))
     }
 

@@ -23,8 +23,9 @@ const MAX_CONSTRAINTS: usize = 12;
 /// The most pods of different reasons that are asked about in one report, and the most NodePools: 5 x 10 x 12 questions.
 const MAX_PODS: usize = 5;
 const MAX_POOLS: usize = 10;
-/// The keys of the tolerations that the admission plugin DefaultTolerationSeconds adds.
+/// The keys of the tolerations that the admission plugin DefaultTolerationSeconds adds, and their time.
 const ADMITTED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const ADMITTED_SECONDS: i64 = 300;
 
 /// A constraint that rules a NodePool out.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -137,7 +138,7 @@ fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod, tolerations: &[Toleration
     match eliminated {
         Eliminated::Taint(taint) => {
             // A merge patch replaces a list as a whole: it has the tolerations of the pod, too. Admission gives each pod two of them again.
-            let own = tolerations.iter().filter(|own| !ADMITTED.contains(&&*own.key));
+            let own = tolerations.iter().filter(|own| !is_admitted(own));
             let all: Vec<Value> = own.chain([&tolerating(taint)]).map(written).collect();
             of_pod(json!({"spec": {"tolerations": all}}))
         }
@@ -177,7 +178,13 @@ fn tolerating(taint: &Taint) -> Toleration {
         operator: TolerationOperator::Equal,
         value: taint.value.clone(),
         effect: Some(taint.effect),
+        seconds: None,
     }
+}
+
+/// Whether the admission plugin DefaultTolerationSeconds has added a toleration. One with another time is the user's own.
+fn is_admitted(toleration: &Toleration) -> bool {
+    ADMITTED.contains(&&*toleration.key) && toleration.seconds == Some(ADMITTED_SECONDS)
 }
 
 /// A toleration as a manifest has it.
@@ -198,6 +205,9 @@ fn written(toleration: &Toleration) -> Value {
     set("operator", operator);
     set("value", &toleration.value);
     set("effect", toleration.effect.map_or("", |effect| effect.as_str()));
+    if let Some(seconds) = toleration.seconds {
+        fields.insert("tolerationSeconds".to_owned(), json!(seconds));
+    }
     Value::Object(fields)
 }
 

@@ -355,6 +355,7 @@ fn toleration(toleration: &k8s::Toleration) -> Option<Toleration> {
         operator,
         value: text(toleration.value.as_deref().unwrap_or_default()),
         effect,
+        seconds: toleration.toleration_seconds,
     })
 }
 
