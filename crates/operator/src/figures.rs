@@ -1,5 +1,6 @@
 //! Figures for people: money, quantities and times, rounded. Documents for programs have them exactly.
 
+use fleetwright_core::model::{Quantity, ResourceName};
 use jiff::Timestamp;
 
 /// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
@@ -66,6 +67,22 @@ pub(crate) fn bytes(amount: i64) -> String {
     }
     let tenths = (i128::from(amount) * 10 + divisor / 2).div_euclid(divisor);
     format!("{}{}", decimal(tenths, 1), UNITS[unit])
+}
+
+/// An amount of a resource: exact in Kubernetes' own writing, but bytes of more than five digits in the unit that keeps them below 1024.
+pub(crate) fn amount(resource: &ResourceName, amount: i64) -> String {
+    let exact = resource.quantity(amount).to_string();
+    let digits = exact.bytes().filter(u8::is_ascii_digit).count();
+    let is_bytes = matches!(resource, ResourceName::Memory | ResourceName::EphemeralStorage);
+    if is_bytes && digits > 5 { bytes(amount) } else { exact }
+}
+
+/// The same of an exact text; text that is no quantity stays.
+pub(crate) fn amount_text(resource: &str, exact: &str) -> String {
+    let resource = ResourceName::from(resource);
+    exact
+        .parse::<Quantity>()
+        .map_or_else(|_| exact.to_owned(), |quantity| amount(&resource, resource.supply(quantity)))
 }
 
 /// A number of 10^-places, without zeros at its end.
@@ -142,6 +159,9 @@ mod tests {
             ["0", "1", "1Ki", "1.5Mi", "8Gi"]
         );
         assert_eq!(bytes(94_372_040 * kib * kib), "90Ti");
+        let memory = |bytes| amount(&ResourceName::Memory, bytes);
+        assert_eq!([1536, 2_901_105].map(|mib| memory(mib * kib * kib)), ["1536Mi", "2.8Ti"]);
+        assert_eq!(amount(&ResourceName::Cpu, 1500), "1500m");
     }
 
     #[test]

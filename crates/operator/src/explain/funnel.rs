@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::constraints::{as_asked, ask, only_pool};
+use crate::figures;
 
 /// The constraints of a pod for one NodePool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -116,7 +117,7 @@ fn constraints(whole: &PodSpec) -> Vec<Constraint> {
     }
     for (name, amount) in whole.requests.iter().filter(|(name, _)| name.as_str() != "pods") {
         add(
-            format!("requests {}={}", name.as_str(), name.quantity(amount)),
+            format!("requests {}={}", name.as_str(), figures::amount(&name, amount)),
             Box::new(move |spec, _| spec.requests.set(&name, amount)),
         );
     }

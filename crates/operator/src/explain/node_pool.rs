@@ -135,7 +135,8 @@ pub(super) fn page(report: &NodePoolReport) -> Page {
     page.sheet(sheet);
     let mut sheet = Sheet::new(&[text("LIMIT"), figure("USED"), figure("OF")]);
     for row in &report.limits {
-        sheet.row([row.resource.clone(), row.used.clone(), row.limit.clone()]);
+        let shown = |exact: &str| figures::amount_text(&row.resource, exact);
+        sheet.row([row.resource.clone(), shown(&row.used), shown(&row.limit)]);
     }
     page.sheet(sheet);
     let cost = report.hourly.parse().map_or_else(
