@@ -3,7 +3,11 @@
 //! The value is held in nano units as `i128`, which covers the whole range of Kubernetes (±2^63 units at a precision
 //! of one nano) without floats. Finer precision rounds up, away from zero, as Kubernetes does.
 
+mod meant;
+
 use std::{cmp::Ordering, fmt, str::FromStr};
+
+pub use self::meant::meant;
 
 /// Nano units in one unit.
 const NANO: i128 = 1_000_000_000;
@@ -33,11 +37,25 @@ pub struct Quantity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a number followed by one of Kubernetes' suffixes.
-    #[error("{0:?} is not a quantity: write a number with an optional suffix such as 100m, 1.5, 2Gi or 1e3")]
+    #[error("{0:?} is not a quantity: {fix}", fix = self.fix())]
     Malformed(String),
     /// Larger than Kubernetes can represent (2^63 - 1 units).
-    #[error("{0:?} is out of range: the largest quantity is 9223372036854775807")]
+    #[error("{0:?} is out of range: {fix}", fix = self.fix())]
     OutOfRange(String),
+}
+
+impl QuantityError {
+    /// What to write instead.
+    #[must_use]
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Malformed(text) => match meant(text) {
+                Some(meant) => format!("write {meant}"),
+                None => "write a number with an optional suffix such as 100m, 1.5, 2Gi or 1e3".to_owned(),
+            },
+            Self::OutOfRange(_) => "the largest quantity is 9223372036854775807".to_owned(),
+        }
+    }
 }
 
 impl Quantity {

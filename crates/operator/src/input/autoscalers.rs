@@ -10,10 +10,10 @@ use super::{
 };
 
 /// The minimum of each workload that an object scales: by kind, namespace and name, the object and the number.
-pub(super) struct Minimums(BTreeMap<(String, String, String), (String, i64)>);
+pub(crate) struct Minimums(BTreeMap<(String, String, String), (String, i64)>);
 
 impl Minimums {
-    pub(super) fn of(items: &[Item]) -> Self {
+    pub(crate) fn of(items: &[Item]) -> Self {
         let minimum = |Item { value, .. }: &Item| {
             let (field, usual) = match value["kind"].as_str()? {
                 "HorizontalPodAutoscaler" => ("minReplicas", 1),
@@ -29,6 +29,12 @@ impl Minimums {
             Some((key, (object, value["spec"][field].as_i64().unwrap_or(usual))))
         };
         Self(items.iter().filter_map(minimum).collect())
+    }
+
+    /// The least number of pods of a workload: by kind, namespace and name.
+    pub(crate) fn least(&self, (kind, namespace, name): (&str, &str, &str)) -> Option<i64> {
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        self.0.get(&key).map(|(_, least)| *least)
     }
 
     /// A note where a workload is planned with fewer pods than its minimum.

@@ -64,6 +64,9 @@ const NAMESPACED: [&str; 12] = [
 /// Kinds of Dynamic Resource Allocation.
 const DEVICES: [&str; 4] = ["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"];
 
+/// The reason of a NodePool that breaks a rule of the controller.
+const VALIDATION_FAILED: &str = "NodePoolValidationFailed";
+
 /// A pod without a node that no plan contains.
 #[derive(Clone, Debug)]
 pub(crate) struct SetAside {
@@ -83,6 +86,8 @@ pub(crate) struct Loaded {
     pub(crate) broken_pods: BTreeMap<NamespacedName, SetAside>,
     /// Pods without a node for which no node is launched, with a reason and a message.
     pub(crate) held_pods: BTreeMap<NamespacedName, SetAside>,
+    /// Objects that are left out as invalid: kind, namespace and name, and why.
+    pub(crate) refused: Vec<(String, NamespacedName, String)>,
     /// UID of the cluster, if the input has it.
     pub(crate) cluster_uid: String,
     /// The sources of the instance types.
@@ -108,6 +113,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
         notes: offer.notes,
         broken_pods: BTreeMap::new(),
         held_pods: BTreeMap::new(),
+        refused: Vec::new(),
         cluster_uid: String::new(),
         sources: offer.sources,
         priced: offer.priced,
@@ -348,43 +354,48 @@ impl Loader {
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let problems = self.schemas.admit(&kind, value);
         if !problems.is_empty() {
-            self.note(source, format_args!("{kind} {name} is invalid and left out: {}", problems.join("; ")));
+            let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            self.leave_out_object(&kind, &NamespacedName::new("", name), "invalid", &why, source);
         }
         problems.is_empty()
     }
 
     pub(super) fn read<T: DeserializeOwned>(&mut self, value: Value, source: &Source) -> Option<T> {
         let of = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (kind, name) = (of("/kind"), of("/metadata/name"));
+        let kind = of("/kind");
+        let id = NamespacedName::new(of("/metadata/namespace"), of("/metadata/name"));
         let why = match parse(value) {
             Ok(object) => return Some(object),
             Err(why) => why,
         };
-        self.leave_out_object(&kind, &name, "malformed", &why, source);
+        self.leave_out_object(&kind, &id, "malformed", &why, source);
         None
     }
 
     /// Reports an object that the index considers invalid.
     fn note_invalid(&mut self, kind: WatchedKind, key: (Option<String>, Option<String>), source: &Source) {
-        if let Some((key, why)) = self.invalid(kind, key) {
-            self.leave_out_object(&kind.to_string(), &key, "invalid", &why, source);
+        if let Some(why) = self.invalid(kind, key.clone()) {
+            let id = NamespacedName::new(key.0.unwrap_or_default(), key.1.unwrap_or_default());
+            self.leave_out_object(&kind.to_string(), &id, "invalid", &why, source);
         }
     }
 
-    /// The name of an object and why the index considers it invalid, if it does.
+    /// Why the index considers an object invalid, if it does.
     fn invalid(
         &self,
         kind: WatchedKind,
         (namespace, name): (Option<String>, Option<String>),
-    ) -> Option<(String, String)> {
+    ) -> Option<String> {
         let key = Key::new(namespace.unwrap_or_default(), name.unwrap_or_default());
-        let why = self.loaded.index.invalid().get(&(kind, key.clone()))?;
-        Some((key.to_string(), why.to_string()))
+        self.loaded.index.invalid().get(&(kind, key)).map(ToString::to_string)
     }
 
     /// Reports an object that is left out.
-    fn leave_out_object(&mut self, kind: &str, name: &str, how: &str, why: &str, source: &Source) {
+    fn leave_out_object(&mut self, kind: &str, id: &NamespacedName, how: &str, why: &str, source: &Source) {
+        let slash = if id.namespace.is_empty() { "" } else { "/" };
+        let name = format!("{}{slash}{}", id.namespace, id.name);
         self.note(source, format_args!("{kind} {name} is {how} and left out: {why}"));
+        self.loaded.refused.push((kind.to_owned(), id.clone(), why.to_owned()));
     }
 
     /// Reads a PodDisruptionBudget. Of one that cannot be read, no node may look freer to disrupt than it is: it counts as one that selects
@@ -396,7 +407,7 @@ impl Loader {
             Err(why) => ("malformed", why),
             Ok(budget) => {
                 self.loaded.index.apply(budget);
-                let Some((_, why)) = self.invalid(WatchedKind::PodDisruptionBudget, key.clone()) else {
+                let Some(why) = self.invalid(WatchedKind::PodDisruptionBudget, key.clone()) else {
                     return;
                 };
                 ("invalid", why)
@@ -410,6 +421,7 @@ impl Loader {
         };
         let metadata = ObjectMeta { namespace, name, ..ObjectMeta::default() };
         self.loaded.index.apply(PodDisruptionBudget { metadata, spec: Some(spec), status: None });
+        self.loaded.refused.push(("PodDisruptionBudget".to_owned(), id.clone(), why.clone()));
         self.loaded.gaps.push(format!(
             "{source}: PodDisruptionBudget {id} is {how}, and counts as one that allows no eviction of any pod of its namespace: {why}"
         ));
@@ -471,6 +483,10 @@ impl Loader {
                 }
                 Ok(()) => None,
             };
+            if let Err((VALIDATION_FAILED, why)) = &ready {
+                let id = NamespacedName::new("", name.as_str());
+                self.loaded.refused.push(("NodePool".to_owned(), id, why.clone()));
+            }
             if let Some(why) = aside {
                 self.note(&source, format_args!("NodePool {name} {why}"));
             }
@@ -491,14 +507,11 @@ impl Loader {
             self.note("NodeOverlay", format_args!("{name} {why}"));
         }
         for (kind, (count, place)) in std::mem::take(&mut self.skipped) {
-            // Kinds of Kubernetes are known to create no pods, or their pods are read.
-            let group = kind.split_once('/').map_or("", |(group, _)| group);
-            let effect =
-                if group.contains('.') && !group.starts_with("karpenter.") && !group.ends_with(".k8s.io") {
-                    "; pods that its controller may create are not planned: add `kubectl get pods -A -o yaml`"
-                } else {
-                    ""
-                };
+            let effect = if pods::may_create(&kind) {
+                "; pods that its controller may create are not planned: add `kubectl get pods -A -o yaml`"
+            } else {
+                ""
+            };
             let retired = kind.split_once(' ').and_then(|(version, kind)| retired::successor(version, kind));
             match retired {
                 Some(successor) => self.note(
@@ -541,7 +554,7 @@ impl Loader {
         };
         let schema = self.loaded.index.schema().clone();
         if let Err(problems) = validate::pool(pool, &schema) {
-            return Err(("NodePoolValidationFailed", problems.to_string()));
+            return Err((VALIDATION_FAILED, problems.to_string()));
         }
         // A dump without the NodeClass may have the condition of the NodePool.
         let conditions = pool.status.as_ref().map_or(&[][..], |status| &status.conditions);

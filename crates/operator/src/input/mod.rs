@@ -7,6 +7,7 @@
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 //! - [`admission`]: what admission plugins write into new pods and claims.
 //! - [`class_drift`]: the NodeClaims that drift because their NodeClass changes.
+//! - [`definition`]: what custom resource definitions refuse, and what to write instead.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
 //! - [`validation`]: what the API server refuses of manifests of its own kinds.
@@ -14,9 +15,10 @@
 //! - [`select`]: the options that choose the input and the objects to report on.
 
 mod admission;
-mod autoscalers;
+pub(crate) mod autoscalers;
 pub(crate) mod class_drift;
 pub(crate) mod cluster;
+pub(crate) mod definition;
 pub(crate) mod evaluate;
 mod files;
 pub(crate) mod lacking;
@@ -51,6 +53,7 @@ pub(crate) use self::files::parse;
 pub(crate) use self::files::read as read_files;
 pub(crate) use self::files::yaml;
 use self::select::InputOptions;
+pub(crate) use self::template::selects_labels;
 use crate::kube_client;
 
 /// The objects of files, or of the cluster if no file is named.

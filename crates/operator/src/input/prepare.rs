@@ -8,8 +8,9 @@ use fleetwright_api::{
     crd,
     labels::condition::READY,
 };
-use fleetwright_kube_schema::Structural;
 use serde_json::{Value, json};
+
+use super::{definition::Definition, validation::Invalid};
 
 /// The schemas of the custom resources, by kind.
 pub(super) struct Schemas(BTreeMap<String, Served>);
@@ -18,7 +19,7 @@ pub(super) struct Schemas(BTreeMap<String, Served>);
 struct Served {
     /// Group and version, as objects name them.
     version: String,
-    schema: Structural,
+    definition: Definition,
 }
 
 impl Schemas {
@@ -41,23 +42,22 @@ impl Schemas {
             let Some(version) = crd.spec.versions.first() else { continue };
             let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let Some(schema) = schema else { continue };
-            let schema = Structural::parse(&serde_json::to_value(schema)?)?;
+            let definition = Definition::parse(serde_json::to_value(schema)?)?;
             let version = format!("{}/{}", crd.spec.group, version.name);
-            schemas.insert(crd.spec.names.kind, Served { version, schema });
+            schemas.insert(crd.spec.names.kind, Served { version, definition });
         }
         Ok(Self(schemas))
     }
 
     /// Prunes nulls and applies defaults as the API server does. Returns why the API server would refuse the object, if so.
-    pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<String> {
-        let Some(Served { version, schema }) = self.0.get(kind) else { return Vec::new() };
+    pub(super) fn admit(&self, kind: &str, value: &mut Value) -> Vec<Invalid> {
+        let Some(Served { version, definition }) = self.0.get(kind) else { return Vec::new() };
         let written = value["apiVersion"].as_str().unwrap_or_default();
-        if written != version {
-            return vec![format!("apiVersion: {written} is not served: convert it to {version}")];
+        if written == version {
+            return definition.admit(value);
         }
-        schema.prune_nulls(value);
-        schema.default(value);
-        schema.validate(value, None).iter().map(ToString::to_string).collect()
+        let (path, message) = ("apiVersion".to_owned(), format!("{written} is not served"));
+        vec![Invalid { path, message, fix: format!("convert it to {version}").into() }]
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn selects<'a>(
 }
 
 /// Whether a label selector selects labels. One without terms selects all.
-pub(super) fn selects_labels(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects_labels(selector: &Value, labels: &Value) -> bool {
     selector["matchLabels"].as_object().is_none_or(|wanted| wanted.iter().all(has(labels)))
         && selector["matchExpressions"]
             .as_array()

@@ -1,15 +1,21 @@
 //! What the API server finds wrong with pods, workloads and PodDisruptionBudgets: the rules of `pkg/apis/{core,apps,batch,policy}/validation` of
-//! Kubernetes 1.35 that manifests break in practice. Objects that an API server stored have kept them.
+//! Kubernetes 1.35 that manifests break in practice. Objects that an API server stored have kept them. `plan` leaves out what these rules
+//! refuse, and `lint` reports it.
+//!
+//! - [`fields`]: fields that a type does not have, and values of another type.
+//! - [`quantities`]: amounts of resources; [`placement`]: affinity, spread and tolerations.
 
 mod fields;
+mod placement;
+mod quantities;
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use fleetwright_core::{model::Quantity, suggest};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{PersistentVolumeClaim, Pod, ReplicationController},
+    core::v1::{LimitRange, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -22,10 +28,12 @@ use super::{Item, Source, prepare, template};
 type Read = fn(&Value) -> Reading;
 
 /// The kinds whose fields are compared with their type.
-const TYPES: [(&str, &str, Read); 11] = [
+const TYPES: [(&str, &str, Read); 13] = [
     ("v1", "Pod", fields::read::<Pod>),
     ("v1", "ReplicationController", fields::read::<ReplicationController>),
     ("v1", "PersistentVolumeClaim", fields::read::<PersistentVolumeClaim>),
+    ("v1", "LimitRange", fields::read::<LimitRange>),
+    ("v1", "ResourceQuota", fields::read::<ResourceQuota>),
     ("apps/v1", "Deployment", fields::read::<Deployment>),
     ("apps/v1", "ReplicaSet", fields::read::<ReplicaSet>),
     ("apps/v1", "StatefulSet", fields::read::<StatefulSet>),
@@ -41,7 +49,7 @@ const TYPES: [(&str, &str, Read); 11] = [
 pub(crate) struct Invalid {
     pub(crate) path: String,
     pub(crate) message: String,
-    pub(crate) fix: &'static str,
+    pub(crate) fix: Cow<'static, str>,
 }
 
 impl std::fmt::Display for Invalid {
@@ -85,6 +93,22 @@ pub(crate) fn ignored_fields(items: &[Item]) -> Vec<String> {
     found.into_iter().map(note).collect()
 }
 
+/// Removes the LimitRanges and ResourceQuotas that the API server refuses: they change no pod. Returns notes on them.
+pub(crate) fn drop_refused(items: &mut Vec<Item>) -> Vec<String> {
+    let mut notes = Vec::new();
+    items.retain(|item| {
+        let kind = item.value["kind"].as_str().unwrap_or_default();
+        if !matches!(kind, "LimitRange" | "ResourceQuota") || !is_manifest(item) {
+            return true;
+        }
+        let Some(first) = invalid(&item.value).into_iter().next() else { return true };
+        let name = item.value["metadata"]["name"].as_str().unwrap_or_default();
+        notes.push(format!("{}: {kind} {name} is invalid and left out: {first}", item.source));
+        false
+    });
+    notes
+}
+
 /// What the API server refuses of an object, by its rules on the kind, but for [`invalid_names`].
 pub(crate) fn invalid(value: &Value) -> Vec<Invalid> {
     let mut found = Vec::new();
@@ -96,14 +120,13 @@ pub(crate) fn invalid(value: &Value) -> Vec<Invalid> {
         }
         "Job" => job(spec, "spec", &mut found),
         "CronJob" => job(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", &mut found),
-        "PodDisruptionBudget" if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() => {
-            add(
-                &mut found,
-                "spec".to_owned(),
-                "Invalid value: minAvailable and maxUnavailable cannot be both set".to_owned(),
-                "remove one of them",
-            );
+        "LimitRange" => quantities::limit_range(spec, &mut found),
+        "ResourceQuota" => quantities::amounts(&spec["hard"], "spec.hard", &mut found),
+        "PersistentVolumeClaim" => {
+            let path = "spec.resources.requests";
+            quantities::amounts(&spec["resources"]["requests"], path, &mut found);
         }
+        "PodDisruptionBudget" => disruption_budget(spec, &mut found),
         _ => {}
     }
     if let Some((spec, path)) = pod_spec(value) {
@@ -149,8 +172,26 @@ fn containers<'a>(spec: &'a Value, path: &str) -> impl Iterator<Item = (String, 
     })
 }
 
-fn add(found: &mut Vec<Invalid>, path: String, message: String, fix: &'static str) {
-    found.push(Invalid { path, message, fix });
+fn add(found: &mut Vec<Invalid>, path: String, message: String, fix: impl Into<Cow<'static, str>>) {
+    found.push(Invalid { path, message, fix: fix.into() });
+}
+
+/// What to write in place of a value that is not among the known ones.
+pub(crate) fn one_of(written: &str, known: &[&str]) -> String {
+    if let Some(meant) = suggest::nearest(written, known.iter().copied()) {
+        return format!("write {meant}");
+    }
+    match known {
+        [] => "change the value".to_owned(),
+        [only] => format!("write {only}"),
+        [one, other] => format!("write {one} or {other}"),
+        [others @ .., last] => format!("write one of {} or {last}", others.join(", ")),
+    }
+}
+
+/// The resource that a name without a domain means. A GPU is no misspelt CPU.
+pub(crate) fn meant_resource<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    suggest::nearest(name, known.iter().copied()).filter(|_| !name.to_ascii_lowercase().starts_with("gpu"))
 }
 
 /// `ValidateDeploymentSpec` and its likes: a selector that is not empty and selects the pods of the template.
@@ -180,6 +221,36 @@ fn selector(spec: &Value, found: &mut Vec<Invalid>) {
     }
 }
 
+/// `ValidatePodDisruptionBudgetSpec`.
+fn disruption_budget(spec: &Value, found: &mut Vec<Invalid>) {
+    if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        let message = "Invalid value: minAvailable and maxUnavailable cannot be both set";
+        add(found, "spec".to_owned(), message.to_owned(), "remove one of them");
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        let written = &spec[field];
+        let path = format!("spec.{field}");
+        if let Some(text) = written.as_str() {
+            let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u32>().ok());
+            if percent.is_none_or(|percent| percent > 100) {
+                let message = format!(
+                    "Invalid value: {text:?}: a valid percent string must be a numeric string followed by an ending '%'"
+                );
+                let fix = if text.parse::<u32>().is_ok() {
+                    format!("write {text} without quotes")
+                } else {
+                    "write a number, or a percentage such as 50%".to_owned()
+                };
+                add(found, path, message, fix);
+            }
+        } else if written.as_i64().is_some_and(|number| number < 0) {
+            let message = format!("Invalid value: {written}: must be greater than or equal to 0");
+            add(found, path, message, "write zero or more");
+        }
+    }
+    placement::label_selector(&spec["selector"], "spec.selector", found);
+}
+
 fn job(spec: &Value, path: &str, found: &mut Vec<Invalid>) {
     restart_policy(&spec["template"], &format!("{path}.template"), &["OnFailure", "Never"], found);
 }
@@ -188,13 +259,13 @@ fn restart_policy(template: &Value, path: &str, allowed: &[&str], found: &mut Ve
     // Unset means Always.
     let written = template["spec"]["restartPolicy"].as_str().unwrap_or("Always");
     if template.is_object() && !allowed.contains(&written) {
-        let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
-        let message = format!("Unsupported value: {written:?}: supported values: {}", allowed.join(", "));
-        add(found, format!("{path}.spec.restartPolicy"), message, "change the value");
+        let quoted: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
+        let message = format!("Unsupported value: {written:?}: supported values: {}", quoted.join(", "));
+        add(found, format!("{path}.spec.restartPolicy"), message, one_of(written, allowed));
     }
 }
 
-/// `ValidatePodSpec`, of its containers: there is one, and requests agree with limits.
+/// `ValidatePodSpec`: there is a container, requests agree with limits, quantities and constraints are well formed.
 fn pod(spec: &Value, path: &str, found: &mut Vec<Invalid>) {
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {
         let fix = "give the pod a container";
@@ -203,6 +274,11 @@ fn pod(spec: &Value, path: &str, found: &mut Vec<Invalid>) {
     for (path, container) in containers(spec, path) {
         resources(&container["resources"], &format!("{path}.resources"), found);
     }
+    for part in ["limits", "requests"] {
+        quantities::amounts(&spec["resources"][part], &format!("{path}.resources.{part}"), found);
+    }
+    quantities::amounts(&spec["overhead"], &format!("{path}.overhead"), found);
+    placement::pod(spec, path, found);
 }
 
 /// `validateResourceRequirements`.
@@ -210,14 +286,13 @@ fn resources(resources: &Value, path: &str, found: &mut Vec<Invalid>) {
     let of = |part: &str| resources[part].as_object().into_iter().flatten();
     for part in ["limits", "requests"] {
         for (name, value) in of(part) {
-            resource(name, value, &format!("{path}.{part}.{name}"), found);
+            quantities::of_container(name, value, &format!("{path}.{part}[{name}]"), found);
         }
     }
     for (name, written) in of("requests") {
-        // A malformed quantity is reported where the pod is read.
         let Some(request) = quantity(written) else { continue };
         let is_shared = is_overcommit_allowed(name);
-        let at = || format!("{path}.requests.{name}");
+        let at = || format!("{path}.requests[{name}]");
         match resources["limits"].get(name).filter(|limit| !limit.is_null()) {
             None if !is_shared => {
                 let message = "Required value: Limit must be set for non overcommitable resources";
@@ -247,27 +322,6 @@ fn resources(resources: &Value, path: &str, found: &mut Vec<Invalid>) {
     }
 }
 
-/// `validateContainerResourceName` and `ValidateResourceQuantityValue`.
-fn resource(name: &str, value: &Value, path: &str, found: &mut Vec<Invalid>) {
-    let is_standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
-    if !name.contains('/') && !is_standard {
-        let meant = suggest::nearest(name, ["cpu", "memory", "ephemeral-storage"]);
-        let fix = match meant {
-            Some("cpu") => "write cpu",
-            Some("memory") => "write memory",
-            Some(_) => "write ephemeral-storage",
-            None => "write the whole name, such as nvidia.com/gpu",
-        };
-        let message = format!("Invalid value: {name:?}: must be a standard resource for containers");
-        add(found, path.to_owned(), message, fix);
-    }
-    let is_whole = |amount: Quantity| amount.nanos() % 1_000_000_000 == 0;
-    if !is_native(name) && quantity(value).is_some_and(|amount| !is_whole(amount)) {
-        let message = format!("Invalid value: {:?}: must be an integer", plain(value));
-        add(found, path.to_owned(), message, "write a whole number");
-    }
-}
-
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -290,150 +344,4 @@ fn quantity(value: &Value) -> Option<Quantity> {
 }
 
 #[cfg(test)]
-mod tests {
-    //! Manifests that no API server would store.
-    use std::path::Path;
-
-    use rstest::rstest;
-
-    use super::*;
-    use crate::input::files;
-
-    fn items(text: &str) -> Vec<Item> {
-        let mut items = Vec::new();
-        files::parse(Path::new("in.yaml"), text, &mut items).unwrap();
-        items
-    }
-
-    fn web(spec: &str, template: &str) -> String {
-        format!(
-            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{{spec}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{{template}}}}}}}}}"
-        )
-    }
-
-    const SELECTOR: &str = "selector: {matchLabels: {app: web}}";
-    const CONTAINER: &str = "containers: [{name: c}]";
-
-    fn job(policy: &str) -> String {
-        format!("{{apiVersion: batch/v1, kind: Job, spec: {{template: {{spec: {{{policy}{CONTAINER}}}}}}}}}")
-    }
-
-    fn pod(containers: &str) -> String {
-        format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{containers}]}}}}")
-    }
-
-    fn with(resources: &str) -> String {
-        pod(&format!("{{name: c, resources: {{{resources}}}}}"))
-    }
-
-    #[rstest]
-    #[case::valid(web(SELECTOR, CONTAINER), None)]
-    #[case::no_selector(web("replicas: 2", CONTAINER), Some("spec.selector: Required value"))]
-    #[case::an_empty_selector(
-        web("selector: {}", CONTAINER),
-        Some("spec.selector: Invalid value: an empty selector")
-    )]
-    #[case::another_selector(
-        web("selector: {matchLabels: {app: wbe}}", CONTAINER),
-        Some("spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match")
-    )]
-    #[case::an_expression(
-        web("selector: {matchExpressions: [{key: app, operator: In, values: [web]}]}", CONTAINER),
-        None
-    )]
-    #[case::an_expression_of_another(
-        web(
-            "selector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: DoesNotExist}]}",
-            CONTAINER
-        ),
-        Some("spec.template.metadata.labels: Invalid value")
-    )]
-    #[case::that_ends(
-        web(SELECTOR, &format!("restartPolicy: Never, {CONTAINER}")),
-        Some("spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"")
-    )]
-    #[case::a_job(job("restartPolicy: Never, "), None)]
-    #[case::a_job_that_never_ends(
-        job(""),
-        Some(
-            "spec.template.spec.restartPolicy: Unsupported value: \"Always\": supported values: \"OnFailure\", \"Never\""
-        )
-    )]
-    #[case::no_containers(pod(""), Some("spec.containers: Required value"))]
-    #[case::one_name_twice(
-        pod("{name: c}, {name: c}"),
-        Some("spec.containers[1].name: Duplicate value: \"c\"")
-    )]
-    #[case::a_request_above_the_limit(
-        with("requests: {cpu: 3}, limits: {cpu: 1500m}"),
-        Some(
-            "spec.containers[0].resources.requests.cpu: Invalid value: \"3\": must be less than or equal to cpu limit of 1500m"
-        )
-    )]
-    #[case::a_request_at_the_limit(with("requests: {cpu: 1500m}, limits: {cpu: 1.5}"), None)]
-    #[case::a_device(with("limits: {nvidia.com/gpu: 1}"), None)]
-    #[case::half_a_device(
-        with("limits: {nvidia.com/gpu: 0.5}"),
-        Some(
-            "spec.containers[0].resources.limits.nvidia.com/gpu: Invalid value: \"0.5\": must be an integer"
-        )
-    )]
-    #[case::a_device_without_limit(
-        with("requests: {nvidia.com/gpu: 1}"),
-        Some("spec.containers[0].resources.limits: Required value: Limit must be set")
-    )]
-    #[case::fewer_devices_than_the_limit(
-        with("requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}"),
-        Some(
-            "spec.containers[0].resources.requests.nvidia.com/gpu: Invalid value: \"1\": must be equal to nvidia.com/gpu limit of 2"
-        )
-    )]
-    #[case::huge_pages(
-        with("limits: {hugepages-2Mi: 2Mi}"),
-        Some("spec.containers[0].resources: Forbidden: HugePages")
-    )]
-    #[case::huge_pages_with_memory(with("requests: {memory: 1Gi}, limits: {hugepages-2Mi: 2Mi}"), None)]
-    #[case::no_resource(
-        with("requests: {cpus: 1}"),
-        Some(
-            "spec.containers[0].resources.requests.cpus: Invalid value: \"cpus\": must be a standard resource for containers: write cpu"
-        )
-    )]
-    #[case::both(
-        "{apiVersion: policy/v1, kind: PodDisruptionBudget, spec: {minAvailable: 1, maxUnavailable: 1}}".to_owned(),
-        Some("spec: Invalid value: minAvailable and maxUnavailable")
-    )]
-    fn what_is_refused(#[case] text: String, #[case] expected: Option<&str>) {
-        let value = &items(&text)[0].value;
-        let found = invalid(value).into_iter().chain(invalid_names(value));
-        let found: Vec<String> = found.map(|invalid| invalid.to_string()).collect();
-        assert_eq!(found.len(), usize::from(expected.is_some()), "{found:?}");
-        assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{found:?}");
-    }
-
-    #[test]
-    fn fields_that_a_type_does_not_have() {
-        let pod = "spec: {toleration: [], tolerations: [{key: a, opertor: Exists}], nodeSelector: {opertor: a}, containers: [{name: c, resource: {}}]}";
-        let text = format!(
-            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replica: 3, {SELECTOR}, template: {{{pod}}}}}}}\n---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: other}}, spec: {{replica: 3, {SELECTOR}, template: {{}}}}}}\n---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: stored, uid: u}}, spec: {{replica: 3}}}}"
-        );
-        assert_eq!(
-            ignored_fields(&items(&text)),
-            [
-                "in.yaml:1: Deployment has an unknown field spec.replica, which is ignored, in 2 objects: did you mean \"replicas\"?",
-                "in.yaml:1: Deployment has an unknown field spec.template.spec.containers[0].resource, which is ignored: did you mean \"resources\"?",
-                "in.yaml:1: Deployment has an unknown field spec.template.spec.toleration, which is ignored: did you mean \"tolerations\"?",
-                "in.yaml:1: Deployment has an unknown field spec.template.spec.tolerations[0].opertor, which is ignored: did you mean \"operator\"?",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_value_of_another_type_is_named() {
-        let text =
-            "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {containers: []}}";
-        let (path, why) = read(&items(text)[0].value).unwrap().error.unwrap();
-        assert_eq!(path, "metadata.labels.a");
-        assert!(why.contains("expected a string"), "{why}");
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use super::{
     object::{id_of, namespace_of},
     template,
     template::Owner,
+    validation,
 };
 
 /// The most pods that workloads may expand to: a cluster of Kubernetes has 150,000 at most.
@@ -139,13 +140,14 @@ struct Changes {
 /// # Errors
 /// If `replicas` names a workload that the input does not have, or the sum is above [`MAX_PODS`].
 pub(crate) fn expand(items: &mut Vec<Item>, replicas: &[Replicas]) -> anyhow::Result<Vec<String>> {
+    let refused = validation::drop_refused(items);
     let workloads = workloads(items);
     check(&workloads, replicas)?;
     let pods = Pods::new(items);
     let claims = template::claims_of(items);
     let names: BTreeSet<(String, String)> =
         items.iter().filter(|item| item.value["kind"] == "Pod").map(|item| id_of(&item.value)).collect();
-    let mut changes = Changes::default();
+    let mut changes = Changes { notes: refused, ..Changes::default() };
     let minimums = Minimums::of(items);
     for workload in &workloads {
         let item = &items[workload.at];

@@ -12,18 +12,16 @@ pub(super) fn check(item: &Item, report: &mut LintReport) {
             field.meant.map_or_else(|| "remove it".to_owned(), |meant| format!("did you mean {meant:?}?"));
         report.add("L001", item, &field.path, format!("unknown field {:?}", field.path), fix);
     }
-    if let Some((path, why)) = reading.error {
-        let fix = if why.ends_with("expected a string") { "put it in quotes" } else { "change the value" };
+    for (path, why) in reading.errors {
+        let fix = if why.ends_with("expected a string") {
+            "put it in quotes"
+        } else {
+            "write a value of that type"
+        };
         report.add("L002", item, &path, format!("{path}: {why}"), fix);
     }
     for invalid in validation::invalid(&item.value).into_iter().chain(validation::invalid_names(&item.value))
     {
-        report.add(
-            "L002",
-            item,
-            &invalid.path,
-            format!("{}: {}", invalid.path, invalid.message),
-            invalid.fix,
-        );
+        report.invalid(item, invalid);
     }
 }

@@ -1,14 +1,18 @@
 //! `fleetwright lint`: mistakes in NodePools, NodeClasses, workloads and budgets that an API server or a cluster shows later, or never.
 //!
-//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`placement`]: those that ask the solver.
+//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets;
+//!   [`labels`]: labels of nodes; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
 //! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
 //! - [`calendar`]: what disruption budgets allow, by reason and hour.
 //! - [`output`]: text, JSON, SARIF, GitHub annotations.
 
+mod budgets;
 mod builtin;
 mod calendar;
 mod cluster;
+mod labels;
+mod left_out;
 mod objects;
 mod output;
 mod place;
@@ -23,6 +27,7 @@ use std::{
     io::Write as _,
 };
 
+use fleetwright_controllers::settings::SolveEffort;
 use fleetwright_core::clock::Clock as _;
 
 use self::{
@@ -31,10 +36,11 @@ use self::{
 };
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
-    cli::{FailOn, LintOptions},
+    cli::{FailOn, LintOptions, PlanOptions},
     clock::SystemClock,
-    input::{self, Item},
+    input::{self, Item, validation::Invalid, workloads},
     outcome::Outcome,
+    plan,
     settings::Values,
 };
 
@@ -104,11 +110,32 @@ fn lint(
         objects::check(item, &mut report);
     }
     cluster::check(items, &mut report);
-    placement::check(items, options, catalogues, values, &mut report)?;
+    if let Some(expanded) = expanded(items) {
+        let options = PlanOptions::of_tool(SolveEffort::Iterations(0), options.clone());
+        let (mut loaded, _) = plan::prepare(expanded.clone(), &options, catalogues, values)?;
+        budgets::check(items, &expanded, &mut report);
+        left_out::check(items, &expanded, &loaded, &mut report);
+        placement::check(items, &mut loaded, values, &mut report);
+        labels::check(items, loaded.index.schema(), &mut report);
+    }
     let LintReport { mut findings, unchecked, .. } = report;
     findings.sort();
     findings.dedup();
     Ok(Linted { findings, unchecked })
+}
+
+/// The input with the pods of workloads, without nodes: they say nothing about what new nodes can run. `None` where there are too many.
+fn expanded(items: &[Item]) -> Option<Vec<Item>> {
+    let mut expanded = items.to_vec();
+    expanded.retain(|item| !matches!(item.value["kind"].as_str(), Some("Node" | "NodeClaim")));
+    workloads::expand(&mut expanded, &[]).ok().map(|_| expanded)
+}
+
+/// `kind namespace/name`, with the namespace that the object names.
+fn object(item: &Item) -> String {
+    let (_, kind, namespace, name) = input::select::identity(&item.value);
+    let is_namespaced = item.value.pointer("/metadata/namespace").is_some();
+    if is_namespaced { format!("{kind} {namespace}/{name}") } else { format!("{kind} {name}") }
 }
 
 /// Collects findings.
@@ -132,21 +159,23 @@ impl LintReport {
     ) {
         let (file, line, column) = self.places.of(item, path);
         let severity = rules::rule(code).map_or(Severity::Error, |rule| rule.severity);
-        let (_, kind, namespace, name) = input::select::identity(&item.value);
-        let is_namespaced = item.value.pointer("/metadata/namespace").is_some();
-        let object =
-            if is_namespaced { format!("{kind} {namespace}/{name}") } else { format!("{kind} {name}") };
         self.findings.push(Finding {
             file,
             line,
             column,
             code,
             severity,
-            object,
+            object: object(item),
             path: path.to_owned(),
             message: message.into(),
             fix: fix.into(),
             url: rules::page(code),
         });
+    }
+
+    /// Adds what the API server refuses.
+    fn invalid(&mut self, item: &Item, invalid: Invalid) {
+        let Invalid { path, message, fix } = invalid;
+        self.add("L002", item, &path, format!("{path}: {message}"), fix);
     }
 }

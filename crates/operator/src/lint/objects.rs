@@ -4,10 +4,12 @@ use fleetwright_core::{model::Quantity, suggest};
 use serde_json::Value;
 
 use super::LintReport;
-use crate::input::Item;
+use crate::input::{Item, validation::meant_resource};
 
 /// A drain deadline above this keeps a node that nobody wants for days.
 const LONG_GRACE_HOURS: i64 = 72;
+/// The resources of nodes that limits of NodePools have, beside those of devices.
+const LIMITED: [&str; 5] = ["cpu", "memory", "nodes", "pods", "ephemeral-storage"];
 /// Taints that a node loses while it starts.
 const STARTUP_TAINTS: [&str; 3] = [
     "node.cloudprovider.kubernetes.io/uninitialized",
@@ -60,6 +62,7 @@ fn node_pool(item: &Item, report: &mut LintReport) {
             "set spec.limits.cpu or spec.limits.nodes",
         );
     }
+    limits(item, &spec["limits"], report);
     requirements(item, "spec.template.spec.requirements", &template["requirements"], report);
     template_labels(item, report);
     if let Some(grace) = template["terminationGracePeriod"]
@@ -76,6 +79,20 @@ fn node_pool(item: &Item, report: &mut LintReport) {
         );
     }
     disruption(item, &spec["disruption"], report);
+}
+
+/// Limits of resources that no node has: they never hold.
+fn limits(item: &Item, limits: &Value, report: &mut LintReport) {
+    let is_known =
+        |name: &str| LIMITED.contains(&name) || name.contains('/') || name.starts_with("hugepages-");
+    for (name, _) in limits.as_object().into_iter().flatten().filter(|(name, _)| !is_known(name)) {
+        let fix = meant_resource(name, &LIMITED).map_or_else(
+            || format!("write one of {}, or a whole name such as nvidia.com/gpu", LIMITED.join(", ")),
+            |meant| format!("did you mean {meant:?}?"),
+        );
+        let message = format!("no node has the resource {name}: the limit never holds");
+        report.add("L123", item, &format!("spec.limits[{name}]"), message, fix);
+    }
 }
 
 /// Reasons without a budget that allows a disruption at any time.
@@ -247,7 +264,8 @@ fn storage_class(item: &Item, report: &mut LintReport) {
 fn budget(item: &Item, report: &mut LintReport) {
     let spec = &item.value["spec"];
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let message = "the budget never allows an eviction: its nodes cannot be drained";
+    let message =
+        "the budget never allows an eviction: nodes of its pods are not consolidated and cannot be drained";
     let fix = "allow at least one pod to be unavailable";
     if matches!(text(&spec["maxUnavailable"]).as_str(), "0" | "0%") {
         report.add("L115", item, "spec.maxUnavailable", message, fix);

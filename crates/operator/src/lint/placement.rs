@@ -2,20 +2,22 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fleetwright_controllers::settings::SolveEffort;
 use fleetwright_core::{
     disruption,
-    model::{DisruptionReason, Pod, Resources, Snapshot},
+    model::{
+        DisruptionReason, InstanceType, Pod, Requirement, Requirements, Resources, Snapshot,
+        labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
+    },
     scheduling::{Eliminated, PreparedSnapshot, Rules, Unplaced},
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{LintReport, cluster::has};
 use crate::{
-    catalogue::{CatalogueOptions, Catalogues},
-    cli::PlanOptions,
     explain::constraints::{Finder, Row, ask, only_pool},
-    input::{Item, select::identity, workloads},
+    figures,
+    input::{Item, load::Loaded, select::identity},
     plan,
     settings::Values,
 };
@@ -24,28 +26,16 @@ use crate::{
 const MAX_WORKLOADS: usize = 500;
 
 /// Adds the findings, if the input has NodePools whose instance types are known.
-pub(super) fn check(
-    items: &[Item],
-    catalogue: &CatalogueOptions,
-    catalogues: &Catalogues,
-    values: &Values,
-    report: &mut LintReport,
-) -> anyhow::Result<()> {
+pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report: &mut LintReport) {
     if !has(items, "NodePool") {
-        return Ok(());
+        return;
     }
-    let options = PlanOptions::of_tool(SolveEffort::Iterations(0), catalogue.clone());
-    let mut expanded = items.to_vec();
-    // Nodes and pods that run say nothing about what new nodes can run.
-    expanded.retain(|item| !matches!(item.value["kind"].as_str(), Some("Node" | "NodeClaim")));
-    let Ok(_) = workloads::expand(&mut expanded, &[]) else { return Ok(()) };
-    let (mut loaded, _) = plan::prepare(expanded, &options, catalogues, values)?;
     let snapshot = loaded.index.snapshot(Timestamp::UNIX_EPOCH);
     budgets(items, &snapshot, report);
     if !snapshot.catalogs.values().any(|catalog| !catalog.instance_types.is_empty()) {
-        let of = |gap: &String| format!("L116 and L117 are not checked: {gap}");
+        let of = |gap: &String| format!("L116, L117 and L124 are not checked: {gap}");
         report.unchecked.extend(loaded.gaps.iter().map(of));
-        return Ok(());
+        return;
     }
     let rules = plan::rules(values);
     let mut first: BTreeMap<(String, String, String), Arc<Pod>> = BTreeMap::new();
@@ -60,14 +50,17 @@ pub(super) fn check(
         let Some(item) = items.iter().rev().find(|item| is_of(item, &key)) else { continue };
         let plan = ask(&mut prepared, &pod);
         let Some((_, why @ Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { continue };
-        // What limits and the cloud refuse today is not wrong in the manifest.
+        // What limits and the cloud refuse today is not wrong in the manifest, nor what reservations may hold.
         let is_for_now = |eliminated: &Eliminated| {
             matches!(
                 eliminated,
                 Eliminated::Limit { .. } | Eliminated::Halted(_) | Eliminated::NoInstanceTypes(_)
             )
         };
-        if verdicts.iter().any(|verdict| is_for_now(&verdict.eliminated)) {
+        if verdicts
+            .iter()
+            .any(|verdict| is_for_now(&verdict.eliminated) || needs_reservation(&snapshot, &verdict.pool))
+        {
             continue;
         }
         let rows = finder.rows(&pod, why);
@@ -82,7 +75,81 @@ pub(super) fn check(
         report.add("L117", item, "spec", format!("no NodePool can run its pods: {}", all.join("; ")), fix);
     }
     daemons(items, &snapshot, &rules, report);
-    Ok(())
+    node_pools(items, &snapshot, report);
+}
+
+/// Whether a NodePool launches reserved capacity alone and its catalogue, offline, knows none: what reservations hold is not known.
+fn needs_reservation(snapshot: &Snapshot, pool: &str) -> bool {
+    let wanted = snapshot.pool(pool).and_then(|pool| pool.template.requirements.get(CAPACITY_TYPE));
+    let is_only = |wanted: &Requirement| wanted.has(RESERVED) && !wanted.has(ON_DEMAND) && !wanted.has(SPOT);
+    let is_reserved = |known: &Arc<InstanceType>| {
+        known.offerings.iter().any(|offering| offering.capacity_type().is_some_and(|of| &**of == RESERVED))
+    };
+    wanted.is_some_and(is_only)
+        && snapshot.catalog(pool).is_none_or(|catalog| !catalog.instance_types.iter().any(is_reserved))
+}
+
+/// NodePools whose requirements leave no instance type of their catalogue: the requirement that takes the last ones away.
+fn node_pools(items: &[Item], snapshot: &Snapshot, report: &mut LintReport) {
+    for pool in &snapshot.pools {
+        let Some(catalog) = snapshot.catalog(&pool.name) else { continue };
+        let Some(item) = pool_item(items, &pool.name) else { continue };
+        // Requirements that exclude each other have a finding.
+        let object = super::object(item);
+        let is_told = report.findings.iter().any(|known| known.code == "L111" && known.object == object);
+        if is_told || needs_reservation(snapshot, &pool.name) {
+            continue;
+        }
+        let meets = |known: &InstanceType, wanted: &Requirements| {
+            wanted.intersects(&known.requirements).is_ok() && known.cheapest(wanted).is_some()
+        };
+        let count = |wanted: &Requirements| {
+            catalog.instance_types.iter().filter(|known| meets(known, wanted)).count()
+        };
+        let all = &pool.template.requirements;
+        if catalog.instance_types.is_empty() || count(all) > 0 {
+            continue;
+        }
+        let alone = |wanted: &&Requirement| count(&Requirements::from_iter([(*wanted).clone()])) == 0;
+        let (wanted, what) = match all.iter().find(alone) {
+            Some(wanted) => (
+                Some(wanted),
+                format!(
+                    "none of the {} of the catalogue is available with {wanted}",
+                    figures::count(catalog.instance_types.len(), "instance type")
+                ),
+            ),
+            None => {
+                let mut so_far = Requirements::new();
+                let last = all.iter().find(|wanted| {
+                    so_far.add((*wanted).clone());
+                    count(&so_far) == 0
+                });
+                let shown = last.map_or_else(String::new, ToString::to_string);
+                (
+                    last,
+                    format!(
+                        "no instance type of the catalogue is available with {shown} and the requirements before it"
+                    ),
+                )
+            }
+        };
+        let key = wanted.map_or("", |wanted| &**wanted.key());
+        let listed = item.value.pointer("/spec/template/spec/requirements").and_then(Value::as_array);
+        let at = listed.and_then(|listed| listed.iter().position(|wanted| wanted["key"] == key));
+        let path = at.map_or_else(String::new, |at| format!("[{at}]"));
+        let fix = format!(
+            "allow values of {key} that instance types have (`fleetwright explain nodepool {}` counts them)",
+            pool.name
+        );
+        report.add(
+            "L124",
+            item,
+            &format!("spec.template.spec.requirements{path}"),
+            format!("the NodePool launches no node: {what}"),
+            fix,
+        );
+    }
 }
 
 /// Budgets that cannot be evaluated: the NodePool then allows no disruption.
@@ -101,7 +168,7 @@ fn pool_item<'a>(items: &'a [Item], name: &str) -> Option<&'a Item> {
 }
 
 /// Whether an object owns pods of this owner.
-fn is_of(item: &Item, (kind, namespace, name): &(String, String, String)) -> bool {
+pub(super) fn is_of(item: &Item, (kind, namespace, name): &(String, String, String)) -> bool {
     let (_, of, space, called) = identity(&item.value);
     let is_planned = |owner: &str, of_owner: &str| {
         of == of_owner && kind == owner && name.strip_suffix("-planned").is_some_and(|name| name == called)
@@ -141,8 +208,8 @@ fn daemons(items: &[Item], snapshot: &Snapshot, rules: &Rules, report: &mut Lint
                 "spec.template.spec.requirements",
                 format!(
                     "DaemonSets request {} CPU and {} memory, {most} % of {}, the smallest instance type that the NodePool allows",
-                    crate::figures::cpu(sum.cpu()),
-                    crate::figures::bytes(sum.memory()),
+                    figures::cpu(sum.cpu()),
+                    figures::bytes(sum.memory()),
                     smallest.name
                 ),
                 "require larger instance types, or let the DaemonSets request less",

@@ -31,7 +31,7 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 }
 
 /// The rules, by code.
-pub(crate) const RULES: [Rule; 19] = [
+pub(crate) const RULES: [Rule; 25] = [
     error("L001", "Unknown field"),
     error("L002", "Refused by the API server"),
     warning("L101", "StorageClass binds volumes immediately"),
@@ -51,6 +51,12 @@ pub(crate) const RULES: [Rule; 19] = [
     error("L117", "No NodePool fits"),
     error("L118", "Invalid disruption budget"),
     error("L119", "Label that the requirements exclude"),
+    error("L120", "Two PodDisruptionBudgets on one pod"),
+    warning("L121", "PodDisruptionBudget that selects no pod"),
+    error("L122", "Label that no node has"),
+    error("L123", "Limit of a resource that no node has"),
+    error("L124", "No instance type meets the requirements"),
+    warning("L125", "Label of nodes that Karpenter does not launch"),
 ];
 
 /// The rule with a code.

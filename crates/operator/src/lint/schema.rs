@@ -2,23 +2,15 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use fleetwright_core::suggest;
-use fleetwright_kube_schema::Structural;
 use serde_json::Value;
 
 use super::LintReport;
-use crate::input::{Item, retired};
+use crate::input::{Item, definition::Definition, retired};
 
 /// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
 pub(super) struct Schemas {
-    of_aws: BTreeMap<(String, String), Served>,
-    of_kwok: BTreeMap<(String, String), Served>,
-}
-
-struct Served {
-    schema: Structural,
-    /// The definition as it was parsed, for the names of its fields.
-    definition: Value,
+    of_aws: BTreeMap<(String, String), Definition>,
+    of_kwok: BTreeMap<(String, String), Definition>,
 }
 
 impl Schemas {
@@ -36,7 +28,7 @@ impl Schemas {
     }
 
     fn load() -> anyhow::Result<Self> {
-        let all = |crds: Vec<_>| -> anyhow::Result<BTreeMap<(String, String), Served>> {
+        let all = |crds: Vec<_>| -> anyhow::Result<BTreeMap<(String, String), Definition>> {
             let mut found = BTreeMap::new();
             for crd in crds {
                 let crd: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition = crd;
@@ -44,10 +36,8 @@ impl Schemas {
                     let schema =
                         version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
                     let Some(schema) = schema else { continue };
-                    let definition = serde_json::to_value(schema)?;
-                    let served = Served { schema: Structural::parse(&definition)?, definition };
                     let key = (format!("{}/{}", crd.spec.group, version.name), crd.spec.names.kind.clone());
-                    found.insert(key, served);
+                    found.insert(key, Definition::parse(serde_json::to_value(schema)?)?);
                 }
             }
             Ok(found)
@@ -68,23 +58,11 @@ impl Schemas {
         let Some(served) = order.iter().find_map(|all| all.get(&key)) else {
             return self.check_version(item, &key, report);
         };
-        for path in served.schema.unknown_fields(&item.value) {
-            let (parent, name) = path.rsplit_once('.').unwrap_or(("", &path));
-            let known = fields(&served.definition, parent);
-            let fix = match suggest::nearest(name, known.iter().map(String::as_str)) {
-                Some(meant) => format!("did you mean {meant:?}?"),
-                None => elsewhere(&served.definition, name)
-                    .map_or_else(|| "remove it".to_owned(), |place| format!("the field belongs to {place}")),
-            };
+        for (path, fix) in served.unknown_fields(&item.value) {
             report.add("L001", item, &path, format!("unknown field {path:?}"), fix);
         }
-        let mut value = item.value.clone();
-        served.schema.prune(&mut value);
-        served.schema.prune_nulls(&mut value);
-        served.schema.default(&mut value);
-        // Without a path, the API server says that CEL rules wait for the other errors.
-        for error in served.schema.validate(&value, None).iter().filter(|error| error.path != "<nil>") {
-            report.add("L002", item, &error.path, error.to_string(), "change the value");
+        for invalid in served.problems(&item.value) {
+            report.invalid(item, invalid);
         }
     }
 
@@ -102,33 +80,4 @@ impl Schemas {
         };
         report.add("L002", item, "apiVersion", format!("{kind} of {version} is not served"), fix);
     }
-}
-
-/// The fields that a definition has at a path such as `spec.template.spec`.
-fn fields(definition: &Value, path: &str) -> Vec<String> {
-    let mut at = definition;
-    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
-        at = if part.ends_with(']') {
-            if at["items"].is_object() { &at["items"] } else { &at["additionalProperties"] }
-        } else {
-            &at["properties"][part]
-        };
-    }
-    at["properties"].as_object().map(|known| known.keys().cloned().collect()).unwrap_or_default()
-}
-
-/// The place in a definition where a field of this name is.
-fn elsewhere(definition: &Value, name: &str) -> Option<String> {
-    fn search(at: &Value, name: &str, path: &str) -> Option<String> {
-        let members = at["properties"].as_object()?;
-        let here = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        if members.contains_key(name) {
-            return Some(if path.is_empty() { "the object".to_owned() } else { path.to_owned() });
-        }
-        members
-            .iter()
-            .filter(|(key, _)| *key != "status")
-            .find_map(|(key, member)| search(member, name, &here(key)))
-    }
-    search(definition, name, "")
 }

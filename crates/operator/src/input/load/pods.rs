@@ -97,7 +97,7 @@ impl Loader {
         pod.spec = pod.spec.as_ref().map(requests::defaulted);
         self.loaded.index.apply(pod);
         let key = (Some(id.namespace.to_string()), Some(id.name.to_string()));
-        self.invalid(WatchedKind::Pod, key).map(|(_, why)| PodProblem::Invalid(why))
+        self.invalid(WatchedKind::Pod, key).map(PodProblem::Invalid)
     }
 
     /// A pod without a node that is in no plan.
@@ -163,6 +163,14 @@ impl Loader {
             figures::first_few(&listed, "; "),
         ));
     }
+}
+
+/// Whether the controller of a kind, with its version, may create pods. Kinds of Kubernetes are known to create none, or their pods are read.
+pub(super) fn may_create(kind: &str) -> bool {
+    let group = kind.split_once('/').map_or("", |(group, _)| group);
+    // `sparkoperator.k8s.io` is no group of Kubernetes.
+    let is_own = group.ends_with(".k8s.io") && !group.ends_with("operator.k8s.io");
+    group.contains('.') && !group.starts_with("karpenter.") && !is_own
 }
 
 /// The labels of a pod that can be read.

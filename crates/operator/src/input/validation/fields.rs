@@ -1,6 +1,6 @@
 //! Fields of an object that the type of its kind does not have. The API server drops them, or refuses the object.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use fleetwright_core::suggest;
 use serde::{
@@ -9,6 +9,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_json::{Error, Value};
+use serde_path_to_error::Segment;
 
 /// A field that its object does not have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,20 +24,74 @@ pub(crate) struct UnknownField {
 #[derive(Default)]
 pub(crate) struct Reading {
     pub(crate) unknown: Vec<UnknownField>,
-    /// The field that has another form than the type demands, and how.
-    pub(crate) error: Option<(String, String)>,
+    /// The fields that have another form than the type demands, and how.
+    pub(crate) errors: Vec<(String, String)>,
 }
 
-/// Reads an object as a type.
+/// The most values of another type that are looked for; each is one more reading.
+const MAX_ERRORS: usize = 32;
+
+/// Reads an object as a type. Reading ends at a value of another type, so that it is repeated without that value.
 pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Reading {
-    let found = Rc::new(RefCell::new(Vec::new()));
-    let probe = Probe { value, path: String::new(), found: found.clone() };
-    let error = serde_path_to_error::deserialize::<_, T>(probe).err();
-    let error = error.map(|error| (error.path().to_string(), error.inner().to_string()));
-    let mut unknown = found.take();
+    let (mut unknown, mut errors) = (Vec::new(), Vec::new());
+    let mut value = Cow::Borrowed(value);
+    loop {
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let probe = Probe { value: &value, path: String::new(), found: found.clone() };
+        let error = serde_path_to_error::deserialize::<_, T>(probe).err();
+        unknown.append(&mut found.take());
+        let Some(error) = error else { break };
+        let steps: Vec<Segment> = error.path().iter().cloned().collect();
+        errors.push((shown(&steps), error.inner().to_string()));
+        if errors.len() == MAX_ERRORS || !blank(value.to_mut(), &steps) {
+            break;
+        }
+    }
     unknown.sort();
     unknown.dedup();
-    Reading { unknown, error }
+    // A member of a list that was blanked is the same finding.
+    errors.sort();
+    errors.dedup_by(|a, b| a.0 == b.0);
+    Reading { unknown, errors }
+}
+
+/// A path as the API server writes it.
+fn shown(steps: &[Segment]) -> String {
+    let mut path = String::new();
+    for step in steps {
+        match step {
+            Segment::Seq { index } => path.push_str(&format!("[{index}]")),
+            Segment::Map { key } if key.contains('.') => path.push_str(&format!("[{key}]")),
+            step if path.is_empty() => path.push_str(&step.to_string()),
+            step => path.push_str(&format!(".{step}")),
+        }
+    }
+    path
+}
+
+/// Removes the value at a path; a member of a list becomes an empty one of another type, and after that its list goes. Whether there is one.
+fn blank(value: &mut Value, steps: &[Segment]) -> bool {
+    let Some((last, before)) = steps.split_last() else { return false };
+    let parent = before.iter().try_fold(&mut *value, |value, step| match step {
+        Segment::Seq { index } => value.get_mut(*index),
+        Segment::Map { key } => value.get_mut(key.as_str()),
+        _ => None,
+    });
+    match (parent, last) {
+        (Some(Value::Object(members)), Segment::Map { key }) => members.remove(key).is_some(),
+        (Some(Value::Array(members)), Segment::Seq { index }) => match members.get_mut(*index) {
+            Some(member) if *member != empty() => {
+                *member = empty();
+                true
+            }
+            _ => blank(value, before),
+        },
+        _ => false,
+    }
+}
+
+fn empty() -> Value {
+    Value::Object(serde_json::Map::new())
 }
 
 /// Reads a value as its type demands, and compares the keys of objects with the fields that the type names.
