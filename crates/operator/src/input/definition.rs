@@ -6,7 +6,7 @@ use fleetwright_core::{model::Quantity, suggest};
 use fleetwright_kube_schema::{FieldError, FieldErrorKind, Structural};
 use serde_json::Value;
 
-use super::validation::{Invalid, one_of};
+use super::invalid::{Invalid, one_of};
 
 /// Words for the units of durations, and how many of Go's units one is.
 const UNITS: [(&str, u64, &str); 20] = [
@@ -187,6 +187,9 @@ fn of_pattern(pattern: &str, text: &str) -> Option<String> {
             "write the five fields of a cron schedule such as \"0 9 * * mon-fri\", or @daily".to_owned(),
         );
     }
+    if pattern.contains("-100%") {
+        return Some("write a change of the price such as -30%, +5% or -0.05".to_owned());
+    }
     pattern
         .contains("{1,2})%")
         .then(|| "write a number of nodes such as 5, or a percentage from 0% to 100%".to_owned())
@@ -212,7 +215,11 @@ fn meant_duration(text: &str) -> Option<String> {
 
 /// What to do about a CEL rule. Its message says what has to hold.
 fn of_rule(message: &str) -> &'static str {
-    if message.contains("is restricted") {
+    if message.contains("on static NodePools") {
+        "remove it, or remove spec.replicas"
+    } else if message.contains("resource restricted") {
+        "remove cpu, memory, ephemeral-storage and pods"
+    } else if message.contains("is restricted") {
         "remove it: the controller sets it on its nodes, or nobody may"
     } else if message.contains("immutable") {
         "create another object with the new value"

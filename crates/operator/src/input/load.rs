@@ -35,6 +35,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::buffers::Buffers;
+pub(crate) use self::pods::may_create_pods;
 use super::{
     Item, Source,
     prepare::{self, Schemas},

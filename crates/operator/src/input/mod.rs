@@ -7,6 +7,7 @@
 //! - [`prepare`]: defaults and validation of the API server, and what the controller adds.
 //! - [`admission`]: what admission plugins write into new pods and claims.
 //! - [`class_drift`]: the NodeClaims that drift because their NodeClass changes.
+//! - [`invalid`]: a field that the API server refuses, with what to write.
 //! - [`definition`]: what custom resource definitions refuse, and what to write instead.
 //! - [`workloads`]: the pods of workloads that the input does not have.
 //! - [`lacking`]: what a dump does not have although decisions read it.
@@ -21,6 +22,7 @@ pub(crate) mod cluster;
 pub(crate) mod definition;
 pub(crate) mod evaluate;
 mod files;
+pub(crate) mod invalid;
 pub(crate) mod lacking;
 pub(crate) mod load;
 mod object;

@@ -10,7 +10,7 @@ use fleetwright_api::{
 };
 use serde_json::{Value, json};
 
-use super::{definition::Definition, validation::Invalid};
+use super::{definition::Definition, invalid::Invalid};
 
 /// The schemas of the custom resources, by kind.
 pub(super) struct Schemas(BTreeMap<String, Served>);

@@ -9,7 +9,7 @@ mod fields;
 mod placement;
 mod quantities;
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use fleetwright_core::{model::Quantity, suggest};
 use k8s_openapi::api::{
@@ -22,7 +22,11 @@ use k8s_openapi::api::{
 use serde_json::{Map, Value};
 
 pub(crate) use self::fields::{Reading, UnknownField};
-use super::{Item, Source, prepare, template};
+use super::{
+    Item, Source,
+    invalid::{Invalid, add, one_of},
+    prepare, template,
+};
 
 /// Reads an object as the type of its kind.
 type Read = fn(&Value) -> Reading;
@@ -43,20 +47,6 @@ const TYPES: [(&str, &str, Read); 13] = [
     ("policy/v1", "PodDisruptionBudget", fields::read::<PodDisruptionBudget>),
     ("storage.k8s.io/v1", "StorageClass", fields::read::<StorageClass>),
 ];
-
-/// A field that the API server refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Invalid {
-    pub(crate) path: String,
-    pub(crate) message: String,
-    pub(crate) fix: Cow<'static, str>,
-}
-
-impl std::fmt::Display for Invalid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}: {}", self.path, self.message, self.fix)
-    }
-}
 
 /// Whether an object is a manifest: no API server has stored and so validated it.
 pub(crate) fn is_manifest(item: &Item) -> bool {
@@ -170,23 +160,6 @@ fn containers<'a>(spec: &'a Value, path: &str) -> impl Iterator<Item = (String, 
         let all = spec[list].as_array().into_iter().flatten().enumerate();
         all.map(move |(at, container)| (format!("{path}.{list}[{at}]"), container))
     })
-}
-
-fn add(found: &mut Vec<Invalid>, path: String, message: String, fix: impl Into<Cow<'static, str>>) {
-    found.push(Invalid { path, message, fix: fix.into() });
-}
-
-/// What to write in place of a value that is not among the known ones.
-pub(crate) fn one_of(written: &str, known: &[&str]) -> String {
-    if let Some(meant) = suggest::nearest(written, known.iter().copied()) {
-        return format!("write {meant}");
-    }
-    match known {
-        [] => "change the value".to_owned(),
-        [only] => format!("write {only}"),
-        [one, other] => format!("write {one} or {other}"),
-        [others @ .., last] => format!("write one of {} or {last}", others.join(", ")),
-    }
 }
 
 /// The resource that a name without a domain means. A GPU is no misspelt CPU.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::LintReport;
 use crate::{
     figures,
-    input::{Item, autoscalers::Minimums, select::identity, selects_labels},
+    input::{Item, autoscalers::Minimums, load, select::identity, selects_labels},
 };
 
 /// The pods of one workload in a namespace.
@@ -37,7 +37,7 @@ pub(super) fn check(items: &[Item], expanded: &[Item], report: &mut LintReport) 
         let selected: Vec<&Group<'_>> =
             known.iter().filter(|group| selects(&item.value, group.labels)).collect();
         if selected.is_empty() {
-            selects_nothing(item, known, report);
+            selects_nothing(items, item, known, report);
             continue;
         }
         let earlier = budgets.iter().take(at).filter(|other| identity(&other.value).2 == namespace);
@@ -111,7 +111,7 @@ fn selects(budget: &Value, labels: &Value) -> bool {
     selector.is_object() && selects_labels(selector, labels)
 }
 
-fn selects_nothing(item: &Item, known: &[Group<'_>], report: &mut LintReport) {
+fn selects_nothing(items: &[Item], item: &Item, known: &[Group<'_>], report: &mut LintReport) {
     let selector = &item.value["spec"]["selector"];
     if selector.is_null() {
         let message = "without a selector the budget selects no pod: it protects nothing";
@@ -119,9 +119,15 @@ fn selects_nothing(item: &Item, known: &[Group<'_>], report: &mut LintReport) {
     }
     let count = figures::count(known.len(), "workload");
     let message = format!("the budget selects no pod of the {count} of its namespace: it protects nothing");
-    let fix = meant(&selector["matchLabels"], known).unwrap_or_else(|| {
-        "give it labels that a pod template has, unless a controller creates the pods later".to_owned()
-    });
+    let namespace = identity(&item.value).2;
+    // Pods of an operator's objects do not exist yet.
+    let is_creator =
+        |other: &Item| identity(&other.value).2 == namespace && load::may_create_pods(&other.value);
+    let fix = match meant(&selector["matchLabels"], known) {
+        Some(fix) => fix,
+        None if items.iter().any(is_creator) => return,
+        None => "give it labels that a pod template has".to_owned(),
+    };
     report.add("L121", item, "spec.selector", message, fix);
 }
 
@@ -173,7 +179,7 @@ fn allows_nothing(item: &Item, selected: &[&Group<'_>], report: &mut LintReport)
             "minAvailable {demands} of {} of {of} allows no eviction: their nodes are not consolidated, and drain only until their deadline",
             figures::count(usize::try_from(count).unwrap_or(usize::MAX), "pod"),
         ),
-        format!("set maxUnavailable: 1, or run more than {least} replicas"),
+        format!("set maxUnavailable: 1, or run at least {} replicas", least.saturating_add(1)),
     );
 }
 

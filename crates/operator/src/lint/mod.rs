@@ -38,7 +38,7 @@ use crate::{
     catalogue::{CatalogueOptions, Catalogues},
     cli::{FailOn, LintOptions, PlanOptions},
     clock::SystemClock,
-    input::{self, Item, validation::Invalid, workloads},
+    input::{self, Item, invalid::Invalid, workloads},
     outcome::Outcome,
     plan,
     settings::Values,

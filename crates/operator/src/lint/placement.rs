@@ -40,14 +40,19 @@ pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report
     let rules = plan::rules(values);
     let mut first: BTreeMap<(String, String, String), Arc<Pod>> = BTreeMap::new();
     for pod in &snapshot.pending {
-        let owner = pod.owner.as_ref().map(|owner| (owner.plain_kind().to_owned(), owner.name.to_string()));
+        // Spark executors are owned by their driver, and are not like it.
+        let owner = pod.owner.as_ref().filter(|owner| owner.plain_kind() != "Pod");
+        let owner = owner.map(|owner| (owner.plain_kind().to_owned(), owner.name.to_string()));
         let (kind, name) = owner.unwrap_or_else(|| ("Pod".to_owned(), pod.id.name.to_string()));
         first.entry((kind, pod.id.namespace.to_string(), name)).or_insert_with(|| pod.clone());
     }
     let mut prepared = PreparedSnapshot::new(&snapshot, &rules);
     let mut finder = Finder::new(&snapshot, &rules);
     for (key, pod) in first.into_iter().take(MAX_WORKLOADS) {
-        let Some(item) = items.iter().rev().find(|item| is_of(item, &key)) else { continue };
+        // Without its owner in the input, a pod stands for it.
+        let own = ("Pod".to_owned(), pod.id.namespace.to_string(), pod.id.name.to_string());
+        let of = |key| items.iter().rev().find(|item| is_of(item, key));
+        let Some(item) = of(&key).or_else(|| of(&own)) else { continue };
         let plan = ask(&mut prepared, &pod);
         let Some((_, why @ Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { continue };
         // What limits and the cloud refuse today is not wrong in the manifest, nor what reservations may hold.

@@ -173,6 +173,11 @@ pub(super) fn may_create(kind: &str) -> bool {
     group.contains('.') && !group.starts_with("karpenter.") && !is_own
 }
 
+/// The same of an object.
+pub(crate) fn may_create_pods(value: &Value) -> bool {
+    value["apiVersion"].as_str().is_some_and(|version| version.contains('/') && may_create(version))
+}
+
 /// The labels of a pod that can be read.
 fn labels(pod: &Value) -> BTreeMap<String, String> {
     let labels = pod.pointer("/metadata/labels").and_then(Value::as_object);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Invalid, add, one_of};
+use crate::input::invalid::{Invalid, add, one_of};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

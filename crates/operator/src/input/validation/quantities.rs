@@ -3,7 +3,8 @@
 use fleetwright_core::model::{Quantity, quantity::QuantityError};
 use serde_json::{Map, Value};
 
-use super::{Invalid, add, meant_resource, plain};
+use super::{meant_resource, plain};
+use crate::input::invalid::{Invalid, add};
 
 /// The amounts of a row of a LimitRange.
 const OF_RANGE: [&str; 5] = ["default", "defaultRequest", "max", "min", "maxLimitRequestRatio"];
