@@ -131,8 +131,8 @@ impl Audit {
 /// If AWS does not list instances or launch templates. Instance profiles that IAM does not list are reported as unread.
 pub async fn audit(provider: &AwsProvider, claimed: &BTreeSet<ProviderId>) -> Result<Audit, CloudError> {
     let (api, settings, cluster_uid) = (provider.api(), provider.settings(), provider.cluster_uid()?);
-    let classes = provider.classes().all();
-    let class_uids = classes.iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
+    let classes = provider.classes().all()?;
+    let class_uids = classes.values().filter_map(|known| known.class.metadata.uid.clone()).collect();
     let mut audit = Audit::default();
     let name = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*settings.cluster_name]);
     let instances = api.instances(&[], std::slice::from_ref(&name)).await;

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use fleetwright_aws::calls::{AwsApi, AwsError, Filter, TagSet};
 use fleetwright_aws::nodeclass::profile::cluster_path;
-use fleetwright_aws::{AwsProvider, Classes, Settings, SharedClock};
+use fleetwright_aws::{AwsProvider, Classes, Settings, SharedClock, node_classes, set_class};
 use fleetwright_aws_api::ec2nodeclass::condition::VALIDATION_SUCCEEDED;
 use fleetwright_aws_api::{Ec2NodeClass, HasConditions as _, labels};
-use fleetwright_core::cloud::{CloudProvider as _, Object, Outlook, Write};
+use fleetwright_core::cloud::{CloudError, CloudProvider as _, Object, Outlook, Write};
 use fleetwright_core::model::{NodeClassRef, NodePool, Offering, Requirement, labels::ON_DEMAND};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ pub enum TrialError {
     Aws(#[from] AwsError),
     /// The provider refused to start.
     #[error("{0}")]
-    Provider(#[from] fleetwright_core::cloud::CloudError),
+    Provider(#[from] CloudError),
     /// A class of the trial is broken.
     #[error("{0}")]
     Class(#[from] serde_json::Error),
@@ -192,9 +192,9 @@ async fn try_classes(
     (version, expires): (&str, Timestamp),
 ) -> Result<Vec<TrialResult>, TrialError> {
     let tried = trial_classes(trial.windows_role.is_some());
-    let classes = Classes::default();
+    let classes = node_classes();
     for one in &tried {
-        classes.set(class(trial, one)?);
+        set_class(&classes, class(trial, one)?);
     }
     let provider = AwsProvider::new(api.clone(), classes.clone(), settings, clock.clone()).await?;
     provider.identify(&format!("{UID_PREFIX}{}", expires.as_second())).await?;
@@ -209,7 +209,7 @@ async fn try_classes(
         for write in &round.writes {
             apply(&classes, write)?;
         }
-        if classes.all().iter().all(|known| verdict(&known.class).is_some()) {
+        if classes.all().map_err(CloudError::from)?.values().all(|known| verdict(&known.class).is_some()) {
             break;
         }
         clock.sleep(PAUSE).await;
@@ -217,7 +217,7 @@ async fn try_classes(
     }
     let mut results = Vec::with_capacity(tried.len());
     for (one, pool) in tried.iter().zip(&outlook.pools) {
-        let known = classes.get(one.0);
+        let known = classes.get(one.0).ok();
         let open = || Err(known.as_ref().map_or_else(String::new, |known| unmet(&known.class)));
         let mut result = known.as_ref().and_then(|known| verdict(&known.class)).unwrap_or_else(open);
         if result.is_ok() && !is_offered(&provider, pool).await? {
@@ -268,8 +268,8 @@ fn unmet(class: &Ec2NodeClass) -> String {
 /// Applies what the provider writes to a class.
 fn apply(classes: &Classes, write: &Write) -> Result<(), serde_json::Error> {
     let Object::NodeClass { class, .. } = &write.object else { return Ok(()) };
-    let Some(known) = classes.get(&class.name) else { return Ok(()) };
-    let mut class = (*known.class).clone();
+    let Ok(known) = classes.get(&class.name) else { return Ok(()) };
+    let mut class = known.class.clone();
     if let Some(patch) = &write.status {
         let mut status = serde_json::to_value(class.status.unwrap_or_default())?;
         let patch: BTreeMap<String, Value> = serde_json::from_str(patch)?;
@@ -284,7 +284,7 @@ fn apply(classes: &Classes, write: &Write) -> Result<(), serde_json::Error> {
     if let Some(finalizers) = &write.finalizers {
         class.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
     }
-    classes.set(class);
+    set_class(classes, class);
     Ok(())
 }
 

@@ -33,5 +33,5 @@ pub mod unavailable;
 pub mod userdata;
 
 pub use fleetwright_core::clock::SharedClock;
-pub use provider::{AwsProvider, Classes};
+pub use provider::{AwsProvider, Classes, node_classes, set_class};
 pub use settings::Settings;

@@ -5,6 +5,7 @@
 
 pub mod all;
 pub mod capacitybuffer;
+pub mod classes;
 pub mod disruption;
 pub mod events;
 #[cfg(test)]

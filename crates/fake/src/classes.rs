@@ -1,13 +1,16 @@
-//! The KWOKNodeClasses as the provider knows them: written by a watch, read at every launch.
+//! The KWOKNodeClasses as the provider reads them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::time::Duration;
+
+use fleetwright_core::cloud::{NodeClassKind, NodeClasses};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{labels, quantities::parse_duration};
 
 /// The fields of a KWOKNodeClass that a launch needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Value")]
 pub struct NodeClass {
     /// Whether its `Ready` condition is True.
     pub ready: bool,
@@ -25,58 +28,57 @@ impl NodeClass {
     }
 }
 
-/// The state of a class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClassState {
-    /// The classes have not been listed yet.
-    Unread,
-    /// There is no class with that name.
-    Missing,
-    /// The class exists.
-    Known(NodeClass),
+/// The KWOKNodeClasses of a cluster, not listed yet: launches wait.
+#[must_use]
+pub fn node_classes() -> NodeClasses<NodeClass> {
+    NodeClasses::new(NodeClassKind::new(
+        labels::GROUP,
+        "v1alpha1",
+        labels::NODE_CLASS_KIND,
+        "kwoknodeclasses",
+    ))
 }
 
-/// A shared view of all node classes.
-#[derive(Clone, Debug, Default)]
-pub struct NodeClasses(Arc<RwLock<Option<BTreeMap<String, NodeClass>>>>);
-
-impl NodeClasses {
-    /// A view that has not been filled yet: launches wait.
-    #[must_use]
-    pub fn unread() -> Self {
-        Self::default()
-    }
-
-    /// A view with these classes.
-    pub fn with(classes: impl IntoIterator<Item = (String, NodeClass)>) -> Self {
-        let view = Self::default();
-        view.replace(classes);
-        view
-    }
-
-    /// Replaces all classes.
-    pub fn replace(&self, classes: impl IntoIterator<Item = (String, NodeClass)>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(classes.into_iter().collect());
-    }
-
-    /// Adds or replaces a class.
-    pub fn set(&self, name: &str, class: NodeClass) {
-        let mut classes = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        classes.get_or_insert_default().insert(name.to_owned(), class);
-    }
-
-    /// Removes a class.
-    pub fn remove(&self, name: &str) {
-        let mut classes = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        classes.get_or_insert_default().remove(name);
-    }
-
-    /// The state of a class.
-    #[must_use]
-    pub fn get(&self, name: &str) -> ClassState {
-        match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            None => ClassState::Unread,
-            Some(classes) => classes.get(name).cloned().map_or(ClassState::Missing, ClassState::Known),
+impl From<Value> for NodeClass {
+    /// Reads the fields that a launch needs. A class without a condition is ready: its CRD defaults the condition.
+    fn from(object: Value) -> Self {
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let message = match ready {
+            None => String::new(),
+            Some(condition) => {
+                format!("{} {}", text(condition, "reason"), text(condition, "message")).trim().to_owned()
+            }
+        };
+        let delay = object.pointer("/spec/nodeRegistrationDelay").and_then(Value::as_str);
+        Self {
+            ready: ready.is_none_or(|condition| condition["status"] == "True"),
+            message,
+            registration_delay: delay.and_then(parse_duration).unwrap_or(Duration::ZERO),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a KWOKNodeClass says.
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn classes_are_read() {
+        let class = NodeClass::from(json!({
+            "spec": {"nodeRegistrationDelay": "1m30s"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+        assert!(class.ready && class.registration_delay.as_secs() == 90);
+        let broken = json!({"type": "Ready", "status": "False", "reason": "Broken", "message": "no subnet"});
+        let class = NodeClass::from(json!({"status": {"conditions": [broken]}}));
+        assert_eq!((class.ready, class.message.as_str()), (false, "Broken no subnet"));
+        let unknown = json!({"type": "Ready", "status": "Unknown"});
+        assert!(!NodeClass::from(json!({"status": {"conditions": [unknown]}})).ready);
+        assert!(NodeClass::from(json!({})).ready);
     }
 }

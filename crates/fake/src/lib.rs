@@ -23,7 +23,7 @@ mod time;
 pub(crate) use dice::dice;
 
 pub use catalogue::{Catalogue, Vocabulary};
-pub use classes::{NodeClass, NodeClasses};
+pub use classes::{NodeClass, node_classes};
 pub use cloud::{Cloud, CloudConfig};
 pub use dice::Latency;
 pub use fleetwright_instance_types::quantities;

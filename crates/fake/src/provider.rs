@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClasses,
         ProviderInfo, ProviderStep, RepairPolicy, Termination, bootstrap,
     },
     model::{Catalog, NodeClaim, NodePool, Price, ProviderId, Requirements, Resources, Str, Taint},
@@ -22,7 +22,7 @@ use crate::{
         Terminate, WireTaint,
     },
     catalogue::{Catalogue, OfferingKey},
-    classes::{ClassState, NodeClasses},
+    classes::NodeClass,
     labels,
     quantities::{from_quantities, to_wire},
     shared::{PublishedCatalog, Shared, cloud_error},
@@ -33,14 +33,12 @@ use crate::{
 const MAX_CHOICES: usize = 60;
 /// Maximum number of pages of a list: the cloud's 20,000 instances, on pages of two.
 const MAX_PAGES: usize = 10_000;
-/// Retry interval of a launch before the classes are listed.
-const CLASSES_UNREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The provider of the fake cloud.
 pub struct FakeProvider {
     shared: Shared,
     catalogue: Catalogue,
-    classes: NodeClasses,
+    classes: NodeClasses<NodeClass>,
     info: ProviderInfo,
     notices: Arc<Notices>,
 }
@@ -52,13 +50,12 @@ impl FakeProvider {
     /// If the cloud does not return its catalogue.
     pub async fn new(
         api: Arc<dyn CloudApi>,
-        classes: NodeClasses,
+        classes: NodeClasses<NodeClass>,
         clock: SharedClock,
     ) -> Result<Self, ApiError> {
         let catalogue = api.catalogue().await?;
-        let kind = NodeClassKind::new(labels::GROUP, "v1alpha1", labels::NODE_CLASS_KIND, "kwoknodeclasses");
         let policy = |status: &str| RepairPolicy::new("Ready", status, Duration::from_secs(600));
-        let mut info = ProviderInfo::new("fake", [kind]);
+        let mut info = ProviderInfo::new("fake", [classes.kind().clone()]);
         info.schema = catalogue.schema.clone();
         info.repair_policies = vec![policy("False"), policy("Unknown")];
         let published = PublishedCatalog {
@@ -72,12 +69,6 @@ impl FakeProvider {
             Shared { api, clock, cluster_uid: Arc::default(), published: Arc::new(Mutex::new(published)) };
         let notices = Arc::new(Notices { shared: shared.clone(), seen: Mutex::default() });
         Ok(Self { shared, catalogue, classes, info, notices })
-    }
-
-    /// The node classes that launches use; a watch keeps them current.
-    #[must_use]
-    pub fn classes(&self) -> &NodeClasses {
-        &self.classes
     }
 
     /// The catalogue without offerings that recently had no capacity; the same `Arc` while nothing changes.
@@ -95,18 +86,12 @@ impl FakeProvider {
 
     /// The registration delay of a claim's class, or why the class prevents a launch.
     fn class_of(&self, claim: &NodeClaim) -> Result<Duration, LaunchError> {
-        match self.classes.get(&claim.class.name) {
-            ClassState::Unread => Err(LaunchError::RateLimited { after: CLASSES_UNREAD_RETRY }),
-            ClassState::Missing => {
-                let message = format!("{} does not exist: create it, or use another class", claim.class);
-                Err(LaunchError::NodeClassNotReady(message.into()))
-            }
-            ClassState::Known(class) if !class.ready => {
-                let message = format!("{} is not ready: {}", claim.class, class.message);
-                Err(LaunchError::NodeClassNotReady(message.into()))
-            }
-            ClassState::Known(class) => Ok(class.registration_delay),
+        let class = self.classes.get(&claim.class.name)?;
+        if !class.ready {
+            let message = format!("{} is not ready: {}", claim.class, class.message);
+            return Err(LaunchError::NodeClassNotReady(message.into()));
         }
+        Ok(class.registration_delay)
     }
 
     /// The item of a claim in a launch call, and the error if it launches nothing. A claim that may not launch is sent without offerings:

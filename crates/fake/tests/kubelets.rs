@@ -9,15 +9,14 @@ use fleetwright_api::{
 };
 use fleetwright_core::clock::{Clock, SharedClock};
 use fleetwright_fake::{
-    Cloud, CloudConfig, NodeClasses,
+    Cloud, CloudConfig,
     api::{
         Bootstrap, CloudApi, CloudInstance, Launch, LaunchItem, LaunchOutcome, Lifecycle, Terminate,
         WireTaint,
     },
     catalogue::{OfferingKey, kwok},
-    classes::ClassState,
     cloud::{Fault, Occasion},
-    kubelet::{KubeletConfig, Kubelets, adopt, watch_classes},
+    kubelet::{KubeletConfig, Kubelets, adopt},
 };
 use fleetwright_fake_kube::{Config, Server};
 use jiff::{SignedDuration, Timestamp};
@@ -267,30 +266,6 @@ async fn install(client: &Client) {
 fn custom(client: &Client, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
     Api::all_with(client.clone(), &kind)
-}
-
-#[tokio::test(start_paused = true)]
-async fn classes_are_watched() {
-    let cluster = TestCluster::new(KubeletConfig::without_leases());
-    let classes = NodeClasses::unread();
-    tokio::spawn(watch_classes(cluster.client.clone(), classes.clone(), cluster.clock.clone()));
-    seconds(5).await;
-    assert_eq!(classes.get("default"), ClassState::Unread, "the kind is not installed yet");
-    install(&cluster.client).await;
-    seconds(120).await;
-    assert_eq!(classes.get("default"), ClassState::Missing);
-    let api = custom(&cluster.client, "karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
-    let class = json!({
-        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
-        "metadata": {"name": "default"}, "spec": {"nodeRegistrationDelay": "45s"},
-    });
-    api.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
-    seconds(1).await;
-    let ClassState::Known(class) = classes.get("default") else { panic!("{:?}", classes.get("default")) };
-    assert!(class.ready && class.registration_delay == Duration::from_secs(45), "{class:?}");
-    api.delete("default", &DeleteParams::default()).await.unwrap();
-    seconds(1).await;
-    assert_eq!(classes.get("default"), ClassState::Missing);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,20 +8,13 @@ use fleetwright_aws::{
     AwsProvider, Classes, Settings,
     batch::Batched,
     calls::AwsApi,
+    node_classes,
     prices::{Prices, parse},
 };
-use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_aws_client::SdkClient;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Service;
-use kube::{
-    Api, Client,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
-};
+use kube::{Api, Client};
 
 use crate::{
     authority,
@@ -45,23 +38,15 @@ pub struct AwsCloud;
 #[async_trait]
 impl CloudConnector for AwsCloud {
     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
-        provider(&environment.values, environment.client.clone(), environment.clock.clone()).await
+        let Environment { client, clock, values, .. } = environment;
+        let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
+        let classes = environment.follow(node_classes());
+        let provider = over(sdk, values, classes, clock.clone()).await?;
+        provider.set_cluster_dns(cluster_dns(client).await);
+        read_version(client, &provider).await;
+        tokio::spawn(follow_version(client.clone(), provider.clone(), clock.clone()));
+        Ok(Arc::new(provider))
     }
-}
-
-async fn provider(
-    values: &Values,
-    client: Client,
-    clock: SharedClock,
-) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;
-    let classes = Classes::default();
-    let provider = over(sdk, values, classes.clone(), clock.clone()).await?;
-    tokio::spawn(follow(client.clone(), classes));
-    provider.set_cluster_dns(cluster_dns(&client).await);
-    read_version(&client, &provider).await;
-    tokio::spawn(follow_version(client, provider.clone(), clock));
-    Ok(Arc::new(provider))
 }
 
 /// Reads the version of the API server.
@@ -175,23 +160,6 @@ async fn cluster_dns(client: &Client) -> Option<String> {
         Err(error) => {
             tracing::info!(%error, "cannot read the cluster's DNS service");
             None
-        }
-    }
-}
-
-/// Watches the EC2NodeClasses of the cluster for ever, and updates `classes`.
-async fn follow(client: Client, classes: Classes) {
-    let events = watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default());
-    let mut events = std::pin::pin!(events.default_backoff());
-    let mut listed = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(class)) => listed.push(class),
-            Ok(Event::InitDone) => classes.replace(std::mem::take(&mut listed)),
-            Ok(Event::Apply(class)) => classes.set(class),
-            Ok(Event::Delete(class)) => classes.remove(class.metadata.name.as_deref().unwrap_or_default()),
-            Err(error) => tracing::warn!(%error, "the watch of EC2NodeClasses was interrupted"),
         }
     }
 }

@@ -176,9 +176,14 @@ async fn prepare(
     let cluster_uid = with_retries("the API server", || kube_client::cluster_uid(&client)).await?;
     // Fields that the API server prunes would be lost.
     with_retries("the custom resource definitions", || kube_client::check_definitions(&client)).await?;
-    let environment = Environment { client, clock, cluster_uid, values };
-    let provider = with_retries("the cloud", || cloud.connect(&environment)).await?;
-    let Environment { client, clock, cluster_uid, values } = environment;
+    let provider = with_retries("the cloud", || async {
+        let (client, clock) = (client.clone(), clock.clone());
+        let environment = Environment::new(client, clock, cluster_uid.clone(), values.clone());
+        let provider = cloud.connect(&environment).await?;
+        environment.keep_watches();
+        Ok(provider)
+    })
+    .await?;
     // EKS may be slow or throttled: identification is retried, and its result is final.
     let identity =
         with_retries("the cloud's identification of the cluster", || identity(&*provider, &cluster_uid))

@@ -81,7 +81,10 @@ pub use k8s_openapi;
 pub use kube;
 pub use serde_json;
 
-pub use fleetwright_controllers::runtime::{Controller, Ctx};
+pub use fleetwright_controllers::{
+    classes::follow,
+    runtime::{Controller, Ctx},
+};
 
 #[cfg(feature = "aws")]
 pub use aws::AwsCloud;

@@ -1,11 +1,22 @@
 //! [`Operator`] and what binaries register with it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
-use fleetwright_controllers::runtime::{Controller, Ctx};
-use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
+use fleetwright_controllers::{
+    classes::follow,
+    runtime::{Controller, Ctx},
+};
+use fleetwright_core::{
+    clock::SharedClock,
+    cloud::{CloudProvider, NodeClasses},
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 
 use crate::{
     catalogue::{Catalogues, OfflineCatalogue},
@@ -25,6 +36,30 @@ pub struct Environment {
     pub cluster_uid: String,
     /// The settings: flags and environment variables.
     pub values: Values,
+    /// They end with the environment, unless the connector succeeds.
+    watches: Mutex<JoinSet<()>>,
+}
+
+impl Environment {
+    pub(crate) fn new(client: kube::Client, clock: SharedClock, cluster_uid: String, values: Values) -> Self {
+        Self { client, clock, cluster_uid, values, watches: Mutex::default() }
+    }
+
+    /// Keeps `classes` current for as long as the operator runs: their objects are listed and watched. An object that `T` cannot read is
+    /// left out, and logged.
+    pub fn follow<T>(&self, classes: NodeClasses<T>) -> NodeClasses<T>
+    where
+        T: DeserializeOwned + PartialEq + Send + Sync + 'static,
+    {
+        let watch = follow(self.client.clone(), classes.clone(), self.clock.clone());
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(watch);
+        classes
+    }
+
+    /// Leaves the watches to the process: the connector succeeded.
+    pub(crate) fn keep_watches(self) {
+        self.watches.into_inner().unwrap_or_else(PoisonError::into_inner).detach_all();
+    }
 }
 
 /// Connects to a cloud.

@@ -5,9 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -15,11 +13,12 @@ use fleetwright_aws::{
     AwsProvider, Classes, Settings,
     batch::Batched,
     calls::AwsApi,
+    node_classes,
     prices::Prices,
     provider::provider_id,
     testing::{BootedInstance, CLUSTER, FakeAws, OTHER_CA, REGION, cluster},
 };
-use fleetwright_aws_api::Ec2NodeClass;
+use fleetwright_controllers::classes::follow;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{CloudError, CloudProvider, GroundTruth},
@@ -29,15 +28,10 @@ use fleetwright_core::{
     },
 };
 use fleetwright_sim::simulator::{CloudSetup, SimulatedCloud};
-use futures::{StreamExt as _, future::BoxFuture};
-use kube::{
-    Api, Client,
-    runtime::watcher::{self, Event},
-};
+use futures::future::BoxFuture;
+use kube::Client;
 use serde_json::{Value, json};
 
-/// Delay after a broken watch.
-const RETRY: Duration = Duration::from_secs(1);
 /// The version of the control plane.
 const KUBERNETES: &str = "1.35";
 /// The spot price in percent of the on-demand price.
@@ -76,7 +70,7 @@ impl Region {
             };
         }
         aws.set_prices(on_demand.into_iter().collect(), spot.into_iter().collect());
-        Self { classes: Classes::default(), aws, settings, known: Arc::default() }
+        Self { classes: node_classes(), aws, settings, known: Arc::default() }
     }
 
     /// Another cluster with the same name in the same account: it has its own endpoint and certificate authority.
@@ -85,7 +79,7 @@ impl Region {
         let mut settings = self.settings.clone();
         settings.cluster_endpoint = "https://second-cluster".to_owned();
         settings.ca_bundle = OTHER_CA.to_owned();
-        Self { classes: Classes::default(), aws: self.aws.clone(), settings, known: Arc::default() }
+        Self { classes: node_classes(), aws: self.aws.clone(), settings, known: Arc::default() }
     }
 
     /// The running instances of this cluster, by their user data and not by tags.
@@ -197,20 +191,4 @@ fn truth(booted: &BootedInstance, prices: &Prices) -> GroundTruth {
     truth.launched = instance.launched;
     truth.price = price(prices, &truth.instance_type, &truth.capacity_type).unwrap_or(Price::ZERO);
     truth
-}
-
-/// Watches the EC2NodeClasses of a cluster forever and keeps `classes` current.
-async fn follow(client: Client, classes: Classes, clock: SharedClock) {
-    let mut events = pin!(watcher::watcher(Api::<Ec2NodeClass>::all(client), watcher::Config::default()));
-    let mut listed = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(class)) => listed.push(class),
-            Ok(Event::InitDone) => classes.replace(std::mem::take(&mut listed)),
-            Ok(Event::Apply(class)) => classes.set(class),
-            Ok(Event::Delete(class)) => classes.remove(class.metadata.name.as_deref().unwrap_or_default()),
-            Err(_) => clock.sleep(RETRY).await,
-        }
-    }
 }

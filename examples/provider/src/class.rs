@@ -1,20 +1,9 @@
-//! The NodeClass of the cloud: its kind, its definition, and the objects of the cluster.
-
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+//! The NodeClass of the cloud: its definition and its kind.
 
 use fleetwright_api::{condition::Condition, crd};
-use futures::StreamExt as _;
+use fleetwright_core::cloud::{NodeClassKind, NodeClasses};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{
-    Api, Client, CustomResource, ResourceExt as _,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
-};
+use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,40 +54,11 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     std::iter::once(class).chain(crd::base()).collect()
 }
 
-/// The classes of the cluster; `None` until they are listed.
-#[derive(Clone, Debug, Default)]
-pub struct Classes(Arc<RwLock<Option<BTreeMap<String, PebbleNodeClass>>>>);
+/// The classes of a cluster.
+pub type Classes = NodeClasses<PebbleNodeClass>;
 
-impl Classes {
-    /// Replaces all classes.
-    pub fn replace(&self, all: Vec<PebbleNodeClass>) {
-        let all = all.into_iter().map(|class| (class.name_any(), class)).collect();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(all);
-    }
-
-    /// The classes by name; `None` until they are listed.
-    #[must_use]
-    pub fn all(&self) -> Option<BTreeMap<String, PebbleNodeClass>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Watches the classes of the cluster for ever.
-pub async fn follow(client: Client, classes: Classes) {
-    let events = watcher::watcher(Api::<PebbleNodeClass>::all(client), watcher::Config::default());
-    let mut events = std::pin::pin!(events.default_backoff());
-    let mut all: BTreeMap<String, PebbleNodeClass> = BTreeMap::new();
-    while let Some(event) = events.next().await {
-        let is_complete = matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)));
-        match event {
-            Ok(Event::Init) => all.clear(),
-            Ok(Event::InitDone) => {}
-            Ok(Event::InitApply(class) | Event::Apply(class)) => drop(all.insert(class.name_any(), class)),
-            Ok(Event::Delete(class)) => drop(all.remove(&class.name_any())),
-            Err(error) => tracing::warn!(%error, "the watch of PebbleNodeClasses was interrupted"),
-        }
-        if is_complete {
-            classes.replace(all.values().cloned().collect());
-        }
-    }
+/// The classes of a cluster, not listed yet: launches wait.
+#[must_use]
+pub fn node_classes() -> Classes {
+    NodeClasses::new(NodeClassKind::new("pebble.example", "v1", "PebbleNodeClass", "pebblenodeclasses"))
 }

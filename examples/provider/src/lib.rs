@@ -10,5 +10,5 @@ pub mod provider;
 pub mod steps;
 
 pub use api::PebbleApi;
-pub use class::{Classes, PebbleNodeClass, PebbleNodeClassSpec, definitions, follow};
+pub use class::{Classes, PebbleNodeClass, PebbleNodeClassSpec, definitions, node_classes};
 pub use provider::PebbleProvider;

@@ -7,7 +7,7 @@ use fleetwright_operator::{
     CloudConnector, Environment, Operator, Setting, SettingKind, anyhow, async_trait,
     k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use pebble_autoscaler::{Classes, PebbleApi, PebbleProvider, definitions, follow};
+use pebble_autoscaler::{PebbleApi, PebbleProvider, definitions, node_classes};
 
 struct Pebble;
 
@@ -16,8 +16,7 @@ impl CloudConnector for Pebble {
     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
         let api =
             PebbleApi::new(environment.values.text("PEBBLE_URL"), environment.values.text("PEBBLE_TOKEN"))?;
-        let classes = Classes::default();
-        tokio::spawn(follow(environment.client.clone(), classes.clone()));
+        let classes = environment.follow(node_classes());
         Ok(Arc::new(PebbleProvider::connect(api, classes, environment.clock.clone()).await?))
     }
 

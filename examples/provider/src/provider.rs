@@ -8,7 +8,7 @@ use std::{
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest,
         ProviderInfo, ProviderStep, RepairPolicy, Termination, async_trait, bootstrap, is_label_of_kubelet,
         jiff::Timestamp, taint_flag,
     },
@@ -48,8 +48,7 @@ impl PebbleProvider {
     /// # Errors
     /// If the API does not answer.
     pub async fn connect(api: PebbleApi, classes: Classes, clock: SharedClock) -> Result<Self, CloudError> {
-        let kind = NodeClassKind::new("pebble.example", "v1", "PebbleNodeClass", "pebblenodeclasses");
-        let mut info = ProviderInfo::new("pebble", [kind]);
+        let mut info = ProviderInfo::new("pebble", [classes.kind().clone()]);
         info.repair_policies =
             ["False", "Unknown"].map(|status| RepairPolicy::new("Ready", status, EVERY)).into();
         // The API creates one server per call.
@@ -64,13 +63,13 @@ impl PebbleProvider {
         self.cluster_uid.get().map_or("", |uid| uid)
     }
 
-    /// A class that may be used, or why it may not.
-    fn class(&self, of: &NodeClassRef) -> Result<PebbleNodeClass, Str> {
-        let all = self.classes.all().ok_or("the classes have not been listed yet")?;
-        let class = all.get(&*of.name).ok_or_else(|| format!("{of} does not exist: create it"))?;
-        (class.readiness() == Some(true))
-            .then(|| class.clone())
-            .ok_or_else(|| format!("{of} is not ready").into())
+    /// The class of a NodeClaim that is to be launched.
+    fn ready(&self, of: &NodeClassRef) -> Result<Arc<PebbleNodeClass>, LaunchError> {
+        let class = self.classes.get(&of.name)?;
+        if class.readiness() != Some(true) {
+            return Err(LaunchError::NodeClassNotReady(format!("{of} is not ready").into()));
+        }
+        Ok(class)
     }
 
     /// The cloud's server as an instance.
@@ -212,7 +211,7 @@ impl CloudProvider for PebbleProvider {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        let class = self.class(&pool.template.class).map_err(CloudError::NodeClassNotReady)?;
+        let class = self.classes.get(&pool.template.class.name)?;
         Ok(self.catalogue.of_zones(&class.spec.zones, self.clock.now()))
     }
 
@@ -225,7 +224,7 @@ impl CloudProvider for PebbleProvider {
         {
             return self.launched(&server);
         }
-        let class = self.class(&request.claim.class).map_err(LaunchError::NodeClassNotReady)?;
+        let class = self.ready(&request.claim.class)?;
         while let Some(order) = self.order(request, &name, &class) {
             match self.api.create(&order).await {
                 Ok(server) => return self.launched(&server),
@@ -264,7 +263,9 @@ impl CloudProvider for PebbleProvider {
     }
 
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
-        let (Some(id), Ok(class)) = (&claim.provider_id, self.class(&claim.class)) else { return Ok(None) };
+        let (Some(id), Ok(class)) = (&claim.provider_id, self.classes.get(&claim.class.name)) else {
+            return Ok(None);
+        };
         let server = match self.server(id).await {
             Err(CloudError::NotFound(_)) => return Ok(None),
             server => server?,

@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use fleetwright_core::{
     cloud::{
-        CloudError, ConditionWrite, NodeClassKind, Object, Outlook, ProviderStep, Round, Write, async_trait,
+        CloudError, ConditionWrite, Object, Outlook, ProviderStep, Round, Write, async_trait,
     },
-    model::ConditionStatus,
+    model::{ConditionStatus, Str},
 };
 
 use crate::{
     api::PebbleApi,
     catalogue::{Catalogue, EVERY},
-    class::Classes,
+    class::{Classes, PebbleNodeClass},
 };
 
 /// How often new classes are looked for.
@@ -49,8 +49,8 @@ impl ProviderStep for ClassStatus {
     }
 
     async fn run(&self, _: &Outlook) -> Result<Round, CloudError> {
-        let kind = NodeClassKind::new("pebble.example", "v1", "PebbleNodeClass", "pebblenodeclasses");
-        let write = |(name, class): (&String, &crate::PebbleNodeClass)| {
+        let kind = self.classes.kind();
+        let write = |(name, class): (&Str, &Arc<PebbleNodeClass>)| {
             let uid = class.metadata.uid.as_deref().unwrap_or_default().into();
             let object = Object::NodeClass { class: kind.named(name), version: kind.version.clone(), uid };
             let (status, message) = match class.spec.image.as_str() {

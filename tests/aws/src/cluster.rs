@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use fleetwright_aws::batch::Batched;
 use fleetwright_aws::calls::AwsApi;
-use fleetwright_aws::{AwsProvider, Classes, Settings};
+use fleetwright_aws::{AwsProvider, Classes, Settings, node_classes, set_class};
 use fleetwright_aws_api::{Ec2NodeClass, HasConditions};
 use fleetwright_aws_client::{Endpoint, SdkClient};
 use fleetwright_core::clock::{Clock as _, SharedClock};
@@ -86,8 +86,8 @@ impl Cluster {
             access_key: seat.access_key.to_owned(),
             secret_key: "secret".to_owned(),
         };
-        let classes = Classes::default();
-        classes.set(class(&format!("{}-class", seat.uid))?);
+        let classes = node_classes();
+        set_class(&classes, class(&format!("{}-class", seat.uid))?);
         Self::with(endpoint, seat, classes, clock).await
     }
 
@@ -152,7 +152,7 @@ impl Cluster {
 
     /// The current class.
     pub(crate) fn class(&self) -> anyhow::Result<Ec2NodeClass> {
-        Ok((*self.classes.get("default").context("the class is gone")?.class).clone())
+        Ok(self.classes.get("default").context("the class is gone")?.class.clone())
     }
 
     /// Changes the class as a user would.
@@ -160,7 +160,7 @@ impl Cluster {
         let mut class = self.class()?;
         change(&mut class);
         class.metadata.generation = class.metadata.generation.map(|generation| generation + 1);
-        self.classes.set(class);
+        set_class(&self.classes, class);
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl Cluster {
                 if let Some(finalizers) = &write.finalizers {
                     class.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
                 }
-                self.classes.set(class);
+                set_class(&self.classes, class);
             }
             Object::NodeClaim(name) => {
                 for (claim, _) in &mut self.outlook.nodes {

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleetwright_aws::Classes;
 use fleetwright_aws::testing::{CLUSTER, Call, FakeAws, REGION, class};
+use fleetwright_aws::{node_classes, set_class};
 use fleetwright_core::clock::Clock;
 use fleetwright_core::cloud::CloudProvider as _;
 use jiff::Timestamp;
@@ -59,8 +59,8 @@ fn each_owner_is_reported_and_counted() {
 #[tokio::test]
 async fn the_account_is_read_even_if_iam_denies_profiles() {
     let cloud = Arc::new(FakeAws::new(Arc::new(FixedClock)));
-    let classes = Classes::default();
-    classes.set(class("default", true));
+    let classes = node_classes();
+    set_class(&classes, class("default", true));
     let settings = Settings::new(CLUSTER, REGION);
     let provider = AwsProvider::new(cloud.clone(), classes, settings, Arc::new(FixedClock)).await.unwrap();
     provider.identify("us").await.unwrap();

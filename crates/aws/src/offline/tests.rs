@@ -11,7 +11,6 @@ use super::*;
 use crate::calls::SoldIn;
 use crate::instancetype::ClassCatalog;
 use crate::prices::Prices;
-use crate::provider::KnownClass;
 use crate::settings::Settings;
 
 fn built_in() -> Table {
@@ -29,10 +28,7 @@ fn of_class(spec: Value, region: &str, prices: &Prices) -> ClassCatalog {
     .unwrap();
     let settings = Settings::new("a", region);
     let zones = zones(&[&format!("{region}a")]);
-    catalog(
-        &built_in(),
-        &OfflineClass { class: &KnownClass::new(class, 1), settings: &settings, prices, zones: &zones },
-    )
+    catalog(&built_in(), &OfflineClass { class: &class.into(), settings: &settings, prices, zones: &zones })
 }
 
 #[test]

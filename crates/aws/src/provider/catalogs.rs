@@ -1,10 +1,10 @@
 //! The region's instance types, and the catalogues of EC2NodeClasses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fleetwright_aws_api::ec2nodeclass::PlacementGroupSelector;
-use fleetwright_core::model::ObservedCapacity;
+use fleetwright_core::model::{ObservedCapacity, Str};
 use jiff::Timestamp;
 
 use super::classes::KnownClass;
@@ -46,14 +46,13 @@ struct RegionOffers {
     groups: BTreeMap<String, Resolved>,
     groups_version: u64,
     shifts: Shifts,
-    /// Catalogues by class name, each with the versions of its inputs.
-    catalogs: Cache<String, (Versions, Arc<ClassCatalog>), CATALOGS_MAX>,
+    /// Catalogues by class name, each with its class and the versions of its other inputs.
+    catalogs: Cache<String, (Arc<KnownClass>, Versions, Arc<ClassCatalog>), CATALOGS_MAX>,
 }
 
-/// The versions of the inputs that a catalogue was made from.
+/// The versions of the inputs that a catalogue was made from, beside its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Versions {
-    class: u64,
     instance_types: u64,
     prices: u64,
     observed: u64,
@@ -103,12 +102,13 @@ impl Catalogs {
     }
 
     /// The catalogue of a class; the same `Arc` while no input changes.
-    pub(super) fn of_class(&self, known: &KnownClass, now: Timestamp) -> Arc<ClassCatalog> {
+    pub(super) fn of_class(&self, known: &Arc<KnownClass>, now: Timestamp) -> Arc<ClassCatalog> {
         let mut region = self.lock();
         region.unavailable.sweep(now);
-        let versions = region.versions(known);
+        let versions = region.versions();
         let name = known.class.metadata.name.clone().unwrap_or_default();
-        if let Some((made_from, catalog)) = region.catalogs.peek(&name)
+        if let Some((class, made_from, catalog)) = region.catalogs.peek(&name)
+            && Arc::ptr_eq(&class, known)
             && made_from == versions
         {
             return catalog;
@@ -116,10 +116,10 @@ impl Catalogs {
         let made = Arc::new(region.make(&self.settings, known));
         // Equal content keeps its `Arc`: the scheduler compares catalogues by pointer.
         let kept = match region.catalogs.peek(&name) {
-            Some((_, old)) if old.catalog == made.catalog && old.resolved == made.resolved => old,
+            Some((.., old)) if old.catalog == made.catalog && old.resolved == made.resolved => old,
             _ => made,
         };
-        region.catalogs.keep(name, (versions, kept.clone()));
+        region.catalogs.keep(name, (known.clone(), versions, kept.clone()));
         kept
     }
 
@@ -160,14 +160,12 @@ impl Catalogs {
     }
 
     /// Drops what is stored for deleted classes.
-    pub(super) fn retain_classes(&self, existing: &[KnownClass]) {
-        let names: BTreeSet<&str> =
-            existing.iter().filter_map(|known| known.class.metadata.name.as_deref()).collect();
+    pub(super) fn retain_classes(&self, existing: &BTreeMap<Str, Arc<KnownClass>>) {
         let mut region = self.lock();
         let before = region.groups.len();
-        region.groups.retain(|name, _| names.contains(name.as_str()));
+        region.groups.retain(|name, _| existing.contains_key(name.as_str()));
         region.groups_version += u64::from(region.groups.len() != before);
-        region.catalogs.retain_if(|name, _| names.contains(name.as_str()));
+        region.catalogs.retain_if(|name, _| existing.contains_key(name.as_str()));
     }
 
     /// Whether traffic is shifted away from a zone.
@@ -254,9 +252,8 @@ impl Catalogs {
 }
 
 impl RegionOffers {
-    fn versions(&self, known: &KnownClass) -> Versions {
+    fn versions(&self) -> Versions {
         Versions {
-            class: known.version,
             instance_types: self.instance_types_version,
             prices: self.prices.version(),
             observed: self.observed_version,

@@ -170,7 +170,7 @@ impl DryRun<'_> {
                 None => ConditionResult::bad(CONDITION, "ClusterCIDRResolutionFailed", message),
             };
         }
-        let known = KnownClass::new(class.clone(), 0);
+        let known = KnownClass::from(class.clone());
         let name = class.metadata.name.clone().unwrap_or_default();
         let catalog = provider.catalogs.of_draft(&known);
         let pools: Vec<&Arc<NodePool>> =

@@ -86,7 +86,7 @@ fn instance(info: &InstanceInfo, class: OfClass<'_>, region: &str) -> Instance {
 impl AwsProvider {
     /// Describes an instance in the terms of the provider API, with the details of its class.
     pub(super) fn describe(&self, info: &InstanceInfo) -> Instance {
-        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name));
+        let class = info.tags.get(labels::NODE_CLASS).and_then(|name| self.classes.get(name).ok());
         let catalog = class.as_ref().map(|known| self.class_catalog(known));
         let of_class = OfClass {
             resolved: catalog.as_ref().and_then(|catalog| catalog.resolved.get(&info.instance_type)),

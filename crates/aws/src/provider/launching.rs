@@ -170,8 +170,7 @@ impl AwsProvider {
         let claim = &request.claim;
         let not_ready =
             |why: String| LaunchError::NodeClassNotReady(format!("{}: {why}", claim.class).into());
-        let known =
-            self.classes.get(&claim.class.name).ok_or_else(|| not_ready("it does not exist".to_owned()))?;
+        let known = self.classes.get(&claim.class.name)?;
         usable(&known, claim)?;
         let group = self.catalogs.group(&claim.class.name);
         if known.class.spec.placement_group_selector.is_some() && group.is_none() {

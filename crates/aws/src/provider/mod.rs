@@ -26,14 +26,14 @@ use fleetwright_aws_api::labels;
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{
-        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
-        ProviderInfo, ProviderStep, RepairPolicy, Termination,
+        CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
+        ProviderStep, RepairPolicy, Termination,
     },
     model::{Catalog, NodeClaim, NodePool, ObservedCapacity, ProviderId, Str},
 };
 use jiff::Timestamp;
 
-pub use classes::{Classes, KnownClass};
+pub use classes::{Classes, KnownClass, node_classes, set_class};
 pub use instance::{instance_id, is_ending, provider_id};
 
 use crate::calls::{AwsApi, AwsError, Filter, InstanceInfo};
@@ -126,8 +126,7 @@ impl AwsProvider {
         settings: Settings,
         clock: SharedClock,
     ) -> Result<Self, CloudError> {
-        let class = NodeClassKind::new(labels::GROUP, "v1", labels::NODE_CLASS_KIND, "ec2nodeclasses");
-        let mut info = ProviderInfo::new("aws", [class]);
+        let mut info = ProviderInfo::new("aws", [classes.kind().clone()]);
         info.schema = Arc::new(schema());
         info.repair_policies = repair_policies();
         let provider = Self {
@@ -178,7 +177,7 @@ impl AwsProvider {
     }
 
     /// The catalogue of a class; the same `Arc` while no input changes.
-    fn class_catalog(&self, known: &KnownClass) -> Arc<ClassCatalog> {
+    fn class_catalog(&self, known: &Arc<KnownClass>) -> Arc<ClassCatalog> {
         self.catalogs.of_class(known, self.clock.now())
     }
 
@@ -257,11 +256,6 @@ impl AwsProvider {
         self.addresses().refresh(subnets);
     }
 
-    fn known_class(&self, name: &str) -> Result<KnownClass, CloudError> {
-        let missing = || CloudError::NodeClassNotReady(format!("EC2NodeClass/{name} does not exist").into());
-        self.classes.get(name).ok_or_else(missing)
-    }
-
     /// An instance with its reservation if those are managed. Otherwise an instance that EC2 placed into an open reservation is on
     /// demand: as a reserved one it would be replaced repeatedly.
     fn managed(&self, mut info: InstanceInfo) -> InstanceInfo {
@@ -334,8 +328,8 @@ impl AwsProvider {
     /// Whether traffic is shifted away from an instance's zone: answers of EC2 about such a zone may be wrong.
     fn is_in_zone_away(&self, id: &ProviderId) -> bool {
         let Some(zone) = instance::zone(id) else { return false };
-        let of_classes = self.classes.all();
-        let statuses = of_classes.iter().filter_map(|known| known.class.status.as_ref());
+        let of_classes = self.classes.all().unwrap_or_default();
+        let statuses = of_classes.values().filter_map(|known| known.class.status.as_ref());
         let mut subnets = statuses.flat_map(|status| &status.subnets).filter(|subnet| subnet.zone == zone);
         subnets.any(|subnet| self.catalogs.is_away(&subnet.zone_id))
     }
@@ -374,7 +368,7 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {
-        let known = self.known_class(&pool.template.class.name)?;
+        let known = self.classes.get(&pool.template.class.name)?;
         Ok(self.class_catalog(&known).catalog.clone())
     }
 
@@ -437,7 +431,7 @@ impl CloudProvider for AwsProvider {
 
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         // A deleted class is not drift: its NodeClaims are deleted with it.
-        let Some(known) = self.classes.get(&claim.class.name) else { return Ok(None) };
+        let Ok(known) = self.classes.get(&claim.class.name) else { return Ok(None) };
         let drift = |reason: drift::DriftReason| Some(Drift(reason.as_str().into()));
         if let Some(reason) = drift::of_hash(&claim.annotations, &known.class.spec, &self.settings.ca_bundle)
         {

@@ -19,7 +19,7 @@ pub(super) struct Prepared {
     /// Tags of the launch templates.
     pub(super) template_tags: TagSet,
     pub(super) context: Option<String>,
-    pub(super) known: KnownClass,
+    pub(super) known: Arc<KnownClass>,
     pub(super) claim: Arc<NodeClaim>,
     /// No process has called EC2 for this attempt before.
     pub(super) first_call: bool,

@@ -196,8 +196,9 @@ impl Problems {
 
     /// Events about the provider as a whole, for its classes.
     pub(super) fn notices(&self, reason: &'static str, message: &str) -> Vec<Notice> {
+        let classes = self.classes.all().unwrap_or_default();
         let notice = |known: &KnownClass| Notice::warning(object(&known.class), reason, message);
-        self.classes.all().iter().take(CLASSES_MAX).map(notice).collect()
+        classes.values().take(CLASSES_MAX).map(|known| notice(known)).collect()
     }
 
     /// The finding for the condition `FeaturesAvailable`: `None` if every feature works and the class has no such condition.

@@ -211,20 +211,38 @@ async fn a_new_image_is_drift_and_an_empty_status_is_not() {
     let mut changed = class("default", true);
     changed.status.as_mut().unwrap().amis[0].id = "ami-new".to_owned();
     changed.status.as_mut().unwrap().amis[1].id = "ami-new-arm".to_owned();
-    aws.classes.set(changed.clone());
+    set_class(&aws.classes, changed.clone());
     assert_eq!(aws.provider().drift(&owned).await, Ok(Some(Drift("AMIDrift".into()))));
     let keep = |changed: &mut Ec2NodeClass, id: &str| {
         changed.status.as_mut().unwrap().amis.retain(|ami| ami.id == id);
     };
     keep(&mut changed, "ami-new-arm");
-    aws.classes.set(changed.clone());
+    set_class(&aws.classes, changed.clone());
     let left = aws.provider().drift(&owned).await;
     assert_eq!(left, Ok(Some(Drift("AMIDrift".into()))), "the class has no image for the instance any more");
     changed.status.as_mut().unwrap().amis.clear();
-    aws.classes.set(changed);
+    set_class(&aws.classes, changed);
     assert!(aws.provider().drift(&owned).await.is_err(), "a problem of the class is not drift");
     aws.classes.remove("default");
     assert_eq!(aws.provider().drift(&owned).await, Ok(None));
+}
+
+/// A controller that has just started has not listed the classes: that is no reason to delete NodeClaims.
+#[tokio::test]
+async fn a_launch_before_the_classes_are_listed_is_repeated() {
+    let mut aws = Aws::new(settings()).await;
+    let listed = std::mem::replace(&mut aws.classes, node_classes());
+    let early = Aws::provider(&aws.cloud, &aws.classes, &aws.settings, aws.clock.clone()).await;
+    let answer = early.launch(&batch(1)).await.remove(0);
+    assert!(matches!(answer, Err(LaunchError::RateLimited { .. })), "{answer:?}");
+    for step in early.steps().iter().filter(|step| step.name() == "nodeclass") {
+        let round = step.run(&Outlook::at(aws.clock.now())).await.unwrap();
+        assert!(round.writes.is_empty() && round.again <= Duration::from_secs(1), "{round:?}");
+    }
+    for known in listed.all().unwrap().values() {
+        set_class(&aws.classes, known.class.clone());
+    }
+    assert!(early.launch(&batch(1)).await.remove(0).is_ok());
 }
 
 /// An alias resolves to its variants; a missing parameter is reported, and a throttled one is not absent.

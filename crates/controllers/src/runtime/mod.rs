@@ -54,6 +54,7 @@ pub use shared::Shared;
 pub use shutdown::{Shutdown, Trigger, shutdown};
 pub use solvers::{Offload, Solvers};
 pub(crate) use unreadable::{INVALID_POOL, UNREADABLE};
+pub(crate) use watch::parse;
 
 #[cfg(test)]
 mod tests;

@@ -231,7 +231,7 @@ async fn list_one_by_one<K: Watchable>(
 }
 
 /// Reads an object as a `K`, from text as a list is read: `try_parse` would compile the deserializer of each kind once more.
-fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, String> {
+pub(crate) fn parse<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, String> {
     let text = serde_json::to_string(object).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| {
         let why = error.to_string();

@@ -17,6 +17,7 @@
 //! everything else from the documentation. The versions of foreign crates that occur in signatures are re-exported: `async_trait` and `jiff`.
 
 mod bootstrap;
+mod classes;
 mod concurrent;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -33,6 +34,7 @@ pub use ::async_trait::{self, async_trait};
 pub use ::jiff;
 
 pub use bootstrap::{Bootstrap, bootstrap, is_label_of_kubelet, taint_flag};
+pub use classes::{NodeClassError, NodeClasses};
 pub use error::{CloudError, LaunchError};
 pub use instance::Instance;
 pub use layer::CloudLayer;

@@ -5,7 +5,6 @@
 //! order with a bounded number of concurrent calls. A failed call is decided again after a backoff; a broken watch is restarted.
 
 mod adopt;
-mod classes;
 mod decide;
 mod objects;
 mod queue;
@@ -15,7 +14,6 @@ mod view;
 use std::time::Duration;
 
 pub use adopt::{AdoptError, adopt, follow};
-pub use classes::watch_classes;
 pub use run::Kubelets;
 
 /// Reason of a condition of a permanently broken kubelet, which does not become ready again.

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::{
     KubeletConfig, adopt,
-    classes::read,
     decide::{self, NextAction, NodeAct, NodeMemory, PodAct, PodMemory, PodNode},
     objects,
     queue::{Call, Key, KubeletQueue, Outcome},
@@ -358,21 +357,6 @@ fn objects_have_the_expected_fields() {
     let untainted = objects::untaint(&seen);
     assert_eq!(untainted["spec"]["taints"].as_array().unwrap().len(), 1);
     assert_eq!(untainted["metadata"]["resourceVersion"], "7");
-}
-
-#[test]
-fn classes_are_read() {
-    let class = read(&json!({
-        "spec": {"nodeRegistrationDelay": "1m30s"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }));
-    assert!(class.ready && class.registration_delay.as_secs() == 90);
-    let broken = json!({"type": "Ready", "status": "False", "reason": "Broken", "message": "no subnet"});
-    let class = read(&json!({"status": {"conditions": [broken]}}));
-    assert_eq!((class.ready, class.message.as_str()), (false, "Broken no subnet"));
-    let unknown = json!({"type": "Ready", "status": "Unknown"});
-    assert!(!read(&json!({"status": {"conditions": [unknown]}})).ready);
-    assert!(read(&json!({})).ready);
 }
 
 /// The next call of the queue, as text.

@@ -9,16 +9,17 @@ use async_trait::async_trait;
 use fleetwright_core::{
     clock::{Clock, SharedClock},
     cloud::{
-        CloudProvider,
+        CloudProvider, NodeClasses,
         conformance::{Call, CallFault, Fault as Wrong, GroundTruth, Harness, Operation},
     },
     model::{NodeClassRef, ProviderId, Str},
 };
 use fleetwright_fake::{
-    Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass, NodeClasses,
+    Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass,
     api::{ApiError, CloudApi, Lifecycle, Tags},
     cloud::{Adopted, Fault, Occasion, Op},
     http::{HttpCloud, serve},
+    node_classes,
 };
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
@@ -81,11 +82,11 @@ impl Fake {
         } else {
             (cloud.clone(), None)
         };
+        let classes = node_classes();
+        classes.replace([CLASS, SECOND_CLASS].map(|name| (name.into(), NodeClass::ready())));
         let process = Process {
             wire: Arc::new(Wire::new(api, bug)),
-            classes: NodeClasses::with(
-                [CLASS, SECOND_CLASS].map(|name| (name.to_owned(), NodeClass::ready())),
-            ),
+            classes,
             revisions: class_rules.then(|| Arc::new(Revisions::new(zones))),
             cloud: cloud.clone(),
             clock: clock.clone(),
@@ -111,7 +112,7 @@ impl Fake {
 /// What a process starts from.
 struct Process {
     wire: Arc<Wire>,
-    classes: NodeClasses,
+    classes: NodeClasses<NodeClass>,
     revisions: Option<Arc<Revisions>>,
     cloud: Arc<Cloud>,
     clock: Arc<ManualClock>,

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use fleetwright_api::NodeClaim;
-use fleetwright_aws::Classes;
+use fleetwright_aws::node_classes;
 use fleetwright_aws_api::Ec2NodeClass;
 use fleetwright_aws_tools::audit::{AuditReport, audit};
 use fleetwright_core::{
     cloud::{CloudProvider as _, Identity},
     model::ProviderId,
 };
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
 use super::{block_on, clock, connect, note};
 use crate::{
@@ -37,9 +37,9 @@ pub(crate) fn run(options: &AuditOptions, values: &Values) -> anyhow::Result<()>
 async fn read(values: &Values) -> anyhow::Result<AuditReport> {
     let client = kube_client::connect(None).await?;
     let uid = kube_client::cluster_uid(&client).await?;
-    let classes = Classes::default();
+    let classes = node_classes();
     let listed = Api::<Ec2NodeClass>::all(client.clone()).list(&ListParams::default()).await?;
-    classes.replace(listed.items);
+    classes.replace(listed.items.into_iter().map(|class| (class.name_any().as_str().into(), class.into())));
     let claimed = claimed(&client).await?;
     let provider = crate::aws::over(connect(values).await?, values, classes, clock()).await?;
     match provider.identify(&uid).await? {

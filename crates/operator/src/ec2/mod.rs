@@ -188,7 +188,7 @@ fn selects_reservations(class: &KnownClass) -> bool {
 /// The NodeClass as the provider reads it. If the input does not have it, the usual image family is assumed, which is a gap.
 fn node_class(request: &ClassRequest<'_>, offer: &mut ClassOffer) -> KnownClass {
     let why = match request.object.cloned().map(serde_json::from_value::<Ec2NodeClass>) {
-        Some(Ok(class)) => return KnownClass::new(class, 0),
+        Some(Ok(class)) => return KnownClass::from(class),
         Some(Err(error)) => format!("is malformed ({error})"),
         None => "is not in the input".to_owned(),
     };
@@ -201,7 +201,7 @@ fn node_class(request: &ClassRequest<'_>, offer: &mut ClassOffer) -> KnownClass 
     // Subnets are in the status, which may be valid if the spec is not.
     let status = request.object.map_or(Value::Null, |object| object["status"].clone());
     class.status = serde_json::from_value(status).ok();
-    KnownClass::new(class, 0)
+    KnownClass::from(class)
 }
 
 /// The provider settings that affect instance types.

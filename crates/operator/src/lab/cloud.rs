@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use fleetwright_api::crd;
 use fleetwright_core::{clock::SharedClock, cloud::CloudProvider};
 use fleetwright_fake::{
-    Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClasses,
+    Catalogue, Cloud, CloudConfig, FakeProvider, Latency,
     api::CloudApi,
     catalogue::Skipped,
     http::{self, HttpCloud},
-    kubelet::{KubeletConfig, Kubelets, adopt, follow, watch_classes},
+    kubelet::{KubeletConfig, Kubelets, adopt, follow},
+    node_classes,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -60,7 +61,7 @@ impl CloudConnector for FakeCloud {
 }
 
 async fn provider(environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
-    let Environment { client, clock, cluster_uid, values } = environment;
+    let Environment { client, clock, cluster_uid, values, .. } = environment;
     let url = values.text("FAKE_CLOUD");
     let api: Arc<dyn CloudApi> = if url.is_empty() {
         let (catalogue, skipped) = of_settings(values)?;
@@ -85,8 +86,7 @@ async fn provider(environment: &Environment) -> anyhow::Result<Arc<dyn CloudProv
     } else {
         Arc::new(HttpCloud::new(url, clock.clone()).with_context(|| "FAKE_CLOUD")?)
     };
-    let classes = NodeClasses::unread();
-    tokio::spawn(watch_classes(client.clone(), classes.clone(), clock.clone()));
+    let classes = environment.follow(node_classes());
     Ok(Arc::new(FakeProvider::new(api, classes, clock.clone()).await?))
 }
 

@@ -6,16 +6,17 @@ use std::{
 };
 
 use async_trait::async_trait;
+use fleetwright_controllers::classes::follow;
 use fleetwright_core::{
     clock::SharedClock,
-    cloud::{CallFault, CloudError, CloudProvider, GroundTruth, Operation},
+    cloud::{CallFault, CloudError, CloudProvider, GroundTruth, NodeClasses, Operation},
     model::{ProviderId, labels::NODEPOOL},
 };
 use fleetwright_fake::{
-    Catalogue, Cloud, CloudConfig, FakeProvider, NodeClasses,
+    Catalogue, Cloud, CloudConfig, FakeProvider, NodeClass,
     api::{ApiError, CloudInstance, Lifecycle, Tags, WireTaint},
     cloud::{Adopted, Fault, Occasion, Op},
-    kubelet::watch_classes,
+    node_classes,
 };
 use futures::future::BoxFuture;
 use kube::Client;
@@ -63,14 +64,14 @@ impl CloudSetup for FakeSetup {
 
     fn start(&self, clock: SharedClock) -> Arc<dyn SimulatedCloud> {
         let cloud = Arc::new(Cloud::new(self.catalogue.clone(), self.config.clone(), clock));
-        Arc::new(FakeCloud { cloud, classes: NodeClasses::unread(), known: Mutex::default() })
+        Arc::new(FakeCloud { cloud, classes: node_classes(), known: Mutex::default() })
     }
 }
 
 /// The fake cloud. Its instances are in memory.
 struct FakeCloud {
     cloud: Arc<Cloud>,
-    classes: NodeClasses,
+    classes: NodeClasses<NodeClass>,
     /// By instance id.
     known: Mutex<BTreeMap<String, KnownInstance>>,
 }
@@ -85,7 +86,7 @@ struct KnownInstance {
 impl SimulatedCloud for FakeCloud {
     fn tasks(&self, client: Client, clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
         vec![
-            Box::pin(watch_classes(client.clone(), self.classes.clone(), clock.clone())),
+            Box::pin(follow(client.clone(), self.classes.clone(), clock.clone())),
             Box::pin(classes::run(client, clock)),
         ]
     }

@@ -18,7 +18,7 @@ use fleetwright_core::{
     model::{NodeClassRef, ProviderId, Str},
 };
 use pebble_autoscaler::{
-    Classes, PebbleApi, PebbleNodeClass, PebbleNodeClassSpec, PebbleProvider, api::Server,
+    Classes, PebbleApi, PebbleNodeClass, PebbleNodeClassSpec, PebbleProvider, api::Server, node_classes,
 };
 
 use crate::stub::{self, Stub};
@@ -63,7 +63,7 @@ impl Pebble {
         let stub = Stub::default();
         let url = stub.serve().await;
         let clock = Arc::new(ManualClock(Mutex::new("2026-01-01T00:00:00Z".parse().unwrap())));
-        let classes = Classes::default();
+        let classes = node_classes();
         let provider = Mutex::new(start(&url, &classes, &clock).await);
         let pebble =
             Self { stub, url, clock, classes, first: Mutex::new(("one".to_owned(), true)), provider };
@@ -73,8 +73,8 @@ impl Pebble {
 
     fn set_classes(&self) {
         let (image, ready) = self.first.lock().unwrap().clone();
-        self.classes
-            .replace(vec![class("first", &[], &image, ready), class("second", &["north"], "one", true)]);
+        self.classes.set("first", class("first", &[], &image, ready));
+        self.classes.set("second", class("second", &["north"], "one", true));
     }
 
     fn adopt(&self, cluster: Option<&str>) -> ProviderId {

@@ -11,7 +11,8 @@ use fleetwright_core::{
 use fleetwright_scenarios::seeds::{
     BoxFuture, Client, CloudFault, CloudSetup, RunError, SeedReport, SimulatedCloud, run_many_over,
 };
-use pebble_autoscaler::{Classes, PebbleApi, PebbleProvider, api::Server, definitions, follow};
+use fleetwright_operator::follow;
+use pebble_autoscaler::{Classes, PebbleApi, PebbleProvider, api::Server, definitions, node_classes};
 use serde_json::{Value, json};
 
 use crate::stub::Stub;
@@ -41,7 +42,7 @@ impl CloudSetup for Pebble {
     }
 
     fn start(&self, clock: SharedClock) -> Arc<dyn SimulatedCloud> {
-        let cloud = InMemory { stub: Stub::at(clock), classes: Classes::default() };
+        let cloud = InMemory { stub: Stub::at(clock), classes: node_classes() };
         cloud.stub.inner().forgets_names = self.forgets_names;
         Arc::new(cloud)
     }
@@ -54,8 +55,8 @@ struct InMemory {
 
 #[async_trait]
 impl SimulatedCloud for InMemory {
-    fn tasks(&self, client: Client, _clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
-        vec![Box::pin(follow(client, self.classes.clone()))]
+    fn tasks(&self, client: Client, clock: SharedClock) -> Vec<BoxFuture<'static, ()>> {
+        vec![Box::pin(follow(client, self.classes.clone(), clock))]
     }
 
     async fn provider(&self, clock: SharedClock) -> Result<Arc<dyn CloudProvider>, CloudError> {

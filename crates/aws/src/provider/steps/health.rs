@@ -11,6 +11,7 @@ use fleetwright_core::safety::{Act, Cause, Facts, Limits};
 use futures::lock::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::classes::zone_name;
 use super::super::{AwsProvider, instance_id};
 use crate::calls::InstanceStatus;
 use crate::figures;
@@ -129,7 +130,8 @@ impl ZonalShift {
         for (zones, begun) in [(&changed.begun, true), (&changed.cleared, false)] {
             for zone_id in zones {
                 notices.extend(outlook.pools.iter().filter_map(|pool| {
-                    let zone = self.0.classes.zone_name(&pool.template.class.name, zone_id)?;
+                    let known = self.0.classes.get(&pool.template.class.name).ok()?;
+                    let zone = zone_name(&known, zone_id)?;
                     let of_pool = pool.template.requirements.allows(ZONE, &zone);
                     of_pool.then(|| shifted(Object::NodePool(pool.name.clone()), &zone, zone_id, begun))
                 }));

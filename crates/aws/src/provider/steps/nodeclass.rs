@@ -138,14 +138,14 @@ impl NodeClasses {
     /// If EKS knows another cluster by our name, the conditions report it and nothing else is done.
     fn mismatched(
         &self,
-        all: &[KnownClass],
+        all: &BTreeMap<Str, Arc<KnownClass>>,
         why: &Str,
         now: Timestamp,
         memories: &mut BTreeMap<String, ClassMemory>,
     ) -> Round {
         let mut round = Round::quiet(AT_LEAST);
-        for known in all.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
-            let class = &*known.class;
+        for known in all.values().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
+            let class = &known.class;
             let uid = class.metadata.uid.clone().unwrap_or_default();
             let mut next = class.clone();
             let of_identity = identity(&Identity::Mismatch(why.clone()));
@@ -302,7 +302,7 @@ impl NodeClasses {
     /// EC2NodeClass, and other types are launched.
     fn of_types(&self, class: &Ec2NodeClass) -> ConditionResult {
         const CONDITION: &str = condition::VALIDATION_SUCCEEDED;
-        let catalog = self.provider.catalogs.of_draft(&KnownClass::new(class.clone(), 0));
+        let catalog = self.provider.catalogs.of_draft(&class.clone().into());
         match catalog.problems.is_empty() {
             true => ConditionResult::good(CONDITION),
             false => {
@@ -559,14 +559,14 @@ impl ProviderStep for NodeClasses {
         let provider = &self.provider;
         provider.cluster.refresh(&*provider.api, &provider.problems, provider.clock.now()).await;
         let mut memories = self.memories.lock().await;
-        let all = self.provider.classes.all();
+        let Ok(all) = self.provider.classes.all() else { return Ok(Round::quiet(Duration::from_secs(1))) };
         if let Some(why) = self.provider.cluster.mismatch() {
             return Ok(self.mismatched(&all, &why, outlook.now, &mut memories));
         }
         let cluster_uid = self.provider.may_mutate()?;
         self.provider.catalogs.retain_classes(&all);
         let by_uid: BTreeMap<&str, &KnownClass> =
-            all.iter().filter_map(|known| Some((known.class.metadata.uid.as_deref()?, known))).collect();
+            all.values().filter_map(|known| Some((known.class.metadata.uid.as_deref()?, &**known))).collect();
         memories.retain(|uid, _| by_uid.contains_key(uid.as_str()));
         for uid in by_uid.keys() {
             memories.entry((*uid).to_owned()).or_default();

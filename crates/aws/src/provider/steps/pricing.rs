@@ -33,7 +33,7 @@ impl Pricing {
     async fn restore(&self, now: Timestamp) {
         let mut restored = self.restored.lock().await;
         let region = &self.provider.settings.region;
-        for known in self.provider.classes.all() {
+        for known in self.provider.classes.all().unwrap_or_default().values() {
             let uid = known.class.metadata.uid.clone().unwrap_or_default();
             let annotations = known.class.metadata.annotations.as_ref();
             if let (true, Some(text)) =
@@ -50,8 +50,8 @@ impl Pricing {
         let Some(text) = self.provider.with_prices(|prices| keep(prices, region, TEXT_MAX)) else {
             return Vec::new();
         };
-        let classes = self.provider.classes.all();
-        let lasting = classes.iter().filter(|known| known.class.metadata.deletion_timestamp.is_none());
+        let classes = self.provider.classes.all().unwrap_or_default();
+        let lasting = classes.values().filter(|known| known.class.metadata.deletion_timestamp.is_none());
         let mut wanted = Some(text);
         let mut writes = Vec::new();
         for known in lasting {

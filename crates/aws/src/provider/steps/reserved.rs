@@ -38,7 +38,7 @@ pub(super) struct Expiration(pub(super) AwsProvider);
 impl Expiration {
     /// Whether a reservation is a capacity block about to end, by the status of the class; `None` if the class does not select it.
     fn of_class(&self, claim: &NodeClaim, id: &str, now: Timestamp) -> Option<bool> {
-        let known = self.0.classes.get(&claim.class.name)?;
+        let known = self.0.classes.get(&claim.class.name).ok()?;
         let status = known.class.status.as_ref()?;
         let of = status.capacity_reservations.iter().find(|reservation| reservation.id == id)?;
         let ends = of.end_time.as_ref().map(|time| time.0);

@@ -126,13 +126,15 @@ impl ProviderStep for Profiles {
 
     async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
         let uid = self.provider.may_mutate()?;
-        let classes = self.provider.classes.all();
+        let Ok(classes) = self.provider.classes.all() else {
+            return Ok(Round::quiet(Duration::from_secs(1)));
+        };
         let class_uids: BTreeSet<String> =
-            classes.iter().filter_map(|known| known.class.metadata.uid.clone()).collect();
+            classes.values().filter_map(|known| known.class.metadata.uid.clone()).collect();
         let of_claims = outlook.nodes.iter().filter_map(|(claim, _)| {
             claim.annotations.get(labels::INSTANCE_PROFILE_NAME).map(ToString::to_string)
         });
-        let of_classes = classes.iter().filter_map(|known| {
+        let of_classes = classes.values().filter_map(|known| {
             let status = known.class.status.as_ref()?;
             (!status.instance_profile.is_empty()).then(|| status.instance_profile.clone())
         });

@@ -168,7 +168,7 @@ async fn a_class_without_a_role_needs_no_iam() {
         cluster.aws.cloud.deny(Call::Profiles);
         let mut class = cluster.class("default");
         class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(cluster.aws.now()));
-        cluster.aws.classes.set(class);
+        set_class(&cluster.aws.classes, class);
         let round = cluster.round("nodeclass").await;
         assert_eq!(cluster.class("default").metadata.finalizers, Some(Vec::new()), "{round:?}");
         assert_eq!(cluster.aws.cloud.count("ListInstanceProfiles"), u64::from(!isolated));

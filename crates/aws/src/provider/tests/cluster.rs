@@ -31,7 +31,7 @@ impl TestCluster {
     pub(super) async fn new(settings: Settings, class: Ec2NodeClass) -> Self {
         let aws = Aws::new(settings).await;
         aws.classes.remove("default");
-        aws.classes.set(class);
+        set_class(&aws.classes, class);
         let steps = aws.provider().steps();
         let outlook = Outlook::at(aws.now()).with_pools(vec![Arc::new(pool())]);
         Self { aws, outlook, steps, learner: CapacityLearner::default(), deaf: false }
@@ -83,14 +83,14 @@ impl TestCluster {
     }
 
     pub(super) fn class(&self, name: &str) -> Ec2NodeClass {
-        (*self.aws.classes.get(name).unwrap().class).clone()
+        self.aws.classes.get(name).unwrap().class.clone()
     }
 
     pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut Ec2NodeClass)) {
         let mut class = self.class(name);
         change(&mut class);
         class.metadata.generation = class.metadata.generation.map(|generation| generation + 1);
-        self.aws.classes.set(class);
+        set_class(&self.aws.classes, class);
     }
 
     /// Status and reason of a condition.
@@ -135,7 +135,7 @@ impl TestCluster {
                 if let Some(finalizers) = &write.finalizers {
                     object.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
                 }
-                self.aws.classes.set(object);
+                set_class(&self.aws.classes, object);
             }
             Object::NodeClaim(name) => {
                 for (claim, _) in &mut self.outlook.nodes {

@@ -33,7 +33,7 @@ async fn instances_have_the_efa_interfaces_of_their_class() {
         {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"},
     ]))
     .unwrap();
-    aws.classes.set(class);
+    set_class(&aws.classes, class);
     let born = aws.provider().launch(&[request("a")]).await.remove(0).unwrap();
     assert_eq!(born.capacity.get(&labels::RESOURCE_EFA.into()), 1);
 }

@@ -31,8 +31,8 @@ impl Aws {
         let clock = Arc::new(ManualClock(Mutex::new("2026-06-01T00:00:00Z".parse().unwrap())));
         let shared: SharedClock = clock.clone();
         let cloud = Arc::new(FakeAws::new(shared.clone()));
-        let classes = Classes::default();
-        classes.set(class("default", true));
+        let classes = node_classes();
+        set_class(&classes, class("default", true));
         let provider = Self::provider(&cloud, &classes, &settings, shared).await;
         Self { cloud, clock, classes, settings, provider: Mutex::new(provider) }
     }
@@ -44,7 +44,7 @@ impl Aws {
         if let Some(status) = &mut second.status {
             status.subnets.pop();
         }
-        aws.classes.set(second);
+        set_class(&aws.classes, second);
         aws.cloud.interleave();
         aws
     }
@@ -105,14 +105,14 @@ impl Harness for Aws {
         *self.clock.0.lock().unwrap() += SignedDuration::try_from(by).unwrap();
     }
     async fn set_class_ready(&self, ready: bool) {
-        self.classes.set(class("default", ready));
+        set_class(&self.classes, class("default", ready));
     }
     async fn change_class(&self) -> bool {
         let mut changed = class("default", true);
         for ami in changed.status.iter_mut().flat_map(|status| &mut status.amis) {
             ami.id.push_str("-new");
         }
-        self.classes.set(changed);
+        set_class(&self.classes, changed);
         true
     }
     async fn inject(&self, fault: Wrong) -> bool {

@@ -39,7 +39,7 @@ async fn capacity_is_observed_and_kept() {
     assert!(text(&cluster).contains(&*image));
     let mut class = cluster.class("default");
     class.status.as_mut().unwrap().amis.retain(|ami| *ami.id != *image);
-    cluster.aws.classes.set(class);
+    set_class(&cluster.aws.classes, class);
     cluster.observe_capacity().await;
     assert_eq!(&*text(&cluster), "", "dropped with its image");
 }
@@ -125,7 +125,7 @@ async fn storage_is_observed_of_nodes_of_the_same_class() {
     cluster.edit("default", |class| class.status.as_mut().unwrap().amis.clear());
     cluster.observe_capacity().await;
     assert!(knows(&cluster).is_some(), "the images in use are unknown");
-    cluster.aws.classes.set(class);
+    set_class(&cluster.aws.classes, class);
     cluster.observe_capacity().await;
     assert_eq!(knows(&cluster), None);
     assert_eq!(storage(&cluster).await, promised - 1, "all others remain");

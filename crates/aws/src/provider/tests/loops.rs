@@ -278,7 +278,7 @@ async fn reserved_instances_become_on_demand_and_leave_blocks_in_time() {
     );
     let mut unselected = cluster.class("default");
     unselected.status.as_mut().unwrap().capacity_reservations.clear();
-    cluster.aws.classes.set(unselected);
+    set_class(&cluster.aws.classes, unselected);
     let still = cluster.round("capacityreservation.expiration").await.interruptions;
     assert_eq!(
         still, round.interruptions,

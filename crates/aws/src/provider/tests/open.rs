@@ -31,7 +31,7 @@ fn change_subnets(aws: &Aws) {
     for subnet in &mut changed.status.as_mut().unwrap().subnets {
         subnet.id.push_str("-other");
     }
-    aws.classes.set(changed);
+    set_class(&aws.classes, changed);
 }
 
 fn is_unknown(answer: &Result<Instance, LaunchError>) -> bool {

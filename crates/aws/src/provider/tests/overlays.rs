@@ -148,7 +148,7 @@ async fn sandboxes_turn_enclaves_on() {
         });
         let provider = aws.provider.lock().unwrap().clone();
         provider.refresh_instance_types().await.unwrap();
-        aws.classes.set(own);
+        set_class(&aws.classes, own);
         let mut promised = corrected(&aws, |instance_type| instance_type.capacity.set(&name.into(), 1)).await;
         promised.overlaid.extend(TYPES.map(Into::into));
         let mut wants = claim("a", "a");

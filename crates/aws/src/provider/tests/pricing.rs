@@ -71,7 +71,7 @@ async fn one_class_keeps_the_prices() {
     let mut cluster = region(11).await;
     cluster.round(STEP).await;
     assert!(kept(&cluster, "default").is_some());
-    cluster.aws.classes.set(fresh("a-new-one"));
+    set_class(&cluster.aws.classes, fresh("a-new-one"));
     cluster.round(STEP).await;
     assert!(kept(&cluster, "a-new-one").is_some() && kept(&cluster, "default").is_none());
     cluster.edit("a-new-one", |class| {

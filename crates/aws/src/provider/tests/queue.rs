@@ -97,8 +97,8 @@ async fn still(count: usize) -> (Arc<FakeAws>, AwsProvider, Timestamp, Vec<Provi
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
     let clock: SharedClock = Arc::new(FixedClock(now));
     let cloud = Arc::new(FakeAws::new(clock.clone()));
-    let classes = Classes::default();
-    classes.set(class("default", true));
+    let classes = node_classes();
+    set_class(&classes, class("default", true));
     let api = Arc::new(Batched::new(cloud.clone(), clock.clone()));
     let provider = AwsProvider::new(api, classes, with_queue(), clock).await.unwrap();
     provider.identify(UID).await.unwrap();

@@ -68,10 +68,10 @@ async fn one_alias_four_images() {
 /// A second cluster in the region of the first, with its name.
 async fn second_cluster(ours: &TestCluster) -> TestCluster {
     let cloud = ours.aws.cloud.clone();
-    let classes = Classes::default();
+    let classes = node_classes();
     let mut class = fresh("default");
     class.metadata.uid = Some("their-class-uid".to_owned());
-    classes.set(class);
+    set_class(&classes, class);
     let clock: SharedClock = ours.aws.clock.clone();
     let provider = AwsProvider::new(cloud.clone(), classes.clone(), settings(), clock).await.unwrap();
     provider.identify("their-cluster-uid").await.unwrap();

@@ -284,7 +284,7 @@ async fn a_shortage_in_a_group_affects_only_the_group() {
     let mut grouped = fresh("default");
     grouped.spec.placement_group_selector = serde_json::from_value(json!({"name": "rack"})).unwrap();
     let mut cluster = TestCluster::new(settings(), grouped).await;
-    cluster.aws.classes.set(fresh("open"));
+    set_class(&cluster.aws.classes, fresh("open"));
     cluster.aws.cloud.set_placement_groups(vec![PlacementGroup {
         id: "pg-1".to_owned(),
         name: "rack".to_owned(),
@@ -410,7 +410,7 @@ async fn a_class_is_finalized_after_its_claims_with_its_profiles_and_templates()
     cluster.add(claim("claim-000", "batch"), None);
     let mut class = cluster.class("default");
     class.metadata.deletion_timestamp = Some(fleetwright_aws_api::Time(cluster.aws.now()));
-    cluster.aws.classes.set(class);
+    set_class(&cluster.aws.classes, class);
     let round = cluster.round(STEP).await;
     assert_eq!(round.notices[0].reason, "WaitingOnNodeClaimTermination");
     assert_eq!(&*round.notices[0].message, "Waiting on NodeClaim termination for claim-000");
