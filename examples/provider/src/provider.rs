@@ -52,6 +52,7 @@ impl PebbleProvider {
         info.repair_policies =
             ["False", "Unknown"].map(|status| RepairPolicy::new("Ready", status, EVERY)).into();
         // The API creates one server per call.
+        info.launches_one_by_one = true;
         info.launch_concurrency = 50;
         let catalogue = Arc::new(Catalogue::default());
         catalogue

@@ -1,7 +1,8 @@
 //! Launches: one call to the cloud for all NodeClaims of a batch, in the steps of [`core::nodeclaim::launch`].
 //!
 //! The reconcile of one NodeClaim takes the steps for its batch; the other NodeClaims find their results when they are
-//! enqueued.
+//! enqueued. Where the provider launches one by one, that reconcile writes the attempt for its batch, and each NodeClaim calls the
+//! cloud in its own reconcile: its answer is recorded whenever it comes.
 //!
 //! [`core::nodeclaim::launch`]: fleetwright_core::nodeclaim::launch
 
@@ -22,6 +23,7 @@ use fleetwright_core::{
 };
 use fleetwright_state::{Change, Key};
 use futures::{StreamExt, TryStreamExt, stream};
+use indexmap::IndexSet;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -30,6 +32,8 @@ use crate::runtime::{ApiClient, Clocks, Cluster, ReconcileError, later};
 
 /// NodeClaims that an attempt is written on concurrently.
 const CONCURRENCY: usize = 16;
+/// After how long a NodeClaim that waits for a call of its own looks again; the end of another one's call enqueues it sooner.
+const QUEUE_RETRY: Duration = Duration::from_secs(10);
 /// The controller that is enqueued when a result exists.
 pub(super) const CONTROLLER: &str = "nodeclaim.lifecycle";
 
@@ -74,6 +78,12 @@ struct LaunchState {
     unasked: BTreeMap<Str, Timestamp>,
     /// UIDs of NodeClaims whose last call created no instance: the next attempt launches them.
     failed: BTreeSet<Str>,
+    /// By UID: the attempt that this process wrote and for which the cloud has not been called. No other process called it either.
+    uncalled: BTreeMap<Str, u32>,
+    /// Calls for single NodeClaims that have not been answered.
+    single_calls: usize,
+    /// Names of NodeClaims that wait for one of them to end, the oldest first.
+    queued: IndexSet<Str>,
 }
 
 /// The next steps of a NodeClaim, and its instance if it has one.
@@ -108,6 +118,39 @@ impl Drop for LaunchingBatch<'_> {
     fn drop(&mut self) {
         let waiting = self.launches.state().launching.remove(self.batch);
         for name in waiting.into_iter().flatten() {
+            self.cluster.enqueue(CONTROLLER, Key::cluster(name));
+        }
+    }
+}
+
+/// A call for a single NodeClaim. Dropping it enqueues the NodeClaim that waits the longest.
+struct SingleCall<'a> {
+    launches: &'a Launches,
+    cluster: &'a Cluster,
+}
+
+impl<'a> SingleCall<'a> {
+    /// Counts a call. `None` if as many as `limit` (at least one) are unanswered: `claim` then waits.
+    fn begin(launches: &'a Launches, cluster: &'a Cluster, claim: &NodeClaim, limit: usize) -> Option<Self> {
+        let mut state = launches.state();
+        if state.single_calls >= limit.max(1) {
+            state.queued.insert(claim.name.as_str().into());
+            return None;
+        }
+        state.queued.shift_remove(claim.name.as_str());
+        state.single_calls += 1;
+        Some(Self { launches, cluster })
+    }
+}
+
+impl Drop for SingleCall<'_> {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = self.launches.state();
+            state.single_calls -= 1;
+            state.queued.shift_remove_index(0)
+        };
+        if let Some(name) = next {
             self.cluster.enqueue(CONTROLLER, Key::cluster(name));
         }
     }
@@ -177,6 +220,7 @@ impl Launches {
         state.not_before.remove(claim);
         state.unasked.remove(claim);
         state.failed.remove(claim);
+        state.uncalled.remove(claim);
     }
 
     /// Launches a NodeClaim together with its batch.
@@ -195,21 +239,29 @@ impl Launches {
         if cluster.index().awaits_batch(claim.name.as_str(), &claim.batch) {
             return Ok((Next::nothing(), None));
         }
-        let Some(_launching) = LaunchingBatch::begin(self, cluster, claim) else {
+        let Some(launching) = LaunchingBatch::begin(self, cluster, claim) else {
             return Ok((Next::nothing(), None));
         };
         let mut step = self.step(cluster, claim);
-        let mut written = None;
         if let Some(LaunchStep::Write(attempt, members)) = step {
             self.write(ctx, &attempt, &members).await?;
-            written = Some(attempt);
             step = self.step(cluster, claim);
         }
         // A NodeClaim with the position of another one has to leave the batch first.
-        let Some(LaunchStep::Call(attempt, members)) = step else { return Ok(wait(launch::BACKOFF)) };
-        // No process called the cloud for an attempt that was not written before.
-        let is_first = written.as_ref() == Some(&attempt);
-        self.call(ctx, &attempt, &members, is_first).await;
+        let Some(LaunchStep::Call(attempt, mut members)) = step else { return Ok(wait(launch::BACKOFF)) };
+        let info = ctx.cloud.info();
+        let mut single = None;
+        if info.launches_one_by_one {
+            // The others of the batch have calls of their own.
+            drop(launching);
+            members.retain(|member| member.uid == claim.uid);
+            single = SingleCall::begin(self, cluster, claim, info.launch_concurrency);
+            if single.is_none() {
+                return Ok(wait(QUEUE_RETRY));
+            }
+        }
+        self.call(ctx, &attempt, &members).await;
+        drop(single);
         for member in members.iter().filter(|member| member.uid != claim.uid) {
             cluster.enqueue(CONTROLLER, Key::cluster(member.name.as_str()));
         }
@@ -245,18 +297,24 @@ impl Launches {
         let mut state = self.state();
         for (member, _) in members {
             state.failed.remove(&member.uid);
+            state.uncalled.insert(member.uid.clone(), attempt.number);
         }
         Ok(())
     }
 
+    /// Whether no process called the cloud for an attempt: this one wrote it. From now on it counts as called.
+    fn begin_call(&self, attempt: &Attempt, members: &[Arc<NodeClaim>]) -> bool {
+        let mut state = self.state();
+        let mut is_first = true;
+        for member in members {
+            is_first &= state.uncalled.remove(&member.uid) == Some(attempt.number);
+        }
+        is_first
+    }
+
     /// Step 2: calls the cloud. A member without a result has an unknown one.
-    async fn call(
-        &self,
-        ctx: LaunchContext<'_>,
-        attempt: &Attempt,
-        members: &[Arc<NodeClaim>],
-        first_call: bool,
-    ) {
+    async fn call(&self, ctx: LaunchContext<'_>, attempt: &Attempt, members: &[Arc<NodeClaim>]) {
+        let first_call = self.begin_call(attempt, members);
         let request = |member: &Arc<NodeClaim>| {
             let rank = attempt.members.rank(member.position).unwrap_or_default();
             let pool = member.pool.as_ref();

@@ -3,6 +3,7 @@
 mod crash;
 mod harness;
 mod nameless;
+mod one_by_one;
 mod refused;
 mod repair;
 

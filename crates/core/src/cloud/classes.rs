@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -32,11 +31,13 @@ const UNLISTED_RETRY: Duration = Duration::from_secs(1);
 /// let error = LaunchError::from(classes.get("gpu").unwrap_err());
 /// assert_eq!(error.to_string(), "NodeClassRef not ready, AcmeNodeClass/gpu does not exist: create it");
 /// ```
+#[derive(Debug)]
 pub struct NodeClasses<T> {
     kind: NodeClassKind,
     listed: Arc<Mutex<ListedClasses<T>>>,
 }
 
+#[derive(Debug)]
 struct ListedClasses<T> {
     /// By name; `None` until they are listed.
     classes: Option<BTreeMap<Str, Arc<T>>>,
@@ -79,12 +80,6 @@ impl From<NodeClassError> for CloudError {
 impl<T> Clone for NodeClasses<T> {
     fn clone(&self) -> Self {
         Self { kind: self.kind.clone(), listed: self.listed.clone() }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for NodeClasses<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("NodeClasses").field(&self.lock().classes).finish()
     }
 }
 

@@ -106,7 +106,12 @@ pub struct ProviderInfo {
     pub bootstraps_startup_taints: bool,
     /// How long its launches and its nodes may take.
     pub patience: Patience,
-    /// How many calls of [`CloudProvider::launch_one`] the default [`CloudProvider::launch`] has under way.
+    /// Whether each instance is launched by a call of its own, as by [`CloudProvider::launch_one`], and carries its NodeClaim from birth. The
+    /// controllers then call [`CloudProvider::launch`] for one NodeClaim at a time and record each answer as it comes. Otherwise they call
+    /// it for a batch, and its slowest launch holds up the answers of the others.
+    pub launches_one_by_one: bool,
+    /// How many launches are under way at a time: of all, if they are [one by one](Self::launches_one_by_one), otherwise calls of
+    /// [`CloudProvider::launch_one`] of one [`CloudProvider::launch`].
     pub launch_concurrency: usize,
 }
 
@@ -140,6 +145,7 @@ impl ProviderInfo {
             repair_policies: Vec::new(),
             bootstraps_startup_taints: true,
             patience: Patience::default(),
+            launches_one_by_one: false,
             launch_concurrency: LAUNCH_CONCURRENCY,
         }
     }
@@ -237,7 +243,9 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// attempt and cluster UID from birth, and its node is born with what [`bootstrap`] returns. Labels of the answer are allowed by the
     /// claim's requirements.
     ///
-    /// By default [`Self::launch_one`] is called for each request, a few at a time: for clouds whose call launches one instance.
+    /// By default [`Self::launch_one`] is called for each request, a few at a time: for clouds whose call launches one instance. With
+    /// [`ProviderInfo::launches_one_by_one`], the requests of an attempt come one by one, several at the same time: each launches one instance,
+    /// whatever `size` is, and waits for no other.
     ///
     /// ```
     /// # use fleetwright_core::{cloud::{CloudProvider, LaunchRequest}, model::NodeClaim};

@@ -12,6 +12,13 @@
 //! 3. Record the result: the instances, sorted by id, belong to the members in order of position. Members without an instance go into the
 //!    next attempt, or are deleted if there is no capacity.
 //!
+//! A cloud that launches one by one ([`ProviderInfo::launches_one_by_one`]) takes step 1 for the batch, and steps 2 and 3 for each member by itself,
+//! in any order: batch, number and rank are the token. A crash between two answers leaves members with and without an instance, and each of
+//! the latter repeats its own call. A member that failed goes into the next attempt while calls for others run: it is not a member that they
+//! wait for.
+//!
+//! [`ProviderInfo::launches_one_by_one`]: crate::cloud::ProviderInfo::launches_one_by_one
+//!
 //! A member that is deleted during an attempt keeps its finalizer until the outcome of the attempt is known
 //! ([`super::trace`]), and one that is named by an attempt that it does not carry until that attempt is over ([`is_named`]).
 

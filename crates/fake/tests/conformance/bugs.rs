@@ -27,6 +27,7 @@ pub(crate) enum Bug {
     NewTokenForEachCall,
     ChecksThenCreates,
     NewTokenWhileACallRuns,
+    OneCallAtATime,
     ReversesAnswers,
     ThrottledLaunchIsUnknown,
     LostLaunchIsFailed,
@@ -85,6 +86,7 @@ pub(crate) struct BuggyProvider {
     running: Mutex<BTreeSet<Token>>,
     launched: Mutex<BTreeMap<Token, Instance>>,
     ended: Mutex<BTreeSet<ProviderId>>,
+    one_call: tokio::sync::Mutex<()>,
 }
 
 impl BuggyProvider {
@@ -97,6 +99,7 @@ impl BuggyProvider {
             running: Mutex::default(),
             launched: Mutex::default(),
             ended: Mutex::default(),
+            one_call: tokio::sync::Mutex::default(),
         }
     }
 
@@ -250,6 +253,10 @@ impl CloudLayer for BuggyProvider {
             Bug::ChecksThenCreates => self.check_then_create(&requests).await,
             Bug::NewTokenAfterPending => self.forget_pending(&requests).await,
             Bug::NewTokenWhileACallRuns => self.mark_then_create(&requests).await,
+            Bug::OneCallAtATime => {
+                let _one = self.one_call.lock().await;
+                self.inner.launch(&requests).await
+            }
             _ => self.inner.launch(&requests).await,
         };
         for answer in &mut answers {

@@ -1,5 +1,5 @@
-//! What the fake cloud does not have: classes that restrict zones and drift, an account with a quota, and slow
-//! launches.
+//! What the fake cloud does not have: classes that restrict zones and drift, an account with a quota, slow launches, and launches one by
+//! one.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,9 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_core::{
     clock::SharedClock,
-    cloud::{CloudError, CloudLayer, CloudProvider, Drift, Instance, LaunchError, LaunchRequest},
+    cloud::{
+        CloudError, CloudLayer, CloudProvider, Drift, Instance, LaunchError, LaunchRequest, ProviderInfo,
+    },
     model::{BatchId, Catalog, NodeClaim, NodePool, ProviderId, Requirement, Str, labels::ZONE},
 };
 
@@ -70,12 +72,19 @@ pub(crate) fn restricted_zones(catalog: &Catalog) -> Vec<Str> {
 }
 
 pub(crate) struct ClassRules {
-    pub(crate) inner: Arc<dyn CloudProvider>,
-    pub(crate) revisions: Arc<Revisions>,
-    pub(crate) clock: SharedClock,
+    inner: Arc<dyn CloudProvider>,
+    info: ProviderInfo,
+    revisions: Arc<Revisions>,
+    clock: SharedClock,
 }
 
 impl ClassRules {
+    pub(crate) fn new(inner: Arc<dyn CloudProvider>, revisions: Arc<Revisions>, clock: SharedClock) -> Self {
+        let mut info = inner.info().clone();
+        info.launches_one_by_one = true;
+        Self { inner, info, revisions, clock }
+    }
+
     /// How long a launch is still under way.
     fn left(&self, request: &LaunchRequest) -> Option<Duration> {
         let (key, now) = ((request.batch.clone(), request.attempt), self.clock.now());
@@ -92,6 +101,10 @@ impl ClassRules {
 impl CloudLayer for ClassRules {
     fn inner(&self) -> &dyn CloudProvider {
         &*self.inner
+    }
+
+    fn info(&self) -> &ProviderInfo {
+        &self.info
     }
 
     async fn catalog(&self, pool: &NodePool) -> Result<Arc<Catalog>, CloudError> {

@@ -126,11 +126,7 @@ impl Process {
         let provider = FakeProvider::new(api, self.classes.clone(), self.clock.clone()).await.unwrap();
         let mut provider: Arc<dyn CloudProvider> = Arc::new(provider);
         if let Some(revisions) = &self.revisions {
-            provider = Arc::new(ClassRules {
-                inner: provider,
-                revisions: revisions.clone(),
-                clock: self.clock.clone(),
-            });
+            provider = Arc::new(ClassRules::new(provider, revisions.clone(), self.clock.clone()));
         }
         if let Some(bug) = self.bug {
             provider = Arc::new(BuggyProvider::new(provider, bug, self.cloud.clone()));

@@ -24,9 +24,10 @@ use fleetwright_fake::{
 };
 use harness::{Fake, Options};
 
-/// Cases about slow launches and quotas, and about drift and restrictions of classes: a KWOKNodeClass has neither.
-const NOT_APPLICABLE: [&str; 5] = [
+/// Cases about slow launches, launches one by one and quotas, and about drift and restrictions of classes: the fake cloud has none of them.
+const NOT_APPLICABLE: [&str; 6] = [
     "a launch that is under way is asked for again",
+    "a launch that is not answered holds up no other",
     "a launch above a quota names it and launches nothing",
     "a class restricts the catalogue of its pools",
     "a class restricts the instances of its claims",
@@ -39,7 +40,7 @@ async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool)
     assert_eq!(report, ConformanceReport { failures: Vec::new(), not_applicable: NOT_APPLICABLE.to_vec() });
 }
 
-/// With classes that restrict zones and drift, a quota and slow launches, every case applies.
+/// With classes that restrict zones and drift, a quota, and slow launches one by one, every case applies.
 #[tokio::test]
 async fn every_case_applies_to_a_cloud_with_classes() {
     let options = Options { class_rules: true, ..Options::of(kwok()) };

@@ -9,10 +9,11 @@ use crate::{
 };
 
 /// Each bug and the case that catches it.
-const CAUGHT_BY: [(Bug, &str); 46] = [
+const CAUGHT_BY: [(Bug, &str); 47] = [
     (Bug::NewTokenForEachCall, "a repeated call launches nothing more"),
     (Bug::ChecksThenCreates, "two calls of one attempt at a time launch once"),
     (Bug::NewTokenWhileACallRuns, "a launch that is dropped at any await is repeated"),
+    (Bug::OneCallAtATime, "a launch that is not answered holds up no other"),
     (Bug::ReversesAnswers, "answers stand in the order of requests"),
     (Bug::ThrottledLaunchIsUnknown, "a throttled launch launches nothing"),
     (Bug::LostLaunchIsFailed, "a call whose answer was lost is repeated without effect"),

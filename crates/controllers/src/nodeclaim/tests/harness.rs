@@ -102,6 +102,11 @@ pub(super) struct CloudState {
     pub(super) launched: u32,
     /// Additional duration of a launch.
     pub(super) slow: Duration,
+    /// A NodeClaim whose launches take longer, and by how much.
+    pub(super) slow_claim: Option<(ClaimName, Duration)>,
+    /// How many launches are under way, and how many were at most.
+    pub(super) under_way: usize,
+    pub(super) most_under_way: usize,
 }
 
 pub(super) struct TestCloud {
@@ -155,9 +160,17 @@ impl CloudProvider for TestCloud {
                 state.calls.push((first.batch.clone(), first.attempt, names));
                 state.first_calls.push(first.first_call);
             }
-            (state.launch_faults.pop_front(), state.slow)
+            state.under_way += 1;
+            state.most_under_way = state.most_under_way.max(state.under_way);
+            let slow_claim = state
+                .slow_claim
+                .as_ref()
+                .filter(|(name, _)| requests.iter().any(|request| request.claim.name == *name));
+            let slow = state.slow + slow_claim.map_or(Duration::ZERO, |(_, by)| *by);
+            (state.launch_faults.pop_front(), slow)
         };
         self.clock.sleep(slow.saturating_add(Duration::from_millis(200))).await;
+        self.state().under_way -= 1;
         let outcome = self.remaining_effects.use_one();
         if outcome == EffectOutcome::Dropped {
             return std::future::pending().await;
@@ -294,6 +307,19 @@ pub(super) struct Harness {
 impl Harness {
     /// A server with CRDs, NodeClass and NodePool; no controller runs yet.
     pub(super) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// The same over a cloud that launches one by one, `concurrency` at a time.
+    pub(super) fn one_by_one(concurrency: usize) -> Self {
+        Self::with(|info| {
+            info.launches_one_by_one = true;
+            info.launch_concurrency = concurrency;
+        })
+    }
+
+    /// The same over a cloud with another [`ProviderInfo`].
+    fn with(change: impl FnOnce(&mut ProviderInfo)) -> Self {
         let clock = VirtualClock(tokio::time::Instant::now());
         let mut config = Config::new(Arc::new(move || clock.now()), 7);
         let writes = Arc::new(Mutex::new(Vec::new()));
@@ -316,6 +342,7 @@ impl Harness {
         let mut info = ProviderInfo::new("test", [class]);
         info.repair_policies = vec![RepairPolicy::new("Ready", "False", Duration::from_secs(600))];
         info.bootstraps_startup_taints = false;
+        change(&mut info);
         let cloud = Arc::new(TestCloud {
             info,
             state: Mutex::default(),

@@ -1,12 +1,18 @@
 //! Calls that overlap, and calls that are dropped before they answer.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
 use super::{
-    Case, Failure, Fault, Harness, Verdict,
+    Call, Case, Failure, Fault, Harness, Verdict,
     support::{both, check, claim, fleet, good, inject, on_demand, owned, runs_exactly},
 };
-use crate::cloud::{Instance, LaunchError};
+use crate::cloud::{Instance, LaunchError, concurrent::at_most};
 
-pub(super) const CASES: [Case; 4] = [
+pub(super) const CASES: [Case; 5] = [
+    Case { name: "a launch that is not answered holds up no other", run: |h| Box::pin(one_by_one(h)) },
     Case { name: "two calls of one attempt at a time launch once", run: |h| Box::pin(concurrent(h)) },
     Case { name: "a launch that is dropped at any await is repeated", run: |h| Box::pin(dropped(h)) },
     Case {
@@ -18,6 +24,52 @@ pub(super) const CASES: [Case; 4] = [
 
 /// More mutating calls than a launch of two instances makes.
 const CALLS_MAX: u32 = 6;
+
+/// Of three NodeClaims of one attempt, each with a call of its own, one is not answered.
+async fn one_by_one(harness: &dyn Harness) -> Verdict {
+    let provider = harness.provider();
+    if !provider.info().launches_one_by_one {
+        return Err(Failure::NotApplicable("a launch is a call for several NodeClaims"));
+    }
+    let requests = fleet(harness, "one-by-one", 3);
+    inject(harness, Fault::Hang { after: 0 }).await?;
+    // By rank.
+    let answers: Mutex<BTreeMap<usize, Vec<Result<Instance, LaunchError>>>> = Mutex::default();
+    let recorded = || answers.lock().unwrap_or_else(PoisonError::into_inner);
+    let call = async {
+        let mut calls: Vec<Call<'_>> = Vec::new();
+        for request in &requests {
+            calls.push(Box::pin(async {
+                let answer = provider.launch(std::slice::from_ref(request)).await;
+                recorded().insert(request.rank, answer);
+            }));
+        }
+        at_most(requests.len(), calls).await;
+    };
+    harness.abandon(Box::pin(call)).await;
+    let answered = recorded().len();
+    check(answered == 2, || format!("{answered} of three launches are answered, where one call hangs"))?;
+    harness.heal().await;
+    let mut launched = Vec::new();
+    for request in &requests {
+        let answer = recorded().remove(&request.rank);
+        let answer = match answer {
+            Some(answer) => answer,
+            None => provider.launch(std::slice::from_ref(request)).await,
+        };
+        launched.extend(all_good(answer)?);
+    }
+    runs_exactly(harness, &launched.iter().collect::<Vec<_>>()).await?;
+    let listed = good("list", harness.provider().list().await)?;
+    for (request, own) in requests.iter().zip(&launched) {
+        let known = listed.iter().find(|known| known.provider_id == own.provider_id);
+        let claim = known.and_then(|known| known.claim.as_ref());
+        check(claim == Some(&request.claim.name), || {
+            format!("{} was launched for {} and carries {claim:?}", own.provider_id, request.claim.name)
+        })?;
+    }
+    Ok(())
+}
 
 fn all_good(answers: Vec<Result<Instance, LaunchError>>) -> Result<Vec<Instance>, Failure> {
     answers.into_iter().map(|answer| good("launch", answer)).collect()
