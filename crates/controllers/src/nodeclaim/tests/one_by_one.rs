@@ -1,6 +1,6 @@
 //! Launches of a cloud that launches one by one: each answer is recorded when it comes.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleetwright_core::cloud::LaunchError;
 use serde_json::json;
@@ -134,7 +134,27 @@ async fn a_lost_answer_is_asked_for_again_by_its_claim_alone() {
     assert_eq!(state.calls[0], state.calls[3]);
 }
 
-/// NodeClaims that are deleted after a kill, in the writes of an attempt or before its first answer, leave no instance.
+/// The process is killed after each effect: the writes of the attempt, each call, each answer that is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_kill_between_any_two_answers_launches_nothing_twice() {
+    let names = ["a", "b", "c"];
+    let mut launched_before = BTreeSet::new();
+    for effects in 1..=70 {
+        let harness = Harness::one_by_one(10);
+        batch(&harness, &names);
+        harness.cloud.state().slow_claim = Some(("b".into(), Duration::from_secs(5)));
+        harness.remaining_effects.set(effects);
+        let harness = harness.run();
+        harness.sleep(10).await;
+        launched_before.insert(harness.cloud.state().launched);
+        let harness = harness.crash().run();
+        harness.until("launched", || names.iter().all(|name| is_launched(&harness, name))).await;
+        check_instances(&harness, &names, &format!("after {effects} effects"));
+    }
+    assert_eq!(launched_before, [0, 1, 2, 3].into(), "kills before, between and after the answers");
+}
+
+/// NodeClaims that are deleted after a kill leave no instance, whether or not their launch was answered.
 #[tokio::test(start_paused = true)]
 async fn claims_deleted_after_a_kill_leave_no_instance() {
     for effects in 1..=12 {
