@@ -236,11 +236,12 @@ fn pause(launches: &[Launch], now: Duration) -> Option<(usize, Duration, Duratio
     Some((missed.len(), pause, since))
 }
 
-/// How many times nodes were launched since `start`, by start and end: launches that start before the first end of a round are part of it.
+/// How many times nodes were launched since `start`, by start and end: launches that start before the first end of a round are part of it,
+/// also those that are seen together with it, for which of both came first is not known.
 fn rounds(launches: &[(Duration, Duration)], start: Duration) -> usize {
     let mut rounds: Vec<Duration> = Vec::new();
     for (at, end) in launches.iter().filter(|(at, _)| *at >= start) {
-        match rounds.last_mut().filter(|first| at < first) {
+        match rounds.last_mut().filter(|first| at <= first) {
             Some(first) => *first = (*first).min(*end),
             None => rounds.push(*end),
         }
@@ -290,6 +291,7 @@ mod tests {
     #[case::once(&[(0, Some(40), None)], None)]
     #[case::twice(&[(0, Some(40), None), (41, Some(80), None)], Some((2, 60, 80)))]
     #[case::three_times(&[(0, Some(40), None), (41, Some(80), None), (150, Some(200), None)], Some((3, 120, 200)))]
+    #[case::in_one_step(&[(0, Some(40), None), (40, Some(80), None)], None)]
     #[case::together(&[(0, Some(40), None), (1, Some(80), None)], None)]
     #[case::after_the_first_of_two(&[(0, Some(60), None), (0, Some(40), None), (41, Some(80), None)], Some((3, 60, 80)))]
     #[case::an_answer_makes_up(&[(0, Some(40), None), (41, Some(80), None), (150, None, Some(220))], None)]
