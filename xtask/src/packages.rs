@@ -37,9 +37,6 @@ pub(crate) fn registry(folder: &Path) -> anyhow::Result<()> {
         package.args(["--exclude", &name]);
     }
     shell::run(&mut package)?;
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
     let packaged = metadata.target_directory.join("package").into_std_path_buf();
     let mut index: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for package in metadata.packages.iter().filter(|package| !is_private(package)) {

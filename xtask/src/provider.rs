@@ -42,19 +42,21 @@ fn timed<T>(what: &str, part: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Res
     result
 }
 
-/// The example in a folder of its own, with a registry of packaged crates and a target directory of its own.
+/// The example in a folder of its own, with a registry of packaged crates, and what cargo keeps of them: to cargo a version of a registry never
+/// changes, so that what is left of an earlier run would be tested in its place.
 struct Stranger {
     source: PathBuf,
     target: PathBuf,
+    cargo_home: PathBuf,
 }
 
 impl Stranger {
     fn new(folder: &Path) -> anyhow::Result<Self> {
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
         let (registry, source) = (folder.join("registry"), folder.join("source"));
         packages::registry(&registry)?;
-        if source.exists() {
-            fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
-        }
         copied(&example(), &source, &str::to_owned)?;
         let config = format!(
             "[source.crates-io]\nreplace-with = \"packaged\"\n\n[source.packaged]\nlocal-registry = {:?}\n",
@@ -62,12 +64,13 @@ impl Stranger {
         );
         fs::create_dir_all(source.join(".cargo"))?;
         fs::write(source.join(".cargo/config.toml"), config)?;
-        Ok(Self { source, target: folder.join("target") })
+        Ok(Self { source, target: folder.join("target"), cargo_home: folder.join("cargo-home") })
     }
 
     /// Lets a command run in the folder, without what a workspace above it, or the task's own cargo, would add.
     fn isolate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.current_dir(&self.source).env("CARGO_TARGET_DIR", &self.target);
+        command.env("CARGO_HOME", &self.cargo_home);
         command.env_remove("CARGO_MANIFEST_DIR").env_remove("RUSTFLAGS").env_remove("RUSTC_WORKSPACE_WRAPPER")
     }
 }
