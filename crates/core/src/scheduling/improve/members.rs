@@ -4,7 +4,7 @@
 //! so that topology need not be asked again. What groups by hostname demand is counted node by node.
 //!
 //! Not packed again are new NodeClaims that hold reservations or host ports, and those with a pod on which the placement of others
-//! depends: affinity by hostname, spreads that count some nodes only.
+//! depends: affinity by hostname, spreads that may not count the nodes that it could move to.
 
 use std::cmp::Reverse;
 
@@ -236,7 +236,7 @@ fn pinned_domains(
     let owned = this.levels[level].groups.iter().map(|owned| (owned.group, Some(owned.selects_itself)));
     for (group_id, owned) in owned.chain(selecting.map(|group| (group, None))) {
         let group = &tables.topology.groups[group_id];
-        if group.spec.filter.as_ref().is_some_and(|filter| !filter.counts_all()) {
+        if group.spec.filter.as_ref().is_some_and(|filter| !tables.always_counts(filter, (class, level))) {
             return None;
         }
         if !group.by_hostname {

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use crate::{
     model::{
-        LabelSelector, Operator, Pod, PodAffinityTerm, Str, Taint, TopologySpread, pod::SelectorTerm,
-        taint::first_untolerated,
+        LabelSelector, Operator, Pod, PodAffinityTerm, Str, Taint, Toleration, TopologySpread,
+        pod::SelectorTerm, taint::first_untolerated,
     },
     scheduling::{
-        ids::{DomainId, NodeId, NodePoolId, TopologyGroupId},
+        ids::{DomainId, LevelId, NodeId, NodePoolId, PodClassId, TopologyGroupId},
         tables::{
             Tables,
             bits::Bits,
@@ -70,6 +70,18 @@ impl Tables {
         }
         filter.alternatives.iter().any(|wanted| self.universe.meet(req, *wanted, Side::Claim).is_some())
             && tolerates(filter, &self.pools[pool].taints)
+    }
+
+    /// Whether pods of a class at a level count where a filter applies, whatever node they are on: each node that they may be on
+    /// is one that the filter lets through.
+    pub(crate) fn always_counts(&self, filter: &NodeFilter, (class, level): (PodClassId, LevelId)) -> bool {
+        let class = &self.classes[class];
+        let req = class.levels[level].req;
+        let implied = |wanted: &Req| self.universe.meet(req, *wanted, Side::Claim) == Some(req);
+        let tolerated = |tolerations: &Vec<Toleration>| {
+            class.pod.spec.tolerations.iter().all(|toleration| tolerations.contains(toleration))
+        };
+        filter.alternatives.iter().any(implied) && filter.tolerations.as_ref().is_none_or(tolerated)
     }
 
     /// Whether pods on a node count where a filter applies, the node's requirements being `open`.

@@ -207,6 +207,61 @@ fn deployments_that_keep_apart_are_packed_like_others() {
     assert!(apart < free * 1.01, "{apart}, and {free} without anti-affinity");
 }
 
+/// A hard spread that counts the nodes whose taints the pods tolerate.
+fn honoring_taints(key: &str, app: &str) -> TopologySpread {
+    TopologySpread { honor_node_taints: true, ..spread_over(key, 1, app) }
+}
+
+/// Where a spread counts all nodes on which its pods may be, they are packed as if it counted all nodes.
+#[rstest]
+fn spread_pods_are_packed_by_price_wherever_they_all_count(
+    #[values((true, false), (true, true), (false, true))] selecting: (bool, bool),
+    #[values(ZONE, HOSTNAME)] key: &str,
+) {
+    let hourly =
+        |(selects, honors): (bool, bool)| {
+            let mut builder = ClusterBuilder::new()
+                .catalog(ec2_catalog(32, 3))
+                .pool(pool("default").require(CAPACITY_TYPE, Operator::In, &[ON_DEMAND]));
+            for (deployment, shape) in shaped_pods(30, false, 4).iter().enumerate() {
+                let app = format!("d{deployment}");
+                let (cpu, mib) = (shape.spec.requests.cpu(), shape.spec.requests.memory() >> 20);
+                let spread = if honors { honoring_taints(key, &app) } else { spread_over(key, 1, &app) };
+                let p = pod(&app).app(&app).cpu(cpu).memory(mib).tolerate("team").spread(spread);
+                builder = builder.pending_many(4, &if selects { p.selector(ARCH, "amd64") } else { p });
+            }
+            let snapshot = builder.build();
+            let mut prepared = PreparedSnapshot::new(&snapshot, &Rules::default());
+            let request = request(&snapshot, Effort::First);
+            let reference = Compatible.pack(&mut prepared, &request).cost.hourly;
+            let plan = LeastCost.pack(&mut prepared, &request);
+            assert!(plan.unplaced.is_empty() && plan.cost.hourly < reference, "{reference}");
+            plan.cost.hourly
+        };
+    assert_eq!(hourly(selecting), hourly((false, false)));
+}
+
+/// Pods that a spread of others selects stay on nodes that it does not count, though those that it counts cost less.
+#[test]
+fn pods_that_would_begin_to_count_are_not_moved() {
+    let build = |arch: &str, price: i64| {
+        let build = instance_type(arch, 4, 16).label(ARCH, arch);
+        ["a", "b"].iter().fold(build, |build, zone| build.offer(zone, ON_DEMAND, price)).build()
+    };
+    let of_arch = |name: &str, arch: &str| pool(name).require(ARCH, Operator::In, &[arch]);
+    let web = pod("web").app("x").cpu(500).selector(ARCH, "amd64").spread(spread_over(ZONE, 1, "x"));
+    let snapshot = ClusterBuilder::new()
+        .catalog(Arc::new(crate::model::Catalog::new(vec![build("amd64", 100), build("arm64", 400)])))
+        .pool(of_arch("a", "amd64"))
+        .pool(of_arch("b", "arm64"))
+        .pending_many(2, &web)
+        .pending_many(6, &pod("any").app("x").cpu(1000).selector(ZONE, "a"))
+        .build();
+    let (reference, plan) = both(&snapshot, &Rules::default(), 60);
+    let of_arm = |plan: &Plan| plan.new_claims.iter().filter(|claim| claim.pool.name.as_str() == "b").count();
+    assert_eq!((of_arm(&reference), of_arm(&plan)), (2, 2), "{:?}", report(&snapshot, &plan));
+}
+
 /// Forty types of 1 to 40 CPUs with 2 GiB per CPU, of which the larger cost more per CPU.
 fn dear_where_large() -> Arc<crate::model::Catalog> {
     let build = |size: i64| {
@@ -317,7 +372,7 @@ fn random_scene(seed: u64) -> Snapshot {
         let mut template = pod(&format!("p{shape}"))
             .cpu([150, 400, 1100, 3000][numbers.below(4)])
             .memory([100, 700, 3000][numbers.below(3)]);
-        match numbers.below(14) {
+        match numbers.below(17) {
             0 => template = template.selector(ZONE, ["a", "b"][numbers.below(2)]),
             1 => template = template.selector(ARCH, "arm64"),
             2 => template = template.tolerate("team"),
@@ -330,6 +385,12 @@ fn random_scene(seed: u64) -> Snapshot {
             9 => template = template.app("z").affinity(affinity_to(HOSTNAME, "z")),
             10 => template = template.app("w").anti_affinity(affinity_to(ZONE, ["w", "y"][numbers.below(2)])),
             11 => template = template.app("y").spread(spread_over(CAPACITY_TYPE, 1, "y")),
+            12 => template = template.app("x").selector(ARCH, "amd64").spread(spread_over(ZONE, 1, "x")),
+            13 => {
+                template =
+                    template.app("x").selector(CAPACITY_TYPE, SPOT).spread(spread_over(HOSTNAME, 2, "x"));
+            }
+            14 => template = template.app("x").tolerate("team").spread(honoring_taints(ZONE, "x")),
             _ => {}
         }
         builder = builder.pending_many(numbers.below(30) + 1, &template);
