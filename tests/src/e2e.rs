@@ -15,6 +15,7 @@ mod control_plane;
 mod credentials;
 mod disruption;
 mod fleet;
+mod foreseen;
 mod history;
 mod installation;
 mod kubectl;

@@ -9,12 +9,19 @@ use tokio::time::Instant;
 
 use super::arguments::Tier;
 use super::fleet::Fleet;
+use super::foreseen::{self, Foreseen};
 use super::history::History;
 use super::manifests;
+use super::process::Signal;
 use super::world::LaneWorld;
 
 /// How often a condition is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(250);
+
+/// How long a NodePool may take to be ready, the pods of a Deployment to be created, and NodeClaims for them to be launched.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const PODS_LIMIT: Duration = Duration::from_secs(60);
+const LAUNCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the fleet may take to go away after a case.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(120);
@@ -176,12 +183,42 @@ impl<'w> Cx<'w> {
     }
 
     /// Creates what nearly every case begins with: its namespace, its NodePool of `cpus`-CPU instances, and a
-    /// Deployment of `replicas` pods named `web`.
-    pub(crate) async fn deploy(&self, cpus: u32, replicas: u32, cpu: &str) -> anyhow::Result<()> {
+    /// Deployment of `replicas` pods named `web`. If the operator runs, it is paused until `plan` has said what it will launch, and has
+    /// to launch that.
+    pub(crate) async fn deploy(&mut self, cpus: u32, replicas: u32, cpu: &str) -> anyhow::Result<()> {
         self.apply(&manifests::namespace(&self.namespace())).await?;
         self.apply(&manifests::node_pool(&self.pool(), cpus)).await?;
         let web = manifests::deployment(&self.namespace(), "web", &self.pool(), replicas, cpu);
-        self.apply(&web).await.map(drop)
+        if replicas == 0 || self.world.operator.id().is_none() {
+            return self.apply(&web).await.map(drop);
+        }
+        let (namespace, pool) = (self.namespace(), self.pool());
+        self.eventually("the NodePool is ready", READY_LIMIT, async |world| {
+            let found = world.get(&format!("/apis/karpenter.sh/v1/nodepools/{pool}")).await?;
+            anyhow::ensure!(found.is_some_and(|pool| super::fleet::is_true(&pool, "Ready")), "it is not");
+            Ok(())
+        })
+        .await?;
+        self.world.operator.signal(Signal::Stop).await?;
+        self.apply(&web).await?;
+        let count = usize::try_from(replicas)?;
+        self.eventually("all pods are unschedulable", PODS_LIMIT, async |world| {
+            foreseen::unschedulable(world, &namespace, count).await
+        })
+        .await?;
+        let planned = foreseen::planned(&foreseen::tool(self.world, &["plan", "-o", "json"]).await?)?;
+        self.world.operator.signal(Signal::Continue).await?;
+        let planned: Vec<Foreseen> = planned.into_iter().filter(|claim| claim.0 == pool).collect();
+        self.check(format!("NodeClaims are planned: {planned:?}"), !planned.is_empty())?;
+        self.eventually("the NodeClaims that plan has foreseen are launched", LAUNCH_LIMIT, async |world| {
+            let fleet = world.fleet().await?;
+            let of_pool = |claim: &&Value| claim["metadata"]["labels"]["karpenter.sh/nodepool"] == *pool;
+            let launched = fleet.claims.iter().filter(of_pool).map(foreseen::launched_for);
+            let launched = foreseen::sorted(launched.collect::<anyhow::Result<_>>()?);
+            anyhow::ensure!(launched == planned, "{launched:?} in place of {planned:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until exactly `count` pods of the case exist and all of them serve.

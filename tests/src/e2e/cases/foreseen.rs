@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::e2e::case::Cx;
+use crate::e2e::foreseen::{launched_for, planned, sorted, tool, unschedulable};
 use crate::e2e::manifests;
 
 /// Pods of all workloads.
@@ -18,13 +19,11 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.world.operator.stop().await?;
     workloads(cx).await?;
     let namespace = cx.namespace();
-    cx.eventually("all pods exist", LIMIT, async |world| {
-        let pods = world.pods(&namespace).await?.len();
-        anyhow::ensure!(pods == PODS, "{pods} of {PODS} pods");
-        Ok(())
+    cx.eventually("all pods are unschedulable", LIMIT, async |world| {
+        unschedulable(world, &namespace, PODS).await
     })
     .await?;
-    let plan = tool(cx, &["plan", "-o", "json"]).await?;
+    let plan = tool(cx.world, &["plan", "-o", "json"]).await?;
     let planned = planned(&plan)?;
     cx.check(format!("several NodeClaims are planned: {planned:?}"), planned.len() > 2)?;
     cx.equal("pods that are unschedulable in the plan", &plan["unschedulable"], &json!([]))?;
@@ -36,8 +35,8 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.serving(PODS, LIMIT).await?;
     let launched = cx.stable(LIMIT).await?;
     let claims = launched.claims.iter().map(launched_for).collect::<anyhow::Result<Vec<_>>>()?;
-    cx.equal("NodeClaims by pods", &sorted(claims), &sorted(planned))?;
-    let after = tool(cx, &["plan", "-o", "json"]).await?;
+    cx.equal("NodeClaims by pods", &sorted(claims), &planned)?;
+    let after = tool(cx.world, &["plan", "-o", "json"]).await?;
     cx.equal("NodeClaims that are planned afterwards", &after["nodeClaims"], &json!([]))?;
 
     // The end of the process ends the file.
@@ -76,51 +75,6 @@ async fn workloads(cx: &Cx<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A NodeClaim by its NodePool, what is launched, and its pods.
-type Foreseen = (String, String, String, Vec<String>);
-
-fn sorted(mut all: Vec<Foreseen>) -> Vec<Foreseen> {
-    all.sort();
-    all
-}
-
-/// The NodeClaims of a plan.
-fn planned(plan: &Value) -> anyhow::Result<Vec<Foreseen>> {
-    let claims = plan["nodeClaims"].as_array().context("a plan without NodeClaims")?;
-    let claim = |claim: &Value| {
-        let offering = &claim["offering"];
-        Some((
-            claim["nodePool"].as_str()?.to_owned(),
-            offering["instanceType"].as_str()?.to_owned(),
-            offering["zone"].as_str()?.to_owned(),
-            names(claim["pods"].as_array()?.iter().filter_map(Value::as_str)),
-        ))
-    };
-    claims.iter().map(|found| claim(found).with_context(|| format!("incomplete: {found}"))).collect()
-}
-
-/// A NodeClaim that was launched.
-fn launched_for(claim: &Value) -> anyhow::Result<Foreseen> {
-    let label = |key: &str| claim["metadata"]["labels"][key].as_str().map(str::to_owned);
-    let pods = claim["metadata"]["annotations"]["fleetwright.dev/nominated-pods"].as_str();
-    let found = || {
-        let pods = pods?.split(',').filter_map(|pod| Some(pod.rsplit_once(':')?.0));
-        Some((
-            label("karpenter.sh/nodepool")?,
-            label("node.kubernetes.io/instance-type")?,
-            label("topology.kubernetes.io/zone")?,
-            names(pods),
-        ))
-    };
-    found().with_context(|| format!("incomplete: {claim}"))
-}
-
-fn names<'a>(pods: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut names: Vec<String> = pods.map(str::to_owned).collect();
-    names.sort();
-    names
-}
-
 /// A replay of the recording creates the same NodeClaims.
 async fn replayed(cx: &mut Cx<'_>, recordings: &Path, claims: &[Value]) -> anyhow::Result<()> {
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
@@ -129,18 +83,10 @@ async fn replayed(cx: &mut Cx<'_>, recordings: &Path, claims: &[Value]) -> anyho
     }
     // The simulated cloud takes longer to start instances than the one of the cases.
     let folder = recordings.display().to_string();
-    let report = tool(cx, &["replay", &folder, "--until", "3m", "-o", "json"]).await?;
+    let report = tool(cx.world, &["replay", &folder, "--until", "3m", "-o", "json"]).await?;
     let variant = &report["variants"][0];
     cx.equal("pods of the recording", &report["trace"]["pods"], &json!(PODS))?;
     cx.equal("NodeClaims of the replay", &variant["nodeClaimsCreated"], &json!(claims.len()))?;
     cx.equal("nodes of the replay", &variant["nodes"], &json!(types))?;
     cx.equal("pods without a node in the replay", &variant["podsUnbound"], &json!(0))
-}
-
-/// What a tool writes to the standard output, as JSON.
-async fn tool(cx: &Cx<'_>, args: &[&str]) -> anyhow::Result<Value> {
-    let (status, text) = cx.world.fleetwright(args).await?;
-    anyhow::ensure!(status == Some(0), "{} ends with {status:?}: {text}", args.join(" "));
-    let end = text.rfind('}').map_or(text.len(), |end| end + 1);
-    serde_json::from_str(&text[..end]).with_context(|| format!("{} writes {text}", args.join(" ")))
 }
