@@ -52,6 +52,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("NotManaged", "its text is in disrupt/not-candidates"),
     ("Surplus", "its text is in disrupt/static-kept"),
     ("NodePoolNotReady", "the same"),
+    ("LeaderElection", "a scenario has one operator: tests of controllers::runtime::leader"),
 ];
 
 /// The files below `path` whose name ends with one of `ends`.

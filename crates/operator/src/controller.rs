@@ -112,10 +112,12 @@ async fn control(
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
     let (client, clock) = (ctx.client.client(), ctx.clocks.clock().clone());
+    let recorder = ctx.recorder.clone();
     let mut elected = std::pin::pin!(async move {
         match campaign {
             Some(Campaign { election, leadership }) => {
-                election.campaign(client, clock, &leadership, resigned).await
+                let publish = |event| recorder.publish(event);
+                election.campaign(client, clock, &leadership, resigned, publish).await
             }
             None => {
                 let mut resigned = resigned;

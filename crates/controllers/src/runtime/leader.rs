@@ -24,6 +24,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Notify, time::Instant};
 
 use super::shutdown::Shutdown;
+use crate::events::{Event, regarding};
 
 /// How long a lease is valid without a renewal.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);
@@ -171,7 +172,8 @@ impl ObservedLease {
 }
 
 impl Election {
-    /// Takes part in the election until `stop`, then releases the lease if it is held.
+    /// Takes part in the election until `stop`, then releases the lease if it is held. Calls `elected` with the event to publish once
+    /// the lease is acquired.
     ///
     /// # Errors
     /// [`Lost`] if the lease was held and could not be renewed.
@@ -181,6 +183,7 @@ impl Election {
         clock: SharedClock,
         leadership: &Leadership,
         mut stop: Shutdown,
+        elected: impl Fn(Event),
     ) -> Result<(), Lost> {
         let api: Api<Lease> = Api::namespaced(client, &self.namespace);
         leadership.set_lease_name(&self.name);
@@ -192,19 +195,20 @@ impl Election {
             let begun = Instant::now();
             let attempt = tokio::time::timeout(CALL, self.try_lead(&api, &clock, &mut observed));
             match attempt.await {
-                Ok(Ok(true)) => {
+                Ok(Ok(Some(lease))) => {
                     leadership.set(begun.checked_add(RENEW_DEADLINE));
                     if !was_leader {
                         tracing::info!(lock, identity = self.identity, "Successfully acquired lease");
+                        elected(self.event(&lease));
                     }
                     was_leader = true;
                 }
                 // Another replica holds it: the lease cannot be acquired now.
-                Ok(Ok(false)) if was_leader => {
+                Ok(Ok(None)) if was_leader => {
                     leadership.set(None);
                     return Err(Lost);
                 }
-                Ok(Ok(false)) => {}
+                Ok(Ok(None)) => {}
                 Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "leader election"),
                 Err(_) => tracing::warn!(lease = self.name, "leader election: no answer within {CALL:?}"),
             }
@@ -228,13 +232,18 @@ impl Election {
         Ok(())
     }
 
-    /// Tries to acquire or renew the lease; at most one candidate succeeds per version of it.
+    /// The event of an election, in client-go's words.
+    fn event(&self, lease: &Lease) -> Event {
+        Event::normal(regarding(lease), "LeaderElection", format!("{} became leader", self.identity))
+    }
+
+    /// Tries to acquire or renew the lease, and returns it; at most one candidate succeeds per version of it.
     async fn try_lead(
         &self,
         api: &Api<Lease>,
         clock: &SharedClock,
         observed: &mut ObservedLease,
-    ) -> kube::Result<bool> {
+    ) -> kube::Result<Option<Lease>> {
         let now = MicroTime(clock.now());
         let Some(mut lease) = api.get_opt(&self.name).await? else {
             let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
@@ -250,7 +259,7 @@ impl Election {
         } else {
             let lasts = u64::try_from(known.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
             if !holder.is_empty() && unchanged < Duration::from_secs(lasts).max(RETRY_PERIOD) {
-                return Ok(false);
+                return Ok(None);
             }
             self.record(&now, &now, transitions.saturating_add(1))
         };
@@ -286,10 +295,10 @@ impl Election {
 }
 
 /// Maps a conflict to `None`: another candidate was faster.
-fn won(answer: kube::Result<Lease>) -> kube::Result<bool> {
+fn won(answer: kube::Result<Lease>) -> kube::Result<Option<Lease>> {
     match answer {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -166,7 +166,7 @@ impl Simulator {
                 biased;
                 _ = controllers => {}
                 // Another replica may be active already: this process exits at once.
-                _ = election.campaign(client, clock, &leadership, resign) => {}
+                _ = election.campaign(client, clock, &leadership, resign, |_| {}) => {}
             }
         });
         let operator = &mut self.operators[at];

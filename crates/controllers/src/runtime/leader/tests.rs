@@ -33,7 +33,10 @@ fn replica(harness: &mut Harness, identity: &str) -> Replica {
     let (resign, resigned) = shutdown();
     let (stop, stopped) = shutdown();
     let (client, clock, term) = (ctx.client.client(), ctx.clocks.clock().clone(), leadership.clone());
-    let campaign = tokio::spawn(async move { election.campaign(client, clock, &term, resigned).await });
+    let recorder = ctx.recorder.clone();
+    let campaign = tokio::spawn(async move {
+        election.campaign(client, clock, &term, resigned, |event| recorder.publish(event)).await
+    });
     let controllers = crate::provisioning::controllers(&ctx);
     let controllers = tokio::spawn(run(ctx.clone(), controllers, stopped));
     Replica { ctx, leadership, campaign, controllers, resign, _stop: stop }
@@ -93,6 +96,11 @@ async fn a_released_lease_is_acquired_at_once() {
     assert_eq!((holder(&harness).as_str(), one.leadership.holds()), ("", false));
     harness.pass(3).await;
     assert_eq!((holder(&harness).as_str(), two.leadership.holds()), ("two", true));
+    let of_leases: Vec<String> =
+        harness.events().into_iter().filter(|event| event.starts_with("Lease/")).collect();
+    let expected = ["one", "two"]
+        .map(|identity| format!("Lease/karpenter-leader-election LeaderElection: {identity} became leader"));
+    assert_eq!(of_leases, expected);
 }
 
 /// Delays new watches of NodeClaims by a minute while this is set.
