@@ -119,6 +119,8 @@ pub const HASH: &str = "karpenter.k8s.aws/ec2nodeclass-hash";
 pub const HASH_VERSION: &str = "karpenter.k8s.aws/ec2nodeclass-hash-version";
 /// The version that this crate computes.
 pub const CURRENT_HASH_VERSION: &str = "v6";
+/// The version of Karpenter 1.14, which can be computed too.
+pub const HASH_VERSION_OF_1_14: &str = "v5";
 /// Set on a NodeClaim once its instance has the tags of its node.
 pub const TAGGED: &str = "karpenter.k8s.aws/tagged";
 /// Set on a NodeClaim once its instance carries the tag [`TAG_CLUSTER_NAME`].

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassSpec, Ec2NodeClassStatus};
-use fleetwright_aws_api::labels;
+use fleetwright_aws_api::{Ec2NodeClass, labels};
 use fleetwright_core::model::Labels;
 
 use crate::calls::InstanceInfo;
@@ -52,6 +52,16 @@ pub fn of_hash(claim: &Labels, spec: &Ec2NodeClassSpec, ca_bundle: &str) -> Opti
     let hash = claim.get(labels::HASH)?;
     let compared = &**version == labels::CURRENT_HASH_VERSION;
     (compared && **hash != *spec.drift_hash(ca_bundle)).then_some(DriftReason::NodeClass)
+}
+
+/// The hash of an EC2NodeClass with the version of its annotation. It is computed from the spec where that version can be: the annotation does
+/// not have a change that no controller saw.
+#[must_use]
+pub fn stored_hash(class: &Ec2NodeClass, ca_bundle: &str) -> Option<(String, String)> {
+    let annotations = class.metadata.annotations.as_ref()?;
+    let (hash, version) = (annotations.get(labels::HASH)?, annotations.get(labels::HASH_VERSION)?);
+    let computed = class.drift_hash_of(version, ca_bundle);
+    Some((computed.unwrap_or_else(|| hash.clone()), version.clone()))
 }
 
 /// Whether an instance differs from the status of its EC2NodeClass. `image` is the one that its instance type would get now.

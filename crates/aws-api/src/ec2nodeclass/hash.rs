@@ -1,8 +1,10 @@
-//! The drift hash of an EC2NodeClass, version `v6`.
+//! The drift hash of an EC2NodeClass, version `v6`, and `v5` beside it, so that a change between two controllers is noticed.
 //!
 //! It combines four hashes: the spec's static fields, the resolved image family, the cluster's certificate authority as written to user
 //! data, and the kubelet block as JSON. The names below are those of Karpenter's Go types and fields in declaration order: they are part
 //! of the hash and must not change.
+
+mod v5;
 
 use fleetwright_api::hash::{StructHash, boolean, int32, int64, map, set, text};
 
@@ -10,15 +12,29 @@ use super::{
     BlockDevice, BlockDeviceMapping, ConnectionTracking, Ec2NodeClass, Ec2NodeClassSpec, MetadataOptions,
     NetworkInterface, PlacementGroupSelector, Tags,
 };
-use crate::kubelet::KubeletConfig;
+use crate::{
+    kubelet::KubeletConfig,
+    labels::{CURRENT_HASH_VERSION, HASH_VERSION_OF_1_14},
+};
 
 impl Ec2NodeClass {
     /// The value of the annotation [`HASH`](crate::labels::HASH), of version
-    /// [`CURRENT_HASH_VERSION`](crate::labels::CURRENT_HASH_VERSION). `ca_bundle` is the certificate authority of the cluster
+    /// [`CURRENT_HASH_VERSION`]. `ca_bundle` is the certificate authority of the cluster
     /// as in user data (base64); empty if none is configured.
     #[must_use]
     pub fn drift_hash(&self, ca_bundle: &str) -> String {
         self.spec.drift_hash(ca_bundle)
+    }
+
+    /// The same under `version`: the current one, or `v5` of Karpenter 1.14. `None` for other versions, and where Karpenter 1.14 cannot read
+    /// the kubelet block.
+    #[must_use]
+    pub fn drift_hash_of(&self, version: &str, ca_bundle: &str) -> Option<String> {
+        match version {
+            CURRENT_HASH_VERSION => Some(self.drift_hash(ca_bundle)),
+            HASH_VERSION_OF_1_14 => v5::drift_hash(&self.spec, ca_bundle).map(|hash| hash.to_string()),
+            _ => None,
+        }
     }
 }
 
@@ -27,7 +43,7 @@ impl Ec2NodeClassSpec {
     #[must_use]
     pub fn drift_hash(&self, ca_bundle: &str) -> String {
         let kubelet = self.kubelet.as_ref().map_or_else(|| "null".to_owned(), KubeletConfig::go_json);
-        set([spec(self), text(self.family().as_str()), text(ca_bundle), text(&kubelet)]).to_string()
+        set([spec(self, None), text(self.family().as_str()), text(ca_bundle), text(&kubelet)]).to_string()
     }
 }
 
@@ -36,7 +52,8 @@ fn optional(value: Option<&String>) -> Option<u64> {
     value.map(|value| text(value))
 }
 
-fn spec(spec: &Ec2NodeClassSpec) -> u64 {
+/// The static fields. `kubelet` is the hash of the kubelet block in versions in which it is one of them.
+fn spec(spec: &Ec2NodeClassSpec, kubelet: Option<u64>) -> u64 {
     let mappings = |mappings: &Vec<BlockDeviceMapping>| set(mappings.iter().map(mapping));
     let interfaces = |interfaces: &Vec<NetworkInterface>| set(interfaces.iter().map(interface));
     let enclave = spec.enclave_options.as_ref().map(|options| {
@@ -54,6 +71,7 @@ fn spec(spec: &Ec2NodeClassSpec) -> u64 {
         .text("Role", spec.role.as_deref().unwrap_or_default())
         .field("InstanceProfile", optional(spec.instance_profile.as_ref()))
         .field("Tags", spec.tags.as_ref().map(tags))
+        .field("Kubelet", kubelet)
         .field("BlockDeviceMappings", spec.block_device_mappings.as_ref().map(mappings))
         .field("InstanceStorePolicy", optional(spec.instance_store_policy.as_ref()))
         .field("NetworkInterfaces", spec.network_interfaces.as_ref().map(interfaces))

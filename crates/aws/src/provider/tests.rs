@@ -25,6 +25,7 @@ mod bad_input;
 mod cluster;
 mod dry_runs;
 mod fleets;
+mod hashes;
 mod learning;
 mod loops;
 mod open;

@@ -157,6 +157,58 @@ fn sizes_are_canonical(#[case] size: &str, #[case] expected: &str) {
     assert_eq!(canonical(size), expected);
 }
 
+/// Hashes of version `v5` that Karpenter 1.14.1 itself computes: the kubelet block is typed there.
+#[rstest]
+#[case(Value::Null, "2608468723537941485")]
+#[case(json!({}), "9132084221950747289")]
+#[case(json!({"clusterDNS": ["10.0.0.10", "fd00::a"]}), "3688422241847056942")]
+#[case(json!({"clusterDNS": []}), "4788381968450167735")]
+#[case(json!({"maxPods": 110}), "11360241729105732889")]
+#[case(json!({"maxPods": 0}), "8478153666724512868")]
+#[case(json!({"podsPerCore": 4}), "1236017599856140856")]
+#[case(json!({"systemReserved": {"cpu": "100m", "memory": "1Gi"}}), "8033913829019991493")]
+#[case(json!({"systemReserved": {}}), "6184500098771739283")]
+#[case(json!({"kubeReserved": {"cpu": "200m"}}), "5359006863572404187")]
+#[case(json!({"evictionHard": {"memory.available": "5%"}}), "12753770567215897214")]
+#[case(json!({"evictionSoft": {"memory.available": "10%"}}), "164823487367964322")]
+#[case(json!({"evictionSoftGracePeriod": {"memory.available": "1m30s", "nodefs.available": "0s"}}), "8426412689032570852")]
+#[case(json!({"evictionMaxPodGracePeriod": 60}), "10068733446136710126")]
+#[case(json!({"imageGCHighThresholdPercent": 85}), "7914872044918986530")]
+#[case(json!({"imageGCLowThresholdPercent": 80}), "11792535224113331648")]
+#[case(json!({"cpuCFSQuota": false}), "14624606271090224580")]
+#[case(json!({"cpuCFSQuota": true}), "15205121030449057671")]
+#[case(json!({"clusterDNS": ["10.0.0.10"], "maxPods": 58, "kubeReserved": {"cpu": "1"}, "evictionSoftGracePeriod": {"memory.available": "2m"}, "cpuCFSQuota": true}), "12388095468454648428")]
+fn equals_karpenters_older_hash(#[case] kubelet: Value, #[case] expected: &str) {
+    let mut spec = base();
+    if !kubelet.is_null() {
+        spec["kubelet"] = kubelet;
+    }
+    assert_eq!(older(&spec).as_deref(), Some(expected));
+    // 1.14 knows neither of them.
+    spec["enclaveOptions"] = json!({"enabled": true});
+    spec["kubelet"]["registryPullQPS"] = json!(5);
+    let with_block = older(&spec);
+    spec.as_object_mut().unwrap().remove("enclaveOptions");
+    assert_eq!(older(&spec), with_block);
+}
+
+fn older(spec: &Value) -> Option<String> {
+    let class = Ec2NodeClass::new("a", serde_json::from_value(spec.clone()).unwrap());
+    class.drift_hash_of(HASH_VERSION_OF_1_14, CA)
+}
+
+#[test]
+fn what_karpenter_1_14_cannot_read_has_no_older_hash() {
+    let mut spec = base();
+    spec["kubelet"] = json!({"maxPods": "cpu * 10"});
+    assert_eq!(older(&spec), None);
+    spec["kubelet"] = json!({"evictionSoftGracePeriod": {"memory.available": "soon"}});
+    assert_eq!(older(&spec), None);
+    let class = Ec2NodeClass::new("a", serde_json::from_value(base()).unwrap());
+    assert_eq!(class.drift_hash_of("v6", CA), Some(BASE.to_owned()));
+    assert_eq!(class.drift_hash_of("v4", CA), None);
+}
+
 proptest! {
     /// A serialization round trip changes no hash: objects that pass through another client do not drift.
     #[test]

@@ -21,6 +21,7 @@ use super::super::dry_run::{DryRun, LAUNCH_REFUSED};
 use super::super::{AwsProvider, KnownClass};
 use crate::calls::Filter;
 use crate::digest::digest;
+use crate::drift;
 use crate::images;
 use crate::instancetype::{self, ClassView};
 use crate::lists::first_names;
@@ -95,9 +96,11 @@ impl NodeClasses {
             self.finalize(class, outlook, cluster_uid, memory, &mut round).await;
             return round;
         }
-        let hash = class.drift_hash(&self.provider.settings.ca_bundle);
+        let ca_bundle = &self.provider.settings.ca_bundle;
+        let hash = class.drift_hash(ca_bundle);
         // A class keeps its older hash until it was compared with those of all its NodeClaims.
-        let migrated = migrate_claims(class, outlook, &hash, &mut round);
+        let migrated =
+            migrate_claims(class, outlook, (&hash, drift::stored_hash(class, ca_bundle)), &mut round);
         let mut write = stamp(class, migrated.then_some(&*hash));
         let generation = class.metadata.generation.unwrap_or(0);
         let mut next = class.clone();
@@ -502,12 +505,16 @@ fn stamp(class: &Ec2NodeClass, hash: Option<&str>) -> Write {
     write
 }
 
-/// Migrates NodeClaims whose hash has another version. Returns whether none of them has a hash that can be compared with the class's.
-fn migrate_claims(class: &Ec2NodeClass, outlook: &Outlook, hash: &str, round: &mut Round) -> bool {
+/// Migrates NodeClaims whose hash has another version. `of_class` is the class's hash of the version of its annotation. Returns whether none
+/// of them has a hash that can be compared with it.
+fn migrate_claims(
+    class: &Ec2NodeClass,
+    outlook: &Outlook,
+    (hash, of_class): (&str, Option<(String, String)>),
+    round: &mut Round,
+) -> bool {
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    let of_class = class.metadata.annotations.as_ref();
-    let of_class =
-        of_class.and_then(|all| Some((&**all.get(labels::HASH)?, &**all.get(labels::HASH_VERSION)?)));
+    let of_class = of_class.as_ref().map(|(hash, version)| (&**hash, &**version));
     let of_claim = |claim: &NodeClaim| -> Option<(Str, Str)> {
         Some((
             claim.annotations.get(labels::HASH)?.clone(),

@@ -3,9 +3,7 @@
 use fleetwright_aws_api::ec2nodeclass::condition;
 use fleetwright_aws_api::{HasConditions as _, labels};
 use fleetwright_core::cloud::Round;
-use fleetwright_core::model::{
-    Condition as ClaimCondition, ConditionStatus, NodePool, Requirement, nodeclaim::ConditionType,
-};
+use fleetwright_core::model::{NodePool, Requirement};
 use rstest::rstest;
 use serde_json::json;
 
@@ -312,77 +310,6 @@ async fn a_shortage_in_a_group_affects_only_the_group() {
     assert!(matches!(refused, Err(LaunchError::InsufficientCapacity(_))), "{refused:?}");
     assert!(left("default").await < before.0);
     assert_eq!(left("open").await, before.1);
-}
-
-#[tokio::test]
-async fn older_hashes_of_an_unknown_class_hash_never_drift() {
-    let mut cluster = TestCluster::new(settings(), fresh("default")).await;
-    let launched = |name: &str, annotations: &[(&str, &str)]| NodeClaim {
-        provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
-        annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
-        ..claim(name, "b")
-    };
-    let old = [(labels::HASH, "1"), (labels::HASH_VERSION, "v5")];
-    let current = [(labels::HASH, "1"), (labels::HASH_VERSION, "v6")];
-    let mut drifted = launched("drifted", &old);
-    let found = ClaimCondition {
-        status: ConditionStatus::True,
-        reason: "AMIDrift".into(),
-        message: "".into(),
-        since: Timestamp::UNIX_EPOCH,
-    };
-    drifted.conditions.insert(ConditionType::Drifted, found);
-    let unlaunched = NodeClaim { provider_id: None, ..launched("unlaunched", &[]) };
-    for claim in [launched("old", &old), launched("current", &current), drifted, unlaunched] {
-        cluster.add(claim, None);
-    }
-    cluster.round(STEP).await;
-    let hash = cluster.class("default").spec.drift_hash(CA);
-    let stamp = |name: &str| {
-        let claim = cluster.claim(name);
-        let of = |key: &str| claim.annotations.get(key).map(ToString::to_string).unwrap_or_default();
-        (of(labels::HASH), of(labels::HASH_VERSION))
-    };
-    assert_eq!(stamp("old"), (hash, "v6".to_owned()));
-    assert_eq!(stamp("current"), ("1".to_owned(), "v6".to_owned()), "drifted");
-    assert_eq!(stamp("drifted"), ("1".to_owned(), "v6".to_owned()));
-    assert_eq!(stamp("unlaunched"), (String::new(), String::new()));
-}
-
-/// The class keeps its older hash until each NodeClaim was compared with it, however many there are.
-#[tokio::test]
-async fn drift_that_is_not_marked_yet_survives_another_hash_version() {
-    let mut class = fresh("default");
-    let stored = [(labels::HASH, "1"), (labels::HASH_VERSION, "v5")];
-    class.metadata.annotations = Some(stored.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
-    let mut cluster = TestCluster::new(settings(), class).await;
-    let names: Vec<String> = (0..600).map(|number| format!("n{number}")).collect();
-    for (number, name) in names.iter().enumerate() {
-        let hash = if number % 2 == 0 { "0" } else { "1" };
-        cluster.add(
-            NodeClaim {
-                provider_id: Some(format!("aws:///us-west-2a/i-{name}").into()),
-                annotations: [(labels::HASH.into(), hash.into()), (labels::HASH_VERSION.into(), "v5".into())]
-                    .into(),
-                ..claim(name, "b")
-            },
-            None,
-        );
-    }
-    let version = |cluster: &TestCluster| {
-        cluster.class("default").metadata.annotations.unwrap_or_default().remove(labels::HASH_VERSION)
-    };
-    for (migrated, of_class) in [(500, "v5"), (600, "v5"), (600, "v6")] {
-        cluster.round(STEP).await;
-        let claims = names.iter().map(|name| cluster.claim(name).annotations);
-        let current = claims.filter(|all| &*all[labels::HASH_VERSION] == "v6").count();
-        assert_eq!((current, version(&cluster).as_deref()), (migrated, Some(of_class)));
-    }
-    let hash = cluster.class("default").spec.drift_hash(CA);
-    for (number, name) in names.iter().enumerate() {
-        let expected = if number % 2 == 0 { "0" } else { &*hash };
-        assert_eq!(&*cluster.claim(name).annotations[labels::HASH], expected, "{name}");
-    }
 }
 
 #[tokio::test]
