@@ -3,8 +3,9 @@
 //! It is passed to nodes and is part of the drift hash of NodeClasses: another encoding of the same certificates would replace
 //! every node that Karpenter has launched.
 
-use k8s_openapi::ByteString;
 use kube::config::Kubeconfig;
+
+use crate::base64::base64;
 
 /// Its path in a pod.
 const OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -29,12 +30,6 @@ fn of(kubeconfig: &Kubeconfig) -> Option<String> {
 
 fn file(path: &str) -> Option<String> {
     std::fs::read(path).ok().map(|bytes| base64(&bytes))
-}
-
-/// Base64 as Kubernetes writes bytes.
-fn base64(bytes: &[u8]) -> String {
-    let text = serde_json::to_value(ByteString(bytes.to_vec()));
-    text.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod account;
 mod authority;
 #[cfg(feature = "aws")]
 mod aws;
+mod base64;
 mod catalogue;
 mod cli;
 mod clock;

@@ -48,9 +48,11 @@ fn install() -> Vec<Case> {
             "deploy/ is accepted as it is, its permissions suffice and are no wider, and compat agrees",
             |cx| Box::pin(installed::manifests(cx)),
         ),
-        case("compat-leases", "compat names two leaders' leases and a chart of 1.0", |cx| {
-            Box::pin(installed::leftovers(cx))
-        }),
+        case(
+            "compat-leases",
+            "compat names two leaders' leases, a chart of 1.0 and settings that it may not read",
+            |cx| Box::pin(installed::leftovers(cx)),
+        ),
         case(
             "compat-definitions",
             "half-installed definitions and stored v1beta1 objects: compat and the start say what to do",

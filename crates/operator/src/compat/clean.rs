@@ -57,11 +57,11 @@ pub(super) struct Removal {
 /// # Errors
 /// If the input cannot be read, Fleetwright still runs, or the API server refuses a change.
 pub(crate) fn run(options: &CleanOptions, clouds: &[Box<dyn CloudCompat>]) -> anyhow::Result<Outcome> {
-    let (items, denied) = input::read_all(&options.files)?;
+    let items = input::read(&options.files)?;
     if options.apply && !options.files.is_empty() {
         bail!("--apply changes the cluster: leave out -f");
     }
-    let cluster = ClusterObjects::new(&items, denied, options.files.is_empty(), SystemClock.now());
+    let cluster = ClusterObjects::new(&items, Vec::new(), options.files.is_empty(), SystemClock.now());
     let conditions = own_conditions(clouds);
     let found: Vec<(&Value, Leftover)> = cluster
         .all()

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{
     deployment::Running,
+    environment::Environment,
     finding::Finding,
-    objects::{ClusterObjects, count, list, some, text},
+    objects::{ClusterObjects, count, list, some},
 };
 use crate::settings::{
     Values, resolve,
@@ -32,29 +33,20 @@ const OF_KIND: [(&str, &str, &str); 2] = [
     ("CapacityBuffer", labels::BUFFER_GROUP, "CapacityBuffer"),
 ];
 
-/// The literal settings of a container: variables and flags.
+/// The settings of a container: variables and flags.
 #[derive(Debug, Default)]
 pub(super) struct Configuration {
-    variables: BTreeMap<String, String>,
+    environment: Environment,
     flags: BTreeMap<String, String>,
-    /// Variables that are set twice with different values.
-    doubled: Vec<String>,
     /// Arguments that are not flags.
     stray: Vec<String>,
-    /// Whether other variables come from objects that are not read.
-    is_partial: bool,
 }
 
 impl Configuration {
-    pub(super) fn of(container: &Value) -> Self {
-        let mut this = Self { is_partial: list(container, "/envFrom").next().is_some(), ..Self::default() };
-        for variable in list(container, "/env") {
-            let (name, Some(value)) = (text(variable, "/name"), variable["value"].as_str()) else { continue };
-            let known = this.variables.insert(name.to_owned(), value.to_owned());
-            if known.is_some_and(|known| known != value) {
-                this.doubled.push(name.to_owned());
-            }
-        }
+    pub(super) fn of(running: &Running<'_>, cluster: &ClusterObjects) -> Self {
+        let container = running.container;
+        let environment = Environment::of(container, cluster, running.namespace());
+        let mut this = Self { environment, ..Self::default() };
         let arguments = list(container, "/command").skip(1).chain(list(container, "/args"));
         let mut arguments = arguments.filter_map(Value::as_str).peekable();
         while let Some(argument) = arguments.next() {
@@ -86,7 +78,8 @@ impl Configuration {
         let all = SETTINGS.iter().chain(further);
         let mut flags = BTreeMap::new();
         for setting in all.filter(|setting| !OF_TOOLS.contains(&setting.env)) {
-            let value = self.flags.get(&setting.flag()).or_else(|| self.variables.get(setting.env));
+            let value =
+                self.flags.get(&setting.flag()).or_else(|| self.environment.variables.get(setting.env));
             if let Some(value) = value.filter(|value| !value.is_empty() && read(setting, value).is_ok()) {
                 flags.insert(setting.flag(), written(setting, value));
             }
@@ -94,6 +87,23 @@ impl Configuration {
         flags.extend(given.iter().map(|(flag, value)| (flag.clone(), value.clone())));
         let tools = |name: &str| OF_TOOLS.contains(&name).then(|| shell.text(name).to_owned());
         Ok(resolve(further, &flags, tools)?)
+    }
+
+    /// The settings that come from objects that are not read, unless a flag of the container or of the command line (`given`) has them:
+    /// each with its source; `any` where that may set all of them.
+    pub(super) fn unread(&self, further: &[Setting], given: &BTreeMap<String, String>) -> Vec<String> {
+        let all: Vec<&Setting> = SETTINGS.iter().chain(further).collect();
+        let is_known = |variable: &str| {
+            let setting = all.iter().find(|setting| setting.env == variable);
+            setting.is_none_or(|setting| {
+                self.flags.contains_key(&setting.flag()) || given.contains_key(&setting.flag())
+            })
+        };
+        let unread = self.environment.unread.iter();
+        unread
+            .filter(|unread| unread.variable.as_deref().is_none_or(|variable| !is_known(variable)))
+            .map(|unread| format!("{} ({})", unread.variable.as_deref().unwrap_or("any"), unread.object))
+            .collect()
     }
 }
 
@@ -116,14 +126,14 @@ fn written(setting: &Setting, value: &str) -> String {
     }
 }
 
-/// Checks the settings of `running`; `values` are the same as Fleetwright reads them.
+/// Checks the settings of `running`; `values` are the same as Fleetwright reads them, `given` are the flags of the command line.
 pub(super) fn check(
     cluster: &ClusterObjects,
     running: &Running<'_>,
     further: &[Setting],
-    values: &Values,
+    (values, given): (&Values, &BTreeMap<String, String>),
 ) -> Vec<Finding> {
-    let configuration = Configuration::of(running.container);
+    let configuration = Configuration::of(running, cluster);
     let object = running.object();
     let mut found = unreadable(&configuration, further, &object);
     found.extend(without_effect(&configuration, further, &object));
@@ -131,9 +141,12 @@ pub(super) fn check(
     found.extend(gates(&configuration, &object));
     found.extend(contradictions(running, values, &object));
     found.extend(idle_features(cluster, values));
-    if configuration.is_partial {
-        let what = "has envFrom: settings in config maps and secrets are not read and not checked";
-        found.push(Finding::note("C300", object, what));
+    let unread = configuration.unread(further, given);
+    if !unread.is_empty() {
+        let what = format!("settings are not read and not checked: {}", some(&unread));
+        let fix =
+            "give them to compat as flags; for a config map, add it to the input, or let compat read it";
+        found.push(Finding::warning("C300", object, what).fix(fix));
     }
     found
 }
@@ -147,7 +160,7 @@ fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) 
             let what = format!("--{}: {why}: the controller does not start", setting.flag());
             found.push(Finding::blocker("C301", object, what).fix("correct the flag"));
         }
-        let variable = configuration.variables.get(setting.env).filter(|value| !value.is_empty());
+        let variable = configuration.environment.variables.get(setting.env).filter(|value| !value.is_empty());
         let Some(Err(why)) = variable.map(|value| read(setting, value)) else { continue };
         let is_lenient = resolve(std::slice::from_ref(*setting), &BTreeMap::new(), |name| {
             variable.filter(|_| name == setting.env).cloned()
@@ -180,8 +193,10 @@ fn refused(setting: &Setting, value: &str) -> Option<String> {
 fn without_effect(configuration: &Configuration, further: &[Setting], object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let is_set = |setting: &&Setting| {
-        let value =
-            configuration.flags.get(&setting.flag()).or_else(|| configuration.variables.get(setting.env));
+        let value = configuration
+            .flags
+            .get(&setting.flag())
+            .or_else(|| configuration.environment.variables.get(setting.env));
         value.is_some_and(|value| !value.is_empty() && value != setting.default)
     };
     let all = SETTINGS.iter().chain(further).filter(|setting| !setting.has_effect());
@@ -191,7 +206,7 @@ fn without_effect(configuration: &Configuration, further: &[Setting], object: &s
         found.push(Finding::note("C303", object, what).fix("nothing; `fleetwright --help` says why at each"));
     }
     let removed: Vec<&str> =
-        REMOVED.into_iter().filter(|name| configuration.variables.contains_key(*name)).collect();
+        REMOVED.into_iter().filter(|name| configuration.environment.variables.contains_key(*name)).collect();
     if !removed.is_empty() {
         let what = format!("ignored, as by Karpenter since 1.1: {}", removed.join(", "));
         found.push(Finding::warning("C304", object, what).fix("remove the variables"));
@@ -201,13 +216,13 @@ fn without_effect(configuration: &Configuration, further: &[Setting], object: &s
 
 fn doubled(configuration: &Configuration, further: &[Setting], object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
-    for name in &configuration.doubled {
+    for name in &configuration.environment.doubled {
         let what = format!("sets {name} twice with different values; the last one counts");
         found.push(Finding::warning("C305", object, what).fix("remove one of them"));
     }
     for setting in SETTINGS.iter().chain(further) {
         let (flag, variable) =
-            (configuration.flags.get(&setting.flag()), configuration.variables.get(setting.env));
+            (configuration.flags.get(&setting.flag()), configuration.environment.variables.get(setting.env));
         if let (Some(flag), Some(variable)) = (flag, variable)
             && flag != variable
         {
@@ -224,7 +239,7 @@ fn doubled(configuration: &Configuration, further: &[Setting], object: &str) -> 
 
 fn gates(configuration: &Configuration, object: &str) -> Vec<Finding> {
     let flag = configuration.flags.get("feature-gates");
-    let Some(written) = flag.or_else(|| configuration.variables.get("FEATURE_GATES")) else {
+    let Some(written) = flag.or_else(|| configuration.environment.variables.get("FEATURE_GATES")) else {
         return Vec::new();
     };
     let mut found = Vec::new();

@@ -37,53 +37,61 @@ const NODE_POOL: DriftHash<'_> = DriftHash {
 };
 
 impl DriftHash<'_> {
-    /// Findings on `owner` (a NodePool or NodeClass), whose hash Fleetwright computes as `ours` (`None`: it cannot be computed here), and on
-    /// its NodeClaims.
+    /// Findings on `owner` (a NodePool or NodeClass) and on its NodeClaims. `ours` computes its hash under a version as Fleetwright does
+    /// (`None`: that version cannot be computed here).
     #[must_use]
-    pub fn check(&self, owner: &Value, ours: Option<&str>, claims: &[&Value]) -> Vec<Finding> {
-        let object = display(owner);
+    pub fn check(
+        &self,
+        owner: &Value,
+        ours: impl Fn(&str) -> Option<String>,
+        claims: &[&Value],
+    ) -> Vec<Finding> {
         let (hash, version) = (annotation(owner, self.hash), annotation(owner, self.version));
         if hash.is_empty() {
             return Vec::new();
         }
-        let mut found = Vec::new();
-        if version != self.current {
-            let is_drifted = |claim: &&&Value| {
-                annotation(claim, self.version) == version && annotation(claim, self.hash) != hash
-            };
-            let drifted = claims.iter().filter(is_drifted).count();
-            let what = format!(
-                "its hash is of version {version}, Fleetwright's of {}: its {} get the new version, those that have not drifted with the \
-                 new hash ({drifted} drifted)",
-                self.current,
-                count(claims.len(), "NodeClaim"),
-            );
+        let older = (version != self.current).then(|| self.migrated(owner, claims));
+        let changed = ours(version).and_then(|ours| self.changed(owner, &ours, claims));
+        older.into_iter().chain(changed).collect()
+    }
+
+    /// The finding on an older version of the hash.
+    fn migrated(&self, owner: &Value, claims: &[&Value]) -> Finding {
+        let (hash, version) = (annotation(owner, self.hash), annotation(owner, self.version));
+        let is_drifted = |claim: &&&Value| {
+            annotation(claim, self.version) == version && annotation(claim, self.hash) != hash
+        };
+        let drifted = claims.iter().filter(is_drifted).count();
+        let what = format!(
+            "its hash is of version {version}, Fleetwright's of {}: its {} get the new version, those that have not drifted with the \
+             new hash ({drifted} drifted)",
+            self.current,
+            count(claims.len(), "NodeClaim"),
+        );
+        let object = display(owner);
+        if drifted > 0 {
             let fix = "drifted NodeClaims are replaced within the budgets, as by Karpenter";
-            found.push(if drifted > 0 {
-                Finding::warning("C903", object, what).fix(fix)
-            } else {
-                Finding::note("C903", object, what)
-            });
-            return found;
+            Finding::warning("C903", object, what).fix(fix)
+        } else {
+            Finding::note("C903", object, what)
         }
-        let Some(ours) = ours else { return found };
+    }
+
+    /// The finding on NodeClaims that have the hash of `owner`, where Fleetwright computes another one under the same version.
+    fn changed(&self, owner: &Value, ours: &str, claims: &[&Value]) -> Option<Finding> {
+        let (hash, version) = (annotation(owner, self.hash), annotation(owner, self.version));
         let would_drift = |claim: &&&Value| {
-            annotation(claim, self.version) == self.current
-                && annotation(claim, self.hash) == hash
-                && hash != ours
+            annotation(claim, self.version) == version && annotation(claim, self.hash) == hash && hash != ours
         };
         let drifting: Vec<&str> = claims.iter().filter(would_drift).map(|claim| name(claim)).collect();
-        if !drifting.is_empty() {
-            let what = format!(
-                "its hash is {hash}, Fleetwright computes {ours}: {} of {} would drift ({})",
-                drifting.len(),
-                count(claims.len(), "NodeClaim"),
-                some(&drifting)
-            );
-            let fix = "if the object was changed just now, wait until Karpenter has written its hash; else do not switch, and report it";
-            found.push(Finding::blocker("C902", object, what).fix(fix));
-        }
-        found
+        let what = format!(
+            "its hash is {hash}, Fleetwright computes {ours} as version {version}: {} of {} would drift ({})",
+            drifting.len(),
+            count(claims.len(), "NodeClaim"),
+            some(&drifting)
+        );
+        let fix = "if the object was changed just now, wait until Karpenter has written its hash; else do not switch, and report it";
+        (!drifting.is_empty()).then(|| Finding::blocker("C902", display(owner), what).fix(fix))
     }
 }
 
@@ -95,8 +103,11 @@ pub(super) fn drift(cluster: &ClusterObjects) -> Vec<Finding> {
             .of(labels::GROUP, "NodeClaim")
             .filter(|claim| label(claim, NODEPOOL) == name(pool))
             .collect();
-        let ours = api::NodePool::deserialize(pool).ok().map(|pool| pool.drift_hash());
-        found.extend(NODE_POOL.check(pool, ours.as_deref(), &claims));
+        let read = api::NodePool::deserialize(pool).ok();
+        let ours = |version: &str| {
+            read.as_ref().filter(|_| version == NODE_POOL.current).map(api::NodePool::drift_hash)
+        };
+        found.extend(NODE_POOL.check(pool, ours, &claims));
     }
     found
 }

@@ -12,6 +12,7 @@ mod cloud;
 mod configuration;
 mod definitions;
 mod deployment;
+mod environment;
 mod fields;
 mod finding;
 mod first_hour;
@@ -46,6 +47,7 @@ pub use self::{
 use self::{
     configuration::Configuration,
     deployment::Running,
+    objects::ROOT_CERTIFICATE,
     report::{CompatReport, Planned, Table},
 };
 use crate::{
@@ -85,7 +87,11 @@ pub(crate) fn run(
     build: &Build<'_>,
     flags: &BTreeMap<String, String>,
 ) -> anyhow::Result<Outcome> {
-    let (items, denied) = input::read_all(&options.files)?;
+    let (mut items, denied) = input::read_all(&options.files)?;
+    if options.files.is_empty() {
+        let wanted = config_maps(&ClusterObjects::new(&items, Vec::new(), true, SystemClock.now()));
+        items.extend(input::read_config_maps(&wanted)?);
+    }
     let report = check(items, denied, options, build, flags)?;
     show_notes(&report.notes, &report.incomplete)?;
     let mut out = anstream::stdout().lock();
@@ -94,6 +100,18 @@ pub(crate) fn run(
         TableOrJson::Table => write!(out, "{}", Table(&report))?,
     }
     Ok(report.outcome())
+}
+
+/// Namespace and name of the config maps that `compat` reads: those with settings, and that of the API server's certificate authority.
+fn config_maps(cluster: &ClusterObjects) -> BTreeSet<(String, String)> {
+    let running = deployment::running(cluster);
+    let of_settings = running.iter().flat_map(|running| {
+        environment::config_maps(running.container)
+            .map(|name| (running.namespace().to_owned(), name.to_owned()))
+    });
+    // Every namespace has it; a pod reads that of its own.
+    let namespace = running.first().map_or("kube-system", Running::namespace);
+    of_settings.chain([(namespace.to_owned(), ROOT_CERTIFICATE.to_owned())]).collect()
 }
 
 fn check(
@@ -107,12 +125,13 @@ fn check(
     let at = options.at.unwrap_or(started);
     let cluster = ClusterObjects::new(&items, denied, plans::is_live(&items), at);
     let running = deployment::running(&cluster);
-    let configured = running.first().map(|running| Configuration::of(running.container)).unwrap_or_default();
+    let configured = running.first().map(|running| Configuration::of(running, &cluster)).unwrap_or_default();
     let values = configured.values(build.settings, flags, &build.values)?;
     let clouds = Clouds::new(build, &cluster);
-    let mut findings = facts(&cluster, &running, &clouds, build, &values);
-    // Without a controller and without flags, the settings are unknown rather than at their defaults; C500 says so.
-    let knows_settings = !running.is_empty() || !flags.is_empty();
+    let mut findings = facts(&cluster, &running, &clouds, build, (&values, flags));
+    // Settings that cannot be read are unknown rather than at their defaults; C300 and C500 say so.
+    let is_given = !running.is_empty() || !flags.is_empty();
+    let knows_settings = is_given && configured.unread(build.settings, flags).is_empty();
     let of_clouds = clouds.findings(build, &cluster, &values).into_iter();
     findings.extend(of_clouds.filter(|finding| knows_settings || finding.object != "settings"));
     findings.extend(policies(options, build, &clouds, &values)?);
@@ -165,13 +184,13 @@ fn is_class(definition: &CustomResourceDefinition) -> bool {
     group != labels::GROUP && group != labels::BUFFER_GROUP
 }
 
-/// The findings that follow from the objects alone.
+/// The findings that follow from the objects and settings alone. `flags` are those of the command line.
 fn facts(
     cluster: &ClusterObjects,
     running: &[Running<'_>],
     clouds: &Clouds,
     build: &Build<'_>,
-    values: &Values,
+    (values, flags): (&Values, &BTreeMap<String, String>),
 ) -> Vec<Finding> {
     let gates: BTreeSet<&str> =
         GATES.iter().map(|(gate, _)| *gate).filter(|gate| values.gate(gate)).collect();
@@ -180,7 +199,7 @@ fn facts(
     found.extend(fields::check(cluster, &clouds.definitions, &groups));
     found.extend(deployment::check(running));
     for one in running {
-        found.extend(configuration::check(cluster, one, build.settings, values));
+        found.extend(configuration::check(cluster, one, build.settings, (values, flags)));
         found.extend(permissions::check(cluster, one, &clouds.classes(), values));
     }
     found.extend(webhooks::check(cluster, &groups));

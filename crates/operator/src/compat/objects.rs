@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::input::Item;
 
+/// The config map of every namespace that pods get the certificate authority of the API server from.
+pub(crate) const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+
 /// The objects of a cluster that `compat` reads.
 #[derive(Debug)]
 pub struct ClusterObjects {
@@ -37,6 +40,13 @@ impl ClusterObjects {
     /// Whether there is an object of the kind.
     pub(crate) fn has(&self, group: &str, kind: &str) -> bool {
         self.of(group, kind).next().is_some()
+    }
+
+    /// The bundle with which pods verify the API server, from the config map that every namespace has.
+    #[must_use]
+    pub fn certificate_authority(&self) -> Option<&str> {
+        let map = self.of("", "ConfigMap").find(|map| name(map) == ROOT_CERTIFICATE)?;
+        map["data"]["ca.crt"].as_str().filter(|bundle| !bundle.is_empty())
     }
 
     /// All objects.

@@ -217,7 +217,9 @@ pub(super) fn readable(items: Vec<Item>) -> Vec<Item> {
         labels::GROUP => {
             matches!(text(&item.value, "/apiVersion"), "karpenter.sh/v1" | "karpenter.sh/v1alpha1")
         }
-        group => !OF_COMPAT.contains(&group) && text(&item.value, "/kind") != "Deployment",
+        group => {
+            !OF_COMPAT.contains(&group) && !matches!(text(&item.value, "/kind"), "Deployment" | "ConfigMap")
+        }
     };
     items.into_iter().filter(is_read).collect()
 }

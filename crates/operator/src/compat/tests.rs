@@ -91,10 +91,10 @@ fn malformed_objects_are_findings() {
             let cluster = ClusterObjects::new(&changed, Vec::new(), true, now);
             let running = deployment::running(&cluster);
             let configured =
-                running.first().map(|running| Configuration::of(running.container)).unwrap_or_default();
+                running.first().map(|running| Configuration::of(running, &cluster)).unwrap_or_default();
             let values = configured.values(&[], &BTreeMap::new(), &shell).unwrap();
             let clouds = Clouds::new(&build, &cluster);
-            let mut found = facts(&cluster, &running, &clouds, &build, &values);
+            let mut found = facts(&cluster, &running, &clouds, &build, (&values, &BTreeMap::new()));
             found.extend(clouds.findings(&build, &cluster, &values));
             for object in &changed {
                 clean::leftover(&object.value, &own, true);
@@ -117,17 +117,21 @@ fn another_hash_of_the_same_version_is_a_blocker() {
         current: "v3",
     };
     for (version, ours, claim, expected) in [
-        ("v3", Some("1"), "1", None),
-        ("v3", Some("2"), "1", Some(("C902", Severity::Blocker))),
+        ("v3", Some("1"), "1", &[][..]),
+        ("v3", Some("2"), "1", &[("C902", Severity::Blocker)]),
         // Already drifted with Karpenter.
-        ("v3", Some("2"), "0", None),
-        ("v3", None, "1", None),
-        ("v2", Some("2"), "1", Some(("C903", Severity::Note))),
-        ("v2", Some("2"), "0", Some(("C903", Severity::Warning))),
+        ("v3", Some("2"), "0", &[]),
+        ("v3", None, "1", &[]),
+        ("v2", None, "1", &[("C903", Severity::Note)]),
+        ("v2", Some("1"), "1", &[("C903", Severity::Note)]),
+        ("v2", None, "0", &[("C903", Severity::Warning)]),
+        // Changed since Karpenter wrote the hash.
+        ("v2", Some("2"), "1", &[("C903", Severity::Note), ("C902", Severity::Blocker)]),
     ] {
         let claim = pool(claim, version);
-        let found = drift.check(&pool("1", version), ours, &[&claim]);
-        let found = found.first().map(|finding| (&*finding.id, finding.severity));
+        let ours_of = |of: &str| ours.filter(|_| of == version).map(str::to_owned);
+        let found = drift.check(&pool("1", version), ours_of, &[&claim]);
+        let found: Vec<_> = found.iter().map(|finding| (&*finding.id, finding.severity)).collect();
         assert_eq!(found, expected, "{version} {ours:?}");
     }
 }

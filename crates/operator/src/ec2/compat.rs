@@ -4,12 +4,13 @@ use fleetwright_api::labels as core_labels;
 use fleetwright_aws_api::{
     Ec2NodeClass,
     ec2nodeclass::condition,
-    labels::{CURRENT_HASH_VERSION, GROUP, HASH, HASH_VERSION, NODE_CLASS_KIND},
+    labels::{CURRENT_HASH_VERSION, GROUP, HASH, HASH_VERSION, HASH_VERSION_OF_1_14, NODE_CLASS_KIND},
 };
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    base64::base64,
     compat::{CloudCompat, ClusterObjects, DriftHash, Finding, objects, unreadable},
     settings::Values,
 };
@@ -26,7 +27,11 @@ impl CloudCompat for Ec2Compat {
 
     fn check(&self, cluster: &ClusterObjects, values: &Values) -> Vec<Finding> {
         let mut found = settings(values);
-        let bundle = values.text("CLUSTER_CA_BUNDLE");
+        // As the controller determines it: the setting, otherwise what its pod has.
+        let bundle = match values.text("CLUSTER_CA_BUNDLE") {
+            "" => cluster.certificate_authority().map(|bundle| base64(bundle.as_bytes())).unwrap_or_default(),
+            bundle => bundle.to_owned(),
+        };
         let mut unknown = 0;
         for class in cluster.of(GROUP, NODE_CLASS_KIND) {
             let object = objects::display(class);
@@ -43,12 +48,13 @@ impl CloudCompat for Ec2Compat {
                 })
                 .collect();
             // The hash contains the certificate authority of the nodes' user data.
-            let ours = Ec2NodeClass::deserialize(class).ok().filter(|_| !bundle.is_empty());
-            let ours = ours.map(|class| class.drift_hash(bundle));
-            if ours.is_none() && objects::annotation(class, HASH_VERSION) == CURRENT_HASH_VERSION {
+            let read = Ec2NodeClass::deserialize(class).ok().filter(|_| !bundle.is_empty());
+            let ours = |version: &str| read.as_ref()?.drift_hash_of(version, &bundle);
+            let version = objects::annotation(class, HASH_VERSION);
+            if read.is_none() && matches!(version, CURRENT_HASH_VERSION | HASH_VERSION_OF_1_14) {
                 unknown += 1;
             }
-            found.extend(DRIFT.check(class, ours.as_deref(), &claims));
+            found.extend(DRIFT.check(class, ours, &claims));
             found.extend(reservations(class, &object, values));
         }
         if unknown > 0 {
@@ -56,7 +62,8 @@ impl CloudCompat for Ec2Compat {
                 "hashes of {} are not computed again, because they contain the cluster's certificate authority",
                 objects::count(unknown, NODE_CLASS_KIND)
             );
-            let fix = "give it with --cluster-ca-bundle (the certificate-authority-data of the kubeconfig)";
+            let fix = "add the config map kube-root-ca.crt of kube-system to the input, or give --cluster-ca-bundle (the \
+                       certificate-authority-data of the kubeconfig)";
             found.push(Finding::note("C905", NODE_CLASS_KIND, what).fix(fix));
         }
         found

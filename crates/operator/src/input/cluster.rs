@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
@@ -153,6 +154,25 @@ pub(crate) async fn read_further(client: &Client) -> anyhow::Result<(Vec<Item>, 
     Ok((items, denied))
 }
 
+/// The config maps that `wanted` names by namespace and name, without those that do not exist or may not be read.
+///
+/// # Errors
+/// If the API server cannot be reached.
+pub(crate) async fn read_config_maps(
+    client: &Client,
+    wanted: &BTreeSet<(String, String)>,
+) -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for (namespace, name) in wanted {
+        match Api::<ConfigMap>::namespaced(client.clone(), namespace).get(name).await {
+            Ok(map) => items.push(Item { value: serde_json::to_value(&map)?, source: Source::Cluster }),
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {}
+            Err(error) => return Err(error).with_context(|| format!("reading ConfigMap {namespace}/{name}")),
+        }
+    }
+    Ok(items)
+}
+
 fn is_denied(error: &anyhow::Error) -> bool {
     let status = error.downcast_ref::<kube::Error>();
     matches!(status, Some(kube::Error::Api(status)) if matches!(status.code, 401 | 403))
@@ -211,12 +231,15 @@ mod tests {
         }
     }
 
-    /// A client of a cluster with a node.
+    /// A client of a cluster with a node and a config map.
     fn barred(denied: &'static [&'static str]) -> Client {
         let mut config = Config::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7);
         config.faults = Some(Arc::new(Denied(denied)));
         let server = Server::new(config);
         server.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})).unwrap();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"},
+            "metadata": {"name": "one", "namespace": "default"}});
+        server.apply(map).unwrap();
         Client::new(server.service(), "default")
     }
 
@@ -227,5 +250,15 @@ mod tests {
         assert!(items.iter().any(|item| item.value["kind"] == "Node"));
         let refused = read_permitted(&barred(&["nodes"])).await.unwrap_err();
         assert!(format!("{refused:#}").contains("listing nodes"), "{refused:#}");
+    }
+
+    #[tokio::test]
+    async fn config_maps_are_read_by_name() {
+        let wanted = ["one", "gone"].map(|name| ("default".to_owned(), name.to_owned())).into();
+        let found = read_config_maps(&barred(&[]), &wanted).await.unwrap();
+        let found: Vec<&Value> = found.iter().map(|item| &item.value).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&found[0]["kind"], &found[0]["data"]["a"]), (&json!("ConfigMap"), &json!("1")));
+        assert!(read_config_maps(&barred(&["configmaps"]), &wanted).await.unwrap().is_empty());
     }
 }

@@ -38,6 +38,7 @@ pub(crate) mod validation;
 pub(crate) mod workloads;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -88,17 +89,30 @@ pub(crate) fn read_from(options: &InputOptions) -> anyhow::Result<Vec<Item>> {
 /// # Errors
 /// If they cannot be read.
 pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
-    let mut items = read(paths)?;
     if !paths.is_empty() {
-        return Ok((items, Vec::new()));
+        return Ok((files::read(paths)?, Vec::new()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (further, denied) = runtime.block_on(async {
+    runtime.block_on(async {
+        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
+        let (mut items, mut denied) = cluster::read_permitted(&client).await?;
+        let (further, denied_further) = cluster::read_further(&client).await?;
+        items.extend(further);
+        denied.extend(denied_further);
+        Ok((items, denied))
+    })
+}
+
+/// The config maps of the cluster that `wanted` names by namespace and name, without those that do not exist or may not be read.
+///
+/// # Errors
+/// If the cluster cannot be reached.
+pub(crate) fn read_config_maps(wanted: &BTreeSet<(String, String)>) -> anyhow::Result<Vec<Item>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
         let client = kube_client::connect(None).await?;
-        cluster::read_further(&client).await
-    })?;
-    items.extend(further);
-    Ok((items, denied))
+        cluster::read_config_maps(&client, wanted).await
+    })
 }
 
 /// One Kubernetes object as it was read.

@@ -162,13 +162,20 @@ pub(super) async fn manifests(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check(format!("compat knows the Deployment: {findings:?}"), has(&findings, "C502"))
 }
 
-/// Two holders of leases, and a chart of 1.0: `compat` says what and how to fix it.
+/// Two holders of leases, a chart of 1.0, and settings in a config map and a secret: `compat` says what and how to fix it.
 pub(super) async fn leftovers(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let bare = Bare::start(cx).await?;
     bare.define(cx).await?;
     let labels = json!({"app.kubernetes.io/name": "karpenter", "helm.sh/chart": "karpenter-1.0.8"});
+    bare.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"level": "loud"},
+        "metadata": {"name": "settings", "namespace": "kube-system"}}))
+        .await?;
+    let of = |field: &str, key: &str| json!({field: {"name": "settings", "key": key}});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{
-        "name": "controller", "image": "public.ecr.aws/karpenter/controller:1.0.8"}]}});
+    "name": "controller", "image": "public.ecr.aws/karpenter/controller:1.0.8", "env": [
+        {"name": "LOG_LEVEL", "valueFrom": of("configMapKeyRef", "level")},
+        {"name": "INTERRUPTION_QUEUE", "valueFrom": of("secretKeyRef", "queue")},
+    ]}]}});
     bare.apply(&json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "karpenter", "namespace": "kube-system", "labels": labels},
         "spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "karpenter"}}, "template": pod}}))
@@ -183,8 +190,15 @@ pub(super) async fn leftovers(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             .await?;
     }
     let (status, findings) = bare.findings(cx).await?;
-    for id in ["C503 blocker", "C702 blocker"] {
-        cx.check(format!("{id} is among {findings:#?}"), has(&findings, id))?;
+    let unread = "settings are not read and not checked: INTERRUPTION_QUEUE (Secret kube-system/settings)";
+    let of_controller = |id: &str, says: &str| format!("{id} Deployment kube-system/karpenter {says}");
+    for finding in [
+        "C503 blocker".to_owned(),
+        "C702 blocker".to_owned(),
+        of_controller("C300 warning", unread),
+        of_controller("C301 blocker", "LOG_LEVEL: \"loud\""),
+    ] {
+        cx.check(format!("{finding} is among {findings:#?}"), has(&findings, &finding))?;
     }
     cx.equal("the exit status of compat", &status, &Some(5))
 }
