@@ -1,4 +1,4 @@
-//! C1xx: the custom resource definitions, their versions, what is stored, and webhooks of Karpenter's first releases.
+//! C1xx: the custom resource definitions, their versions, schemas, what is stored, and webhooks of Karpenter's first releases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     finding::Finding,
+    keywords,
     objects::{ClusterObjects, count, display, list, name, some, text},
 };
 
@@ -149,7 +150,7 @@ fn stored(definition: &Value, object: &str, read: &str, found: &mut Vec<Finding>
     }
 }
 
-/// Compares the fields of the served schema with ours.
+/// Compares the served schema with ours.
 fn level(
     object: &str,
     wanted: &CustomResourceDefinition,
@@ -177,7 +178,7 @@ fn level(
         );
         found.push(Finding::note("C109", object, what).fix(INSTALL));
     }
-    let newer: Vec<&String> = theirs.difference(&ours).collect();
+    let newer: Vec<&String> = theirs.difference(&ours).filter(|field| !takes_any(expected, field)).collect();
     if !newer.is_empty() {
         let what = format!(
             "is newer than Fleetwright's: it has {} that Fleetwright does not read ({})",
@@ -186,6 +187,38 @@ fn level(
         );
         let fix = "see whether C202 names objects that use them; keep the definition";
         found.push(Finding::warning("C110", object, what).fix(fix));
+    }
+    let others = keywords::differences(served, expected);
+    if !others.is_empty() {
+        let what = format!(
+            "differs from Fleetwright's in {} of what the API server writes and refuses: {}",
+            count(others.len(), "point"),
+            listed(&others)
+        );
+        let fix = format!("keep it, or for Fleetwright's defaults and rules {INSTALL}");
+        found.push(Finding::note("C111", object, what).fix(fix));
+    }
+}
+
+/// Whether a schema takes any field at `path`: the kubelet block of an EC2NodeClass is open.
+fn takes_any(schema: &Value, path: &str) -> bool {
+    let mut at = schema;
+    for step in path.split('.') {
+        if at["x-kubernetes-preserve-unknown-fields"] == true {
+            return true;
+        }
+        at = if step == "[]" { &at["items"] } else { &at["properties"][step] };
+    }
+    false
+}
+
+/// The first points, and the number of the others.
+fn listed(points: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let first = points.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match points.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first}; and {more} more"),
     }
 }
 
@@ -218,5 +251,46 @@ fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
     if let Some(items) = schema.get("items") {
         walk(items, &format!("{path}.[]"), found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which definitions are newer.
+    use serde_json::json;
+
+    use super::*;
+
+    /// The findings on Karpenter's definition of EC2NodeClasses with `change` at a place of its spec.
+    fn found(place: &str, change: &Value) -> Vec<String> {
+        let wanted =
+            fleetwright_aws_api::crds().into_iter().find(|crd| crd.spec.names.kind == "EC2NodeClass");
+        let wanted = wanted.unwrap();
+        let mut theirs = serde_json::to_value(&wanted).unwrap();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        *theirs.pointer_mut(&format!("{spec}{place}")).unwrap() = change.clone();
+        let mut found = Vec::new();
+        one(&theirs, &wanted, &mut found);
+        found.into_iter().map(|finding| format!("{} {}", finding.id, finding.message)).collect()
+    }
+
+    #[test]
+    fn what_an_open_block_takes_is_not_newer() {
+        // Karpenter 1.14 lists the fields of the kubelet block, 1.15 and Fleetwright take any.
+        let kubelet = json!({"type": "object", "properties": {"maxPods": {"type": "integer"}}});
+        assert_eq!(found("/properties/kubelet", &kubelet), [""; 0]);
+        let newer = found("/properties/cpuOptions", &json!({"type": "object", "properties": {"later": {}}}));
+        assert!(
+            newer.iter().any(|text| text.starts_with("C110") && text.contains("cpuOptions.later")),
+            "{newer:?}"
+        );
+    }
+
+    #[test]
+    fn other_rules_are_named() {
+        let all = found("/properties/detailedMonitoring", &json!({"type": "boolean", "default": true}));
+        let expected = "C111 differs from Fleetwright's in 1 point of what the API server writes and refuses: \
+                        spec.detailedMonitoring: has default true";
+        assert_eq!(all, [expected]);
     }
 }

@@ -16,6 +16,7 @@ mod environment;
 mod fields;
 mod finding;
 mod first_hour;
+mod keywords;
 pub(crate) mod objects;
 mod other_controllers;
 mod permissions;
