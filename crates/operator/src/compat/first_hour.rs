@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleetwright_api::{self as api, duration, labels};
 use fleetwright_core::{
-    disruption::{Command, Survey},
+    disruption::{Blocker, Command, Survey},
     model::{Price, labels::NODEPOOL},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -174,4 +174,48 @@ pub(super) fn commands(survey: &Survey, priced: bool) -> Vec<Finding> {
         Finding::note("C901", format!("NodePool {}", some(&pools)), what).fix(fix)
     };
     survey.commands.iter().map(command).collect()
+}
+
+/// What later passes may do: the nodes that budgets keep out of the first one, by NodePool.
+pub(super) fn waiting(survey: &Survey) -> Vec<Finding> {
+    let mut pools: BTreeMap<&str, WaitingNodes> = BTreeMap::new();
+    for status in &survey.nodes {
+        let mut of_node = None;
+        for blocker in &status.blockers {
+            let Blocker::Budget { pool, reason, allowed, .. } = blocker else { continue };
+            let waiting = pools.entry(pool).or_default();
+            let (nodes, at_once) = waiting.reasons.entry(reason.as_str()).or_default();
+            *nodes = nodes.saturating_add(1);
+            *at_once = *allowed;
+            of_node = Some(&**pool);
+        }
+        if let Some(waiting) = of_node.and_then(|pool| pools.get_mut(pool)) {
+            waiting.nodes = waiting.nodes.saturating_add(1);
+        }
+    }
+    pools.into_iter().map(|(pool, waiting)| waiting.finding(pool)).collect()
+}
+
+/// The nodes of a NodePool that wait for its budgets.
+#[derive(Default)]
+struct WaitingNodes {
+    nodes: usize,
+    /// By reason: how many, and how many may be disrupted at a time.
+    reasons: BTreeMap<&'static str, (usize, i64)>,
+}
+
+impl WaitingNodes {
+    fn finding(&self, pool: &str) -> Finding {
+        let reasons = self.reasons.iter().map(|(reason, (nodes, at_once))| match at_once {
+            0 => format!("{nodes} {reason}, none of which the budgets allow now"),
+            _ => format!("{nodes} {reason}, at most {at_once} at a time"),
+        });
+        let verb = if self.nodes == 1 { "waits" } else { "wait" };
+        let what = format!(
+            "{} {verb} for the budgets after the first pass ({}): later passes disrupt drifted ones, and others if they find a command",
+            count(self.nodes, "node"),
+            reasons.collect::<Vec<_>>().join("; "),
+        );
+        Finding::note("C906", format!("NodePool {pool}"), what)
+    }
 }

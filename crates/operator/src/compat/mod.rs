@@ -253,6 +253,7 @@ fn decide(
     let asked = (&[][..], &options.catalogue);
     let surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
     findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced));
+    findings.extend(first_hour::waiting(&surveyed.survey));
     let today = first_hour::today(&surveyed.survey);
     let plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());
     let compared = plans::compare(&items, &plan, build.catalogues, values, (times.0, &today))?;
