@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fleetwright_api::condition::Condition;
+use fleetwright_api::{NodeClaim, condition::Condition};
 use fleetwright_core::{
     cloud::{NodeClassKind, ProviderInfo},
     model::{NamespacedName, labels},
@@ -80,6 +80,12 @@ fn node_pools() -> StatusKind {
     })
 }
 
+/// Whether a NodeClaim is of a NodeClass of this provider. The operator of another one publishes the transitions of its NodeClaims and nodes.
+fn is_managed(index: &Index, claim: &NodeClaim) -> bool {
+    let class = &claim.spec.node_class_ref;
+    index.is_managed(&class.group, &class.kind)
+}
+
 fn node_claims(provider: &ProviderInfo) -> StatusKind {
     let further = owner_labels(provider);
     StatusKind::new(
@@ -91,7 +97,8 @@ fn node_claims(provider: &ProviderInfo) -> StatusKind {
         |index, key| {
             let claim = index.claim(&key.name)?;
             let conditions = claim.status.as_ref().map_or(&[][..], |status| &status.conditions);
-            Some(ObjectState::new(&claim.metadata, conditions, Some(regarding(&**claim))))
+            let is_ours = is_managed(index, claim);
+            Some(ObjectState::new(&claim.metadata, conditions, is_ours.then(|| regarding(&**claim))))
         },
     )
 }
@@ -99,8 +106,18 @@ fn node_claims(provider: &ProviderInfo) -> StatusKind {
 fn nodes(provider: &ProviderInfo) -> StatusKind {
     let mut further = owner_labels(provider);
     further.push(labels::INITIALIZED.to_owned());
-    let read = |index: &Index, key: &Key| {
+    let classes: Vec<String> =
+        provider.node_classes.iter().map(|class| class.named("").label_key()).collect();
+    let read = move |index: &Index, key: &Key| {
         let node = index.node(&key.name)?;
+        let is_ours = match index.claim_of_node(&key.name) {
+            Some(claim) => is_managed(index, claim),
+            // Without its NodeClaim the labels say whose it is.
+            None => {
+                let has = |label: &str| node.metadata.labels.iter().any(|all| all.contains_key(label));
+                !has(labels::NODEPOOL) || classes.iter().any(|class| has(class))
+            }
+        };
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let conditions = conditions.map(|condition| {
             let state = ConditionState {
@@ -113,7 +130,7 @@ fn nodes(provider: &ProviderInfo) -> StatusKind {
         });
         Some(ObjectState {
             conditions: conditions.collect(),
-            ..ObjectState::new(&node.metadata, &[], Some(regarding(&**node)))
+            ..ObjectState::new(&node.metadata, &[], is_ours.then(|| regarding(&**node)))
         })
     };
     StatusKind {

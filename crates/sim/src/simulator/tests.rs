@@ -1,5 +1,7 @@
 //! Small simulators: nodes follow the load, and two runs are byte-identical.
 
+mod neighbor;
+
 use std::sync::Mutex;
 
 use super::*;
