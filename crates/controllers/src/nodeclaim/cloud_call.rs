@@ -1,11 +1,11 @@
-//! The calls to the cloud during a termination, and the messages of their failures.
+//! The calls to the cloud about one NodeClaim, and the messages of their failures.
 
 use fleetwright_core::cloud::CloudError;
 
 /// Maximum length of an error text of the cloud in a message, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// A call to the cloud during a termination.
+/// A call to the cloud about one NodeClaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CloudCall {
     /// Terminate the instance.
@@ -14,6 +14,8 @@ pub(crate) enum CloudCall {
     Get,
     /// List all instances.
     List,
+    /// Ask whether a node may be registered.
+    BeforeRegistration,
 }
 
 impl CloudCall {
@@ -22,6 +24,7 @@ impl CloudCall {
         match self {
             Self::Terminate => "TerminationFailed",
             Self::Get | Self::List => "InstanceLookupFailed",
+            Self::BeforeRegistration => "RegistrationHookPending",
         }
     }
 
@@ -31,6 +34,7 @@ impl CloudCall {
             Self::Terminate => "cannot terminate the instance",
             Self::Get => "cannot look up the instance before its termination",
             Self::List => "cannot list instances to check whether the launch left one behind",
+            Self::BeforeRegistration => "the provider cannot say whether the node may be registered",
         };
         match error {
             CloudError::RateLimited { .. } => format!("{what}: throttled by the cloud"),

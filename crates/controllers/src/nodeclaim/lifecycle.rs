@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::CloudProvider,
+    cloud::{CloudError, CloudProvider, HOOK_DEADLINE, RegistrationHold},
     model::ProviderId,
     nodeclaim::{
         ClaimStep, ClaimView, InstanceState, Next,
@@ -37,6 +37,9 @@ use crate::{
 
 /// How soon a deletion that a limit holds is retried.
 const HELD_RETRY: Duration = Duration::from_secs(60);
+
+/// How soon a provider is asked again whether a node may be registered, after an error.
+const HOOK_RETRY: Duration = Duration::from_secs(5);
 
 /// How soon finalization is retried while the batch of the NodeClaim is being launched.
 const BATCH_RETRY: Duration = Duration::from_secs(1);
@@ -100,10 +103,17 @@ impl Controller for Lifecycle {
         if node.claim.deleting.is_some() {
             return self.finalize(&node).await;
         }
+        let mut hold = None;
+        if Registration::is_due(&node.view(self.cloud.info())) {
+            hold = self.hold(&node).await;
+            if self.changed_meanwhile(&node) {
+                return Ok(Requeue::Now);
+            }
+        }
         let (now, view) = (self.clocks.now(), node.view(self.cloud.info()));
         let liveness = Liveness { unasked: self.cache.launches.unasked(&node.claim, now) };
         let next = Next::first_busy([
-            Registration.next(&view, now),
+            Registration { hold: hold.as_ref() }.next(&view, now),
             Initialization.next(&view, now),
             Self::admitted(&self.cluster, &self.safety, &node, liveness.next(&view, now)),
             Launch.next(&view),
@@ -113,12 +123,43 @@ impl Controller for Lifecycle {
     }
 }
 
-/// The stages of a launched NodeClaim until it is initialized.
+/// The stages of a launched NodeClaim until it is initialized. Of a node that may be registered, more than the status changes, and that is left
+/// to a pass that has asked the provider.
 fn registration_stages(view: &ClaimView<'_>, now: Timestamp) -> Next {
-    Next::first_busy([Registration.next(view, now), Initialization.next(view, now)])
+    let registration = Registration { hold: None };
+    Next::first_busy([registration.next(view, now), Initialization.next(view, now)])
 }
 
 impl Lifecycle {
+    /// Asks the provider whether the node may be registered. No answer holds it.
+    async fn hold(&self, node: &ClaimedNode) -> Option<RegistrationHold> {
+        let joined = node.nodes.first()?;
+        let answer = tokio::select! {
+            biased;
+            answer = self.cloud.before_registration(&node.claim, joined) => answer,
+            () = self.clocks.sleep(HOOK_DEADLINE) => {
+                let message = format!("no answer after {} s", HOOK_DEADLINE.as_secs());
+                Err(CloudError::Unavailable(message.into()))
+            }
+        };
+        answer.unwrap_or_else(|error| {
+            tracing::error!(
+                NodeClaim.name = &*node.claim.name, %error, "the provider cannot say whether the node may be registered"
+            );
+            let after = match error {
+                CloudError::RateLimited { after } => after.max(HOOK_RETRY),
+                _ => HOOK_RETRY,
+            };
+            Some(RegistrationHold::new(CloudCall::BeforeRegistration.failure(&error), after))
+        })
+    }
+
+    /// Whether NodeClaim or Nodes differ from those that the provider was asked about.
+    fn changed_meanwhile(&self, asked: &ClaimedNode) -> bool {
+        let now = ClaimedNode::find(&self.cluster, &self.settings, &asked.claim.name);
+        now.is_none_or(|now| now.claim != asked.claim || now.nodes != asked.nodes)
+    }
+
     /// Returns `next`, unless a limit holds the deletion of a NodeClaim whose node did not register.
     fn admitted(cluster: &Cluster, safety: &Safety, node: &ClaimedNode, next: Next) -> Next {
         if !next.steps.contains(&ClaimStep::Delete(Cause::RegistrationTimeout)) {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod harness;
+mod hooks;
 mod nameless;
 mod one_by_one;
 mod refused;

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fleetwright_core::{
-    cloud::{CloudError, CloudLayer, CloudProvider, Instance, LaunchError, LaunchRequest, Termination},
-    model::{NodeClaim, ProviderId},
+    cloud::{
+        CloudError, CloudLayer, CloudProvider, Instance, LaunchError, LaunchRequest, RegistrationHold,
+        Termination,
+    },
+    model::{Node, NodeClaim, ProviderId},
 };
 
 use super::leader::Leadership;
@@ -51,6 +54,17 @@ impl CloudLayer for Fenced {
     async fn terminate_orphan(&self, id: &ProviderId) -> Result<Termination, CloudError> {
         if self.leadership.holds() {
             return self.inner.terminate_orphan(id).await;
+        }
+        Err(CloudError::Unavailable(NOT_LEADING.into()))
+    }
+
+    async fn before_registration(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        if self.leadership.holds() {
+            return self.inner.before_registration(claim, node).await;
         }
         Err(CloudError::Unavailable(NOT_LEADING.into()))
     }

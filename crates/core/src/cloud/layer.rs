@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::{
     CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, ProviderInfo,
-    ProviderStep, Termination,
+    ProviderStep, RegistrationHold, Termination,
 };
-use crate::model::{Catalog, NodeClaim, NodePool, ObservedCapacity, ProviderId};
+use crate::model::{Catalog, Node, NodeClaim, NodePool, ObservedCapacity, ProviderId};
 
 /// A provider that wraps another one. Calls are forwarded to [`Self::inner`] unless the layer overrides them, so that no default of
 /// [`CloudProvider`] replaces the inner implementation.
@@ -68,6 +68,15 @@ pub trait CloudLayer: Send + Sync + 'static {
         self.inner().drift(claim).await
     }
 
+    /// See [`CloudProvider::before_registration`].
+    async fn before_registration(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        self.inner().before_registration(claim, node).await
+    }
+
     /// See [`CloudProvider::prices_as_of`].
     fn prices_as_of(&self) -> Option<Timestamp> {
         self.inner().prices_as_of()
@@ -124,6 +133,14 @@ impl<T: CloudLayer> CloudProvider for T {
 
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         CloudLayer::drift(self, claim).await
+    }
+
+    async fn before_registration(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        CloudLayer::before_registration(self, claim, node).await
     }
 
     fn prices_as_of(&self) -> Option<Timestamp> {

@@ -5,7 +5,7 @@
 //! # The provider API
 //!
 //! A provider may rely on this module, on [`crate::clock`] and on the types of [`crate::model`] that occur in their signatures:
-//! - what it builds: [`ProviderInfo`], [`NodeClassKind`], [`RepairPolicy`], [`Instance`], [`Round`] and what is in it, and of the model
+//! - what it builds: [`ProviderInfo`], [`NodeClassKind`], [`RepairPolicy`], [`Instance`], [`RegistrationHold`], [`Round`] and what is in it, and of the model
 //!   [`Catalog`], [`InstanceType`](crate::model::InstanceType), [`Offering`](crate::model::Offering),
 //!   [`Overhead`](crate::model::Overhead), [`LabelSchema`], [`Requirements`](crate::model::Requirements), [`Resources`](crate::model::Resources),
 //!   [`Price`](crate::model::Price) and [`Taint`](crate::model::Taint);
@@ -13,7 +13,7 @@
 //!
 //! A compatible version (0.1.1 after 0.1.0) adds to it and changes nothing of it: structs and enums are `#[non_exhaustive]`, values are
 //! built by constructors, and new methods have defaults. The three that only the controllers build ([`NodeClaim`], [`NodePool`],
-//! [`Node`](crate::model::Node)) may get new fields in one: build them by their `new` in tests. The feature `provider-api` hides
+//! [`Node`]) may get new fields in one: build them by their `new` in tests. The feature `provider-api` hides
 //! everything else from the documentation. The versions of foreign crates that occur in signatures are re-exported: `async_trait` and `jiff`.
 
 mod bootstrap;
@@ -24,6 +24,7 @@ pub mod conformance;
 mod error;
 mod instance;
 mod layer;
+mod registration;
 mod request;
 mod stand_in;
 mod step;
@@ -38,6 +39,7 @@ pub use classes::{NodeClassError, NodeClasses};
 pub use error::{CloudError, LaunchError};
 pub use instance::Instance;
 pub use layer::CloudLayer;
+pub use registration::RegistrationHold;
 pub use request::LaunchRequest;
 pub use stand_in::{CallFault, GroundTruth, Operation};
 pub use step::{
@@ -48,7 +50,7 @@ pub use step::{
 use concurrent::at_most;
 
 use crate::model::{
-    Catalog, LabelSchema, NodeClaim, NodeClassRef, NodePool, ObservedCapacity, ProviderId, Str,
+    Catalog, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, ObservedCapacity, ProviderId, Str,
 };
 
 /// A kind of NodeClass that a provider declares, and the controllers follow.
@@ -170,6 +172,9 @@ impl RepairPolicy {
         Self { condition: condition.into(), status: status.into(), toleration }
     }
 }
+
+/// How long a call of [`CloudProvider::before_registration`] may take. After that it counts as failed, and it is repeated.
+pub const HOOK_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long a call of [`CloudProvider::launch`] may take. After that its outcome counts as unknown, and it is repeated.
 pub const LAUNCH_DEADLINE: Duration = Duration::from_secs(270);
@@ -331,6 +336,36 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// }
     /// ```
     async fn drift(&self, claim: &NodeClaim) -> Result<Option<Drift>, CloudError>;
+
+    /// Called before the Node of a launched NodeClaim is registered: `None` lets it be registered, and pods are scheduled to it. While the
+    /// provider holds it, the Node has the labels, taints and finalizer of its NodeClaim, and keeps the taint
+    /// `karpenter.sh/unregistered`; the message is shown by condition `Registered` with the reason `RegistrationHookPending`.
+    ///
+    /// It is called until it answers `None` and that is written down, again after a restart or an error, and not afterwards: what it does must
+    /// be idempotent. An error holds the node, too. A NodeClaim that is held for longer than [`Patience::registration`] is deleted.
+    ///
+    /// By default a node is held while a label is still to come, which annotation `fleetwright.dev/awaits-label` of the [`Instance`] names
+    /// and a step writes to the NodeClaim.
+    ///
+    /// ```
+    /// # use fleetwright_core::{cloud::{CloudError, RegistrationHold}, model::{Node, NodeClaim}};
+    /// # use std::time::Duration;
+    /// # async fn join_load_balancer(node: &Node) -> Result<bool, CloudError> { Ok(true) }
+    /// async fn before_registration(claim: &NodeClaim, node: &Node) -> Result<Option<RegistrationHold>, CloudError> {
+    ///     if join_load_balancer(node).await? {
+    ///         return Ok(None);
+    ///     }
+    ///     let message = "the node is not in its load balancer yet";
+    ///     Ok(Some(RegistrationHold::new(message, Duration::from_secs(5))))
+    /// }
+    /// ```
+    async fn before_registration(
+        &self,
+        claim: &NodeClaim,
+        _node: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        Ok(RegistrationHold::for_awaited_label(claim))
+    }
 
     /// When the oldest of its prices were updated, if they are updated regularly: a day without an update suspends consolidation. `None`
     /// if prices do not age.

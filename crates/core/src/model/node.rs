@@ -49,6 +49,27 @@ pub struct Node {
 }
 
 impl Node {
+    /// A ready Node without labels and taints.
+    #[must_use]
+    pub fn new(name: impl Into<NodeName>, created: Timestamp) -> Self {
+        Self {
+            name: name.into(),
+            uid: "".into(),
+            provider_id: None,
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            taints: Vec::new(),
+            cordoned: false,
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            ready: true,
+            ready_since: Some(created),
+            created,
+            deleting: None,
+            has_finalizer: false,
+        }
+    }
+
     /// Whether it carries the taint of a disruption command or of a termination: its pods need another node.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {

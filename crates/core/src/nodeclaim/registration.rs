@@ -1,13 +1,16 @@
 //! Registration of a joined node: it gets the labels, annotations and taints of its claim in one patch, and pods may be scheduled. While
-//! the claim waits for a label of the provider, the node gets the rest at once and stays tainted.
+//! the provider holds it, the node gets the rest at once and stays tainted.
 
 use jiff::Timestamp;
 
 use super::{ClaimStep, ClaimView, ConditionChange, Next, NodeChange, Notice};
-use crate::model::{
-    Labels, Node, Taint, TaintEffect,
-    labels::{AWAITS_LABEL, REGISTERED, UNREGISTERED_TAINT},
-    nodeclaim::ConditionType,
+use crate::{
+    cloud::RegistrationHold,
+    model::{
+        Labels, Node, Taint, TaintEffect,
+        labels::{REGISTERED, UNREGISTERED_TAINT},
+        nodeclaim::ConditionType,
+    },
 };
 
 /// A Node with this label at `true` keeps its own taints.
@@ -17,9 +20,22 @@ const OWN_ANNOTATIONS: &str = "fleetwright.dev/";
 
 /// Registers the node of a launched claim.
 #[derive(Clone, Copy, Debug)]
-pub struct Registration;
+pub struct Registration<'a> {
+    /// Why the provider holds the node, if it does.
+    pub hold: Option<&'a RegistrationHold>,
+}
 
-impl Registration {
+impl Registration<'_> {
+    /// Whether the provider is to be asked first: the claim has an instance and one node, which is not registered.
+    #[must_use]
+    pub fn is_due(view: &ClaimView<'_>) -> bool {
+        let claim = view.claim;
+        claim.deleting.is_none()
+            && claim.provider_id.is_some()
+            && !claim.is(ConditionType::Registered)
+            && view.node().is_some()
+    }
+
     /// What to do next for the claim of `view`.
     #[must_use]
     pub fn next(&self, view: &ClaimView<'_>, _: Timestamp) -> Next {
@@ -48,26 +64,24 @@ impl Registration {
                 ));
             }
         };
-        let awaited = claim.annotations.get(AWAITS_LABEL).filter(|key| !claim.labels.contains_key(&***key));
         let mut next = Next::nothing();
-        // The label is part of the last patch and the finalizer of the first: what is set was written by an earlier pass, and later
+        // What the provider adds to the claim is part of the last patch, and the finalizer of the first: what is set was written by an earlier pass, and later
         // changes on the node belong to others.
         let registered = view.has_registered_label();
-        let is_due = if awaited.is_some() { !node.has_finalizer } else { !registered };
+        let is_due = if self.hold.is_some() { !node.has_finalizer } else { !registered };
         if is_due {
             if !registered && !has_unregistered_taint(node) {
                 next.steps.push(ClaimStep::Publish(Notice::UnregisteredTaintMissing));
             }
             let synced = sync(view, node);
-            let change = if awaited.is_some() { synced } else { registers(synced) };
+            let change = if self.hold.is_some() { synced } else { registers(synced) };
             next.steps.push(ClaimStep::ChangeNode(Box::new(change)));
         }
-        if let Some(key) = awaited {
-            let message = format!("the provider has not reported label {key} yet");
-            let hook =
-                ConditionChange::unknown(ConditionType::Registered, "RegistrationHookPending", message);
+        if let Some(RegistrationHold { message, after, .. }) = self.hold {
+            let reason = "RegistrationHookPending";
+            let hook = ConditionChange::unknown(ConditionType::Registered, reason, message.to_string());
             next.steps.extend(hook.step(claim));
-            return next;
+            return next.again(*after);
         }
         next.steps.push(ClaimStep::SetNodeName(node.name.clone()));
         next.steps.push(ClaimStep::Condition(ConditionChange::holds(ConditionType::Registered)));

@@ -114,7 +114,7 @@ macro_rules! stages {
 stages! {
     conditions::Consolidatable, conditions::Drifted<'_>, consistency::Consistency, drain::Drain,
     expiration::Expiration, finalization::Finalization<'_>, initialization::Initialization,
-    liveness::Liveness, registration::Registration, termination::NodeTermination<'_>,
+    liveness::Liveness, registration::Registration<'_>, termination::NodeTermination<'_>,
 }
 
 /// `now` plus seconds.

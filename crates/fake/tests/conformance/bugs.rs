@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{
         CloudError, CloudLayer, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest,
-        Termination,
+        RegistrationHold, Termination,
     },
-    model::{BatchId, Catalog, NodeClaim, NodePool, ProviderId, labels::ZONE},
+    model::{BatchId, Catalog, Node, NodeClaim, NodePool, ProviderId, labels::ZONE},
 };
 use fleetwright_fake::{Cloud, api::Lifecycle, cloud::Adopted};
 
@@ -49,6 +49,8 @@ pub(crate) enum Bug {
     NoUnregisteredTaint,
     NoTaintsOfTheClaim,
     NoLabelsOfTheClaim,
+    HoldsNodesForEver,
+    HoldsNodesAgainAfterARestart,
     EndsForeign,
     EndsForeignOrphans,
     EndsUnownedOrphans,
@@ -82,6 +84,8 @@ pub(crate) struct BuggyProvider {
     cloud: Arc<Cloud>,
     /// Counts calls of launch.
     calls: AtomicU32,
+    /// Counts calls of the registration hook.
+    asked: AtomicU32,
     /// Launches that run, or were dropped.
     running: Mutex<BTreeSet<Token>>,
     launched: Mutex<BTreeMap<Token, Instance>>,
@@ -96,6 +100,7 @@ impl BuggyProvider {
             bug,
             cloud,
             calls: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
             running: Mutex::default(),
             launched: Mutex::default(),
             ended: Mutex::default(),
@@ -377,6 +382,21 @@ impl CloudLayer for BuggyProvider {
         match (self.bug, self.inner.drift(&claim).await) {
             (Bug::FailureIsDrift, Err(_)) => drifted(),
             (_, answer) => answer,
+        }
+    }
+
+    async fn before_registration(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        let hold = RegistrationHold::new("not yet", Duration::from_secs(5));
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        match self.bug {
+            Bug::HoldsNodesForEver => Ok(Some(hold)),
+            // What it let be registered is in the memory of the process.
+            Bug::HoldsNodesAgainAfterARestart if asked == 0 => Ok(Some(hold)),
+            _ => self.inner.before_registration(claim, node).await,
         }
     }
 }

@@ -15,16 +15,19 @@ use fleetwright_core::{
     clock::{Clock, SharedClock},
     cloud::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
-        ProviderInfo, RepairPolicy, Termination,
+        ProviderInfo, RegistrationHold, RepairPolicy, Termination,
     },
-    model::{BatchId, Catalog, ClaimName, NodeClaim, NodePool, ProviderId, Resources, labels},
+    model::{BatchId, Catalog, ClaimName, Node, NodeClaim, NodePool, ProviderId, Resources, labels},
 };
 use fleetwright_fake_kube::{Config, Server};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::crash::{EffectOutcome, RemainingEffects};
+use super::{
+    crash::{EffectOutcome, RemainingEffects},
+    hooks::HookAnswer,
+};
 use crate::{
     all::claim_controllers,
     runtime::{self, Ctx, CtxParts, Leadership, Offload, RunError, Trigger},
@@ -92,6 +95,10 @@ pub(super) struct CloudState {
     /// Whether each of them was the first of its attempt, as the caller says.
     pub(super) first_calls: Vec<bool>,
     pub(super) launch_faults: VecDeque<LaunchFault>,
+    /// Without one, nodes may be registered.
+    pub(super) hook_answer: Option<HookAnswer>,
+    /// How often it was asked whether a node may be registered.
+    pub(super) hook_calls: usize,
     /// Whether the instances belong to another cluster.
     pub(super) foreign: bool,
     /// The error of lookups and terminations.
@@ -222,6 +229,24 @@ impl CloudProvider for TestCloud {
 
     async fn drift(&self, _: &NodeClaim) -> Result<Option<Drift>, CloudError> {
         Ok(None)
+    }
+
+    async fn before_registration(
+        &self,
+        _: &NodeClaim,
+        _: &Node,
+    ) -> Result<Option<RegistrationHold>, CloudError> {
+        let answer = {
+            let mut state = self.state();
+            state.hook_calls += 1;
+            state.hook_answer.clone()
+        };
+        match answer {
+            None => Ok(None),
+            Some(HookAnswer::Hold(hold)) => Ok(Some(hold)),
+            Some(HookAnswer::Fail(error)) => Err(error),
+            Some(HookAnswer::Hang) => std::future::pending().await,
+        }
     }
 }
 

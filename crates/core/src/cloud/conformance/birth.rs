@@ -2,21 +2,22 @@
 
 use super::{
     Case, Failure, Harness, Verdict,
-    support::{catalog, check, claim, good, launched, on_demand, only, truth, zones},
+    support::{catalog, check, claim, good, launched, on_demand, only, owned, truth, zones},
 };
 use crate::{
     cloud::Instance,
     model::{
-        NodeClaim, Requirement, Resources, Taint, TaintEffect,
+        Node, NodeClaim, Requirement, Resources, Taint, TaintEffect,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
     },
 };
 
-pub(super) const CASES: [Case; 4] = [
+pub(super) const CASES: [Case; 5] = [
     Case { name: "the cloud runs what the provider tells", run: |h| Box::pin(told_truly(h)) },
     Case { name: "an instance has room for what its claim requests", run: |h| Box::pin(roomy(h)) },
     Case { name: "an instance has the resources of the catalogue", run: |h| Box::pin(as_in_catalogue(h)) },
     Case { name: "a node is born with the labels and taints of its claim", run: |h| Box::pin(born(h)) },
+    Case { name: "a node is let be registered, and so it stays", run: |h| Box::pin(registrable(h)) },
 ];
 
 fn label<'a>(instance: &'a Instance, key: &str) -> &'a str {
@@ -119,4 +120,34 @@ async fn born(harness: &dyn Harness) -> Verdict {
         })?;
     }
     Ok(())
+}
+
+/// The controllers may ask again after an answer that was not written down, also in another process.
+async fn registrable(harness: &dyn Harness) -> Verdict {
+    /// How often a node may be held.
+    const TIMES: usize = 60;
+    let (claim, instance) = owned(harness, claim(harness, "a", "registrable", on_demand())).await?;
+    let real = truth(harness, &instance.provider_id).await?;
+    let node = Node {
+        provider_id: Some(instance.provider_id.clone()),
+        labels: real.node_labels,
+        taints: real.node_taints,
+        ..Node::new(&*real.node_name, harness.now())
+    };
+    let ask =
+        async || good("before_registration", harness.provider().before_registration(&claim, &node).await);
+    let mut held = ask().await?;
+    for _ in 0..TIMES {
+        let Some(hold) = &held else { break };
+        check(!hold.after.is_zero(), || "a node is held, and is to be asked for again at once".to_owned())?;
+        harness.advance(hold.after).await;
+        held = ask().await?;
+    }
+    check(held.is_none(), || format!("its node is still held after {TIMES} times: {held:?}"))?;
+    let again = ask().await?;
+    harness.restart().await;
+    let restarted = ask().await?;
+    check(again.is_none() && restarted.is_none(), || {
+        format!("a node that may be registered is held again: {again:?}, after a restart {restarted:?}")
+    })
 }

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
@@ -16,11 +16,8 @@ use super::{
     *,
 };
 use crate::{
-    cloud::{Instance, LaunchError},
-    model::{
-        Labels, Resources, Taint, TaintEffect,
-        labels::{AWAITS_LABEL, REGISTERED},
-    },
+    cloud::{Instance, LaunchError, RegistrationHold},
+    model::{Labels, Resources, Taint, TaintEffect, labels::REGISTERED},
     testing::node,
 };
 
@@ -146,6 +143,9 @@ fn joined() -> Fixture {
     })
 }
 
+/// The provider does not hold the node.
+const FREE: Registration<'_> = Registration { hold: None };
+
 const REGISTERING: &str = "name a; Registered=True/Registered; count true";
 
 #[test]
@@ -153,22 +153,22 @@ fn registration_syncs_once() {
     let unregistered = "-karpenter.sh/unregistered:NoExecute";
     let labels = "node own karpenter.sh/registered=true team=x @note";
     assert_eq!(
-        joined().says(&Registration, now()),
+        joined().says(&FREE, now()),
         format!("{labels} +dedicated=x:NoSchedule +cni:NoExecute {unregistered}; {REGISTERING}"),
     );
     let mut bootstrapped = joined();
     bootstrapped.provider.bootstraps_startup_taints = true;
     assert_eq!(
-        bootstrapped.says(&Registration, now()),
+        bootstrapped.says(&FREE, now()),
         format!("{labels} +dedicated=x:NoSchedule {unregistered}; {REGISTERING}"),
         "startup taints that the bootstrap brings are never written",
     );
     let own = joined().with_node(|node| {
         node.labels.insert("karpenter.sh/do-not-sync-taints".into(), "true".into());
     });
-    assert_eq!(own.says(&Registration, now()), format!("{labels} {unregistered}; {REGISTERING}"));
+    assert_eq!(own.says(&FREE, now()), format!("{labels} {unregistered}; {REGISTERING}"));
     let bare = joined().with_node(|node| node.taints.clear());
-    assert!(bare.says(&Registration, now()).starts_with("publish UnregisteredTaintMissing; node own"));
+    assert!(bare.says(&FREE, now()).starts_with("publish UnregisteredTaintMissing; node own"));
 }
 
 #[test]
@@ -177,24 +177,22 @@ fn a_registration_that_was_cut_off_writes_the_node_no_more() {
         node.labels.insert(REGISTERED.into(), "true".into());
         node.taints.clear();
     });
-    assert_eq!(cut_off.says(&Registration, now()), REGISTERING);
+    assert_eq!(cut_off.says(&FREE, now()), REGISTERING);
 }
 
-/// Pods may select by a label that only the cloud can provide: none is scheduled before the label is set.
+/// What the provider holds gets all but the registration: a deletion finds the finalizer, people find the labels.
 #[test]
-fn registration_waits_for_a_label_that_the_provider_owes() {
-    let owed = joined().with(|claim| {
-        claim.annotations.insert(AWAITS_LABEL.into(), "cloud/partition".into());
-    });
-    // The rest is on the node at once: a deletion finds the finalizer, people find the labels.
+fn registration_waits_for_the_provider() {
+    let hold = RegistrationHold::new("not in its load balancer", Duration::from_secs(5));
+    let held = Registration { hold: Some(&hold) };
     let waits = "Registered=Unknown/RegistrationHookPending";
-    let first = format!("node own team=x @note +dedicated=x:NoSchedule +cni:NoExecute; {waits}");
-    assert_eq!(owed.says(&Registration, now()), first);
-    let synced = owed.with_node(|node| {
+    let first = format!("node own team=x @note +dedicated=x:NoSchedule +cni:NoExecute; {waits}; ~5");
+    assert_eq!(joined().says(&held, now()), first);
+    let synced = joined().with_node(|node| {
         node.has_finalizer = true;
         node.labels.insert("team".into(), "y".into());
     });
-    assert_eq!(synced.says(&Registration, now()), waits, "once");
+    assert_eq!(synced.says(&held, now()), format!("{waits}; ~5"), "once");
     let set = synced.with(|claim| {
         claim.labels.insert("cloud/partition".into(), "3".into());
     });
@@ -202,20 +200,32 @@ fn registration_waits_for_a_label_that_the_provider_owes() {
     // The startup taint is not on the node: its owner has removed it since.
     let last =
         format!("node own {labels} @note +dedicated=x:NoSchedule -karpenter.sh/unregistered:NoExecute");
-    assert_eq!(set.says(&Registration, now()), format!("{last}; {REGISTERING}"));
+    assert_eq!(set.says(&FREE, now()), format!("{last}; {REGISTERING}"));
+}
+
+#[test]
+fn a_provider_is_asked_about_one_node_that_is_not_registered() {
+    let is_due = |fixture: Fixture| Registration::is_due(&fixture.view());
+    assert!(is_due(joined()));
+    assert!(!is_due(joined().condition(ConditionType::Registered, ConditionStatus::True, "Registered")));
+    assert!(!is_due(joined().with(|claim| claim.provider_id = None)));
+    assert!(!is_due(joined().with(|claim| claim.deleting = Some(now()))));
+    let mut none = joined();
+    none.nodes.clear();
+    assert!(!is_due(none));
 }
 
 #[test]
 fn registration_waits_for_exactly_one_node() {
     let mut none = joined();
     none.nodes.clear();
-    assert_eq!(none.says(&Registration, now()), "Registered=Unknown/NodeNotFound");
+    assert_eq!(none.says(&FREE, now()), "Registered=Unknown/NodeNotFound");
     let mut two = joined();
     two.nodes.push(two.nodes[0].clone());
-    assert_eq!(two.says(&Registration, now()), "Registered=False/MultipleNodesFound");
+    assert_eq!(two.says(&FREE, now()), "Registered=False/MultipleNodesFound");
     let unlaunched = joined().with(|claim| claim.provider_id = None);
-    assert_eq!(unlaunched.says(&Registration, now()), "");
-    assert_eq!(Fixture::of(node("a")).says(&Registration, now()), "");
+    assert_eq!(unlaunched.says(&FREE, now()), "");
+    assert_eq!(Fixture::of(node("a")).says(&FREE, now()), "");
 }
 
 #[test]
