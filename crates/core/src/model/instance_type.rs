@@ -94,6 +94,16 @@ impl Overhead {
     }
 }
 
+/// Finite capacity that several offerings draw on together, as those of the instance types that one host can run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedCapacity {
+    /// Its name, equal for all offerings that draw on it.
+    pub name: Str,
+    /// How many more instances all of them can have together, whatever their types.
+    pub instances: u32,
+}
+
 /// One way to buy an instance type.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -106,6 +116,8 @@ pub struct Offering {
     pub available: bool,
     /// How many more instances a reservation can hold; `None` without a reservation.
     pub reservation_capacity: Option<u32>,
+    /// The finite capacity that it draws on, if it is not reserved; `None` where the cloud has no such limit.
+    pub shared_capacity: Option<SharedCapacity>,
     /// Allocatable resources, if they differ from the type's.
     pub allocatable: Option<Resources>,
     /// Whether a NodeOverlay set the price.
@@ -129,6 +141,7 @@ impl Offering {
             price,
             available: true,
             reservation_capacity: None,
+            shared_capacity: None,
             allocatable: None,
             overlaid: false,
         }
@@ -138,6 +151,23 @@ impl Offering {
     #[must_use]
     pub fn available(self, available: bool) -> Self {
         Self { available, ..self }
+    }
+
+    /// The same offering, which draws on capacity that it shares with the others of this name: `instances` more, of all of them together.
+    /// Without any left it is not available. The provider counts: the figure falls with each launch and grows with each termination.
+    ///
+    /// ```
+    /// use fleetwright_core::model::{Offering, Price, labels};
+    ///
+    /// let price = Price::from_dollars(0.10)?;
+    /// let on_host = |left| Offering::new("rack-1", labels::ON_DEMAND, price).with_shared_capacity("host-7", left);
+    /// assert!(on_host(2).available && !on_host(0).available);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_shared_capacity(self, name: impl Into<Str>, instances: u32) -> Self {
+        let available = self.available && instances > 0;
+        Self { shared_capacity: Some(SharedCapacity { name: name.into(), instances }), available, ..self }
     }
 
     /// The same offering at another price.

@@ -36,7 +36,7 @@ pub use baseline::Baseline;
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
-pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction};
+pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction, SharedCapacity};
 pub use labels::{LabelSchema, Labels};
 pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};

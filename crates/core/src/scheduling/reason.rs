@@ -80,6 +80,8 @@ pub enum Eliminated {
         /// Pods that count by domain, where pods are to be spread or together, for keys other than the hostname.
         counts: Vec<(Str, u32)>,
     },
+    /// Other new NodeClaims of the plan take what is left of the capacity that its offerings share.
+    SharedCapacity,
     /// No instance type is left.
     InstanceTypes {
         /// How many there were.
@@ -182,6 +184,7 @@ impl Eliminated {
             Self::MinValues { .. } => "MinValues",
             Self::HostPort(_) => "HostPort",
             Self::Devices(_) => "Devices",
+            Self::SharedCapacity => "SharedCapacity",
         }
     }
 }
@@ -311,6 +314,9 @@ impl fmt::Display for Eliminated {
                  more of them, lower minValues, or set MIN_VALUES_POLICY=BestEffort"
             ),
             Self::Devices(shortage) => write!(f, "{shortage}"),
+            Self::SharedCapacity => f.write_str(
+                "the capacity that is left for compatible instance types is taken by other new nodeclaims: add capacity, or allow others",
+            ),
             Self::HostPort(port) => {
                 write!(f, "host port {port} is taken by a daemon on every instance type: use another port")
             }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     model::{
-        ClaimSource, Operator, Pod, PodAffinityTerm, PodClaim, Resources, TaintEffect, TopologySpread,
-        VolumeState, labels::*,
+        ClaimSource, Offering, Operator, Pod, PodAffinityTerm, PodClaim, Resources, TaintEffect,
+        TopologySpread, VolumeState, labels::*,
     },
     testing::*,
 };
@@ -354,6 +354,30 @@ fn reserved_capacity_is_taken_first_and_strictly() {
         report(&snapshot, &fallback),
         ["+default small a reserved: p-0", "+default small a on-demand: p-1"],
     );
+}
+
+/// Two more instances fit on the host, whatever their types: the cheaper zone is full for the third node.
+#[test]
+fn offerings_that_share_capacity_are_counted_together() {
+    let on_host =
+        |left| move |offering: &mut Offering| *offering = offering.clone().with_shared_capacity("host", left);
+    let builder = |left, elsewhere| {
+        let large = instance_type("large", 8, 16).offer_with("a", ON_DEMAND, 300, on_host(left));
+        let small = instance_type("small", 2, 4).offer_with("a", ON_DEMAND, 100, on_host(left));
+        let small = if elsewhere { small.offer("b", ON_DEMAND, 150) } else { small };
+        let catalog = crate::model::Catalog::new(vec![large.build(), small.build()]);
+        let pods = ClusterBuilder::new().catalog(Arc::new(catalog)).pool(pool("default"));
+        pods.pending_many(2, &pod("p").cpu(7000)).pending(pod("q").cpu(1900))
+    };
+    let large = ["+default large a on-demand: p-0", "+default large a on-demand: p-1"];
+    let (snapshot, full) = plan(builder(2, false));
+    assert_eq!(report(&snapshot, &full)[..2], large);
+    let why = full.unplaced[0].1.to_string();
+    assert!(why.contains("is taken by other new nodeclaims"), "{why}");
+    check(builder(2, true), &[large[0], large[1], "+default small b on-demand: q"]);
+    check(builder(3, true), &[large[0], large[1], "+default small a on-demand: q"]);
+    let (_, none) = plan(builder(0, false));
+    assert_eq!(none.unplaced.len(), 3);
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl TypeBuilder {
             price: Price::from_nanos(milli_dollars * 1_000_000),
             available: true,
             reservation_capacity: None,
+            shared_capacity: None,
             allocatable: None,
             overlaid: false,
         };

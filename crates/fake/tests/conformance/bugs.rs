@@ -72,6 +72,8 @@ pub(crate) enum Bug {
     FailureIsDrift,
     CatalogIgnoresClass,
     CopiesTheCatalog,
+    CountsByType,
+    CountsNoLaunches,
     ProvesAnyCluster,
 }
 

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use crate::{
     bugs::{Bug, BuggyProvider},
     classes::{CLASS, ClassRules, Revisions, SECOND_CLASS, restricted_zones},
+    hosts::Hosts,
     support::ManualClock,
     wire::Wire,
 };
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     pub(crate) catalogue: Catalogue,
     pub(crate) over_http: bool,
     pub(crate) tags_node_claims: bool,
-    /// Whether classes restrict zones and drift, the account has a quota, and launches may be slow.
+    /// Whether classes restrict zones and drift, the account has a quota, launches may be slow, and instance types share hosts.
     pub(crate) class_rules: bool,
     pub(crate) bug: Option<Bug>,
 }
@@ -127,6 +128,7 @@ impl Process {
         let mut provider: Arc<dyn CloudProvider> = Arc::new(provider);
         if let Some(revisions) = &self.revisions {
             provider = Arc::new(ClassRules::new(provider, revisions.clone(), self.clock.clone()));
+            provider = Arc::new(Hosts::new(provider, self.cloud.clone(), self.bug));
         }
         if let Some(bug) = self.bug {
             provider = Arc::new(BuggyProvider::new(provider, bug, self.cloud.clone()));

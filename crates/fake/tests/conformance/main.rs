@@ -4,6 +4,7 @@
 mod bugs;
 mod classes;
 mod harness;
+mod hosts;
 mod mutants;
 #[path = "../support/mod.rs"]
 mod support;
@@ -24,8 +25,10 @@ use fleetwright_fake::{
 };
 use harness::{Fake, Options};
 
-/// Cases about slow launches, launches one by one and quotas, and about drift and restrictions of classes: the fake cloud has none of them.
-const NOT_APPLICABLE: [&str; 6] = [
+/// Cases about shared capacity, slow launches, launches one by one and quotas, and about drift and restrictions of classes: the fake cloud has
+/// none of them.
+const NOT_APPLICABLE: [&str; 7] = [
+    "what instance types share is counted once",
     "a launch that is under way is asked for again",
     "a launch that is not answered holds up no other",
     "a launch above a quota names it and launches nothing",

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Each bug and the case that catches it.
-const CAUGHT_BY: [(Bug, &str); 49] = [
+const CAUGHT_BY: [(Bug, &str); 51] = [
     (Bug::NewTokenForEachCall, "a repeated call launches nothing more"),
     (Bug::ChecksThenCreates, "two calls of one attempt at a time launch once"),
     (Bug::NewTokenWhileACallRuns, "a launch that is dropped at any await is repeated"),
@@ -58,6 +58,8 @@ const CAUGHT_BY: [(Bug, &str); 49] = [
     (Bug::FailureIsDrift, "a failure is not drift"),
     (Bug::CatalogIgnoresClass, "a class restricts the catalogue of its pools"),
     (Bug::CopiesTheCatalog, "an unchanged catalogue is the same Arc"),
+    (Bug::CountsByType, "what instance types share is counted once"),
+    (Bug::CountsNoLaunches, "what instance types share is counted once"),
     (Bug::ProvesAnyCluster, "identity is proven again for the same cluster only"),
 ];
 

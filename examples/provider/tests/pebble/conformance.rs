@@ -185,5 +185,8 @@ impl Harness for Pebble {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_provider_keeps_its_contract() {
-    assert_eq!(conformance::run_all(Pebble::new).await, ConformanceReport::default());
+    let mut expected = ConformanceReport::default();
+    // Pebble sells without end.
+    expected.not_applicable.push("what instance types share is counted once");
+    assert_eq!(conformance::run_all(Pebble::new).await, expected);
 }

@@ -24,7 +24,7 @@ use crate::{
             amounts::{Amounts, update},
             bits::Bits,
             intern::{Key, Req, Universe},
-            pools::{PricedOffer, template_labels},
+            pools::{FiniteCapacity, PricedOffer, template_labels},
         },
     },
 };
@@ -158,8 +158,8 @@ fn buys(tables: &Tables, claim: &Claim) -> Vec<PricedOffer> {
         claim.rows.has(buy.row) && offer(buy).reservation.is_none_or(|id| claim.reserved.contains(&id))
     };
     let mut buys: Vec<PricedOffer> = all.iter().filter(held).copied().collect();
-    if !claim.reserved.is_empty() {
-        buys.retain(|buy| offer(buy).reservation.is_some());
+    if claim.reserved.iter().any(|id| tables.is_reservation(*id)) {
+        buys.retain(|buy| offer(buy).reservation.is_some_and(|id| tables.is_reservation(id)));
     }
     // The launch goes by list prices: what it would prefer against the plan is not named.
     if let (Some(chosen), true) = (buys.first().copied(), claim.min_values.is_empty()) {
@@ -271,8 +271,12 @@ fn requirements(tables: &Tables, claim: &Claim, named: &BTreeSet<Str>, buys: &[P
     if capacity_types.contains(RESERVED)
         && let Some(key) = &tables.universe.schema().reservation_id
     {
-        let ids = claim.reserved.iter().filter_map(|id| tables.reservations.get_index(id.position()));
-        all.replace(Requirement::is_in(key.clone(), ids.map(|(name, _)| name.clone())));
+        let ids =
+            claim.reserved.iter().filter_map(|id| match tables.reservations.get_index(id.position())? {
+                (FiniteCapacity::Reservation(name), _) => Some(name.clone()),
+                (FiniteCapacity::Shared(_), _) => None,
+            });
+        all.replace(Requirement::is_in(key.clone(), ids));
     }
     if !capacity_types.is_empty() {
         all.replace(Requirement::is_in(CAPACITY_TYPE, capacity_types));

@@ -155,6 +155,7 @@ impl<'a> Explained<'a> {
                 Eliminated::MinValues { key: tables.universe.name(key).clone(), wanted, available: distinct }
             }
             Blocked { refusal: Some((_, Refusal::Devices(shortage))), .. } => Eliminated::Devices(shortage),
+            Blocked { refusal: Some((_, Refusal::SharedCapacity)), .. } => Eliminated::SharedCapacity,
             Blocked { group: Some(group), refusal: None, .. } => crowded(tables, self.placement, group),
             Blocked { refusal, .. } => {
                 self.filtered_types(pool, refusal.map_or(req, |(narrowed, _)| narrowed))

@@ -79,6 +79,8 @@ pub(crate) enum Refusal {
     MinValues { key: Key, wanted: u32, distinct: u32 },
     /// Compatible reservations are full.
     Reserved,
+    /// What is left of the capacity that offerings share is taken by other NodeClaims.
+    SharedCapacity,
     /// Resource claims get no devices.
     Devices(Box<DeviceShortage>),
     /// Resource claims get devices where topology allows no pod.
@@ -156,9 +158,10 @@ pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refu
             rows.remove(row_id);
         }
     }
+    let had_rows = !rows.is_empty();
     let reserved = reserve(tables, request, &mut rows)?;
     if rows.is_empty() {
-        return Err(Refusal::Rows);
+        return Err(if had_rows { Refusal::SharedCapacity } else { Refusal::Rows });
     }
     let mut min_values: SmallVec<[(Key, u32); 1]> = target.min_values.into();
     let mut relaxed = false;
@@ -174,7 +177,7 @@ pub(crate) fn fit(tables: &Tables, request: &FitRequest<'_>) -> Result<Fit, Refu
     Ok(Fit { req: request.req, rows: Some(rows), min_values, relaxed, reserved, grant: None })
 }
 
-/// The reservations that the claim would hold; takes out the rows that could not be bought without one.
+/// The reservations and shared capacities that the claim would hold; takes out the rows that could not be bought without one.
 fn reserve(
     tables: &Tables,
     request: &FitRequest<'_>,
@@ -200,7 +203,7 @@ fn reserve(
                     reserved.push(id);
                 }
             } else {
-                taken = true;
+                taken |= tables.is_reservation(id);
             }
         }
         if !bought {
@@ -208,7 +211,8 @@ fn reserve(
         }
     }
     let strict = request.purpose == Purpose::Provisioning;
-    if strict && reserved.is_empty() && (taken || !target.held.is_empty()) {
+    let none = |ids: &[ReservationId]| !ids.iter().any(|id| tables.is_reservation(*id));
+    if strict && none(&reserved) && (taken || !none(target.held)) {
         return Err(Refusal::Reserved);
     }
     reserved.sort_unstable();

@@ -34,14 +34,16 @@ use self::{
     intern::{Key, Req, Universe, Value},
     nodes::NodeRow,
     pod_classes::{Class, ClassKey, Compatibility, CompatibilityKey},
-    pools::{Daemon, Pool, PoolContext, Reservations, Row},
+    pools::{Daemon, FiniteCapacity, Pool, PoolContext, Reservations, Row},
     topology::Topology,
     usage::Usage,
 };
 use crate::{
     model::{ClaimName, NodeName, Pod, Snapshot, TaintEffect, Toleration, pod::PodSpec},
     scheduling::{
-        ids::{CompatibilityId, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId},
+        ids::{
+            CompatibilityId, Id as _, IdVec, InstanceTypeId, NodeId, NodePoolId, PodClassId, ReservationId,
+        },
         request::Rules,
     },
 };
@@ -106,6 +108,11 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// Whether finite capacity is a reservation, and not what offerings share.
+    pub(crate) fn is_reservation(&self, id: ReservationId) -> bool {
+        matches!(self.reservations.get_index(id.position()), Some((FiniteCapacity::Reservation(_), _)))
+    }
+
     /// Tables without the snapshot's nodes.
     pub(crate) fn of(snapshot: Arc<Snapshot>, rules: &Rules) -> Self {
         let mut universe = Universe::new(Arc::clone(&snapshot.schema));

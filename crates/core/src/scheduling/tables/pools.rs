@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 
 use crate::{
     model::{
-        Catalog, InstanceType, Labels, NodePool, Pod, Price, Requirement, Requirements, Resources, Snapshot,
-        Str, Taint, labels, pod::HostPort,
+        Catalog, InstanceType, LabelSchema, Labels, NodePool, Offering, Pod, Price, Requirement,
+        Requirements, Resources, Snapshot, Str, Taint, labels, pod::HostPort,
     },
     scheduling::{
         ids::{Id, IdVec, InstanceTypeId, ReservationId},
@@ -110,12 +110,21 @@ pub(crate) struct Offer {
     pub(crate) capacity_type: Str,
     /// Whether a NodeOverlay set the price.
     pub(crate) overlaid: bool,
-    /// Index of the reservation that it draws on.
+    /// Index of the reservation or shared capacity that it draws on.
     pub(crate) reservation: Option<ReservationId>,
 }
 
-/// Capacity reservations by name: what each can still hold, the least over all pools that know it.
-pub(crate) type Reservations = IndexMap<Str, u32>;
+/// Capacity of which a number of instances is left.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FiniteCapacity {
+    /// A capacity reservation, by its id. Where one is compatible, it is taken first.
+    Reservation(Str),
+    /// What offerings share, by its name.
+    Shared(Str),
+}
+
+/// Finite capacities: what each can still hold, the least over all pools that know it.
+pub(crate) type Reservations = IndexMap<FiniteCapacity, u32>;
 
 /// The tables that building a NodePool needs.
 pub(crate) struct PoolContext<'a> {
@@ -376,6 +385,22 @@ fn daemon_overhead(
     (overhead, ports)
 }
 
+/// The finite capacity that an offering draws on, and what is left of it. A reservation that no id tells apart is counted by its type and
+/// place.
+fn finite(
+    instance_type: &InstanceType,
+    offering: &Offering,
+    schema: &LabelSchema,
+) -> Option<(FiniteCapacity, u32)> {
+    if offering.is_reserved() {
+        let unnamed = || Str::from(format!("{}/{}", instance_type.name, offering.requirements));
+        let name = offering.reservation_id(schema).cloned().unwrap_or_else(unnamed);
+        return Some((FiniteCapacity::Reservation(name), offering.reservation_capacity.unwrap_or(0)));
+    }
+    let shared = offering.shared_capacity.as_ref()?;
+    Some((FiniteCapacity::Shared(shared.name.clone()), shared.instances))
+}
+
 /// The rows of one instance type: one per distinct allocatable of its available offerings.
 fn rows_of(
     (pool, instance_type): (&NodePool, &Arc<InstanceType>),
@@ -392,9 +417,10 @@ fn rows_of(
     let mut rows: Vec<Row> = Vec::new();
     let mut known_allocatables: Vec<Resources> = Vec::new();
     for offering in instance_type.offerings.iter().filter(|offering| offering.available) {
-        let reserved = offering.is_reserved();
-        let capacity_left = offering.reservation_capacity.unwrap_or(0);
-        if reserved && (!context.reserved_capacity || capacity_left == 0) {
+        let finite = finite(instance_type, offering, universe.schema());
+        if finite.as_ref().is_some_and(|(_, left)| *left == 0)
+            || offering.is_reserved() && !context.reserved_capacity
+        {
             continue;
         }
         let allocatable = instance_type.allocatable_of(offering);
@@ -414,13 +440,10 @@ fn rows_of(
             });
             rows.len() - 1
         });
-        // A reservation that no id tells apart is counted by its type and place.
-        let reservation = reserved.then(|| {
-            let unnamed = || Str::from(format!("{}/{}", instance_type.name, offering.requirements));
-            let name = offering.reservation_id(universe.schema()).cloned().unwrap_or_else(unnamed);
-            let entry = context.reservations.entry(name);
+        let reservation = finite.map(|(capacity, left)| {
+            let entry = context.reservations.entry(capacity);
             let id = ReservationId::new(entry.index());
-            entry.and_modify(|left| *left = capacity_left.min(*left)).or_insert(capacity_left);
+            entry.and_modify(|known| *known = left.min(*known)).or_insert(left);
             id
         });
         rows[index].offers.push(Offer {
