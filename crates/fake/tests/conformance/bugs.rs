@@ -49,6 +49,7 @@ pub(crate) enum Bug {
     NoUnregisteredTaint,
     NoTaintsOfTheClaim,
     NoLabelsOfTheClaim,
+    LabelsOfTheLaunchAlone,
     HoldsNodesForEver,
     HoldsNodesAgainAfterARestart,
     EndsForeign,
@@ -299,6 +300,11 @@ impl CloudLayer for BuggyProvider {
                     let claim = instance.claim.clone();
                     *instance = first.clone().unwrap_or_else(|| instance.clone());
                     instance.claim = claim;
+                }
+            }
+            Bug::LabelsOfTheLaunchAlone => {
+                for instance in answers.iter_mut().flatten() {
+                    instance.labels.insert("example.com/rack".into(), "r7".into());
                 }
             }
             Bug::LeaksAnInstance => {

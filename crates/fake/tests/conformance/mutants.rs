@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Each bug and the case that catches it.
-const CAUGHT_BY: [(Bug, &str); 51] = [
+const CAUGHT_BY: [(Bug, &str); 52] = [
     (Bug::NewTokenForEachCall, "a repeated call launches nothing more"),
     (Bug::ChecksThenCreates, "two calls of one attempt at a time launch once"),
     (Bug::NewTokenWhileACallRuns, "a launch that is dropped at any await is repeated"),
@@ -35,6 +35,7 @@ const CAUGHT_BY: [(Bug, &str); 51] = [
     (Bug::NoUnregisteredTaint, "a node is born with the labels and taints of its claim"),
     (Bug::NoTaintsOfTheClaim, "a node is born with the labels and taints of its claim"),
     (Bug::NoLabelsOfTheClaim, "a node is born with the labels and taints of its claim"),
+    (Bug::LabelsOfTheLaunchAlone, "an instance keeps the labels of its launch"),
     (Bug::HoldsNodesForEver, "a node is let be registered, and so it stays"),
     (Bug::HoldsNodesAgainAfterARestart, "a node is let be registered, and so it stays"),
     (Bug::EndsForeign, "another cluster's instance is never ended"),

@@ -99,6 +99,8 @@ pub(super) struct CloudState {
     pub(super) hook_answer: Option<HookAnswer>,
     /// How often it was asked whether a node may be registered.
     pub(super) hook_calls: usize,
+    /// A label of new instances, which no catalogue knows.
+    pub(super) rack: Option<String>,
     /// Whether the instances belong to another cluster.
     pub(super) foreign: bool,
     /// The error of lookups and terminations.
@@ -268,7 +270,10 @@ impl TestCloud {
             let launched = known.unwrap_or_else(|| {
                 state.launched += 1;
                 let name = format!("i-{}", state.launched);
-                instance(&name, &request.claim.name, &request.batch, request.attempt)
+                let mut launched = instance(&name, &request.claim.name, &request.batch, request.attempt);
+                let rack = state.rack.as_deref().map(|rack| ("example.com/rack".into(), rack.into()));
+                launched.labels.extend(rack);
+                launched
             });
             dealt.insert(launched.provider_id.clone());
             state.instances.insert(launched.provider_id.clone(), launched.clone());

@@ -99,3 +99,28 @@ async fn another_process_asks_again_and_a_node_that_is_held_for_too_long_goes() 
     assert!((800..1000).contains(&took), "{took} s; a node has 15 minutes until it is registered");
     assert!(harness.cloud.state().instances.is_empty());
 }
+
+/// The rack of an instance: the catalogue does not know it, and pods may select it.
+#[tokio::test(start_paused = true)]
+async fn labels_that_only_the_launch_tells_are_on_the_node_before_pods_are() {
+    let harness = Harness::new().run();
+    harness.cloud.state().rack = Some("r7".to_owned());
+    harness.cloud.state().hook_answer = Some(hold("not yet"));
+    harness.claim("a", json!({}));
+    harness.until("launched", || harness.condition("a", "Launched") == "True").await;
+    let claim = harness.get_claim("a").expect("a claim");
+    assert_eq!(claim["metadata"]["labels"]["example.com/rack"], "r7");
+    harness.join("node-a", "a");
+    harness.until("held", || harness.condition("a", "Registered") == PENDING).await;
+    let rack = || {
+        let node = harness.get("v1", "Node", "node-a").expect("a node");
+        node["metadata"]["labels"]["example.com/rack"].clone()
+    };
+    assert_eq!(
+        (rack(), taints(&harness)),
+        (json!("r7"), vec!["karpenter.sh/unregistered".to_owned(), "cni".into()])
+    );
+    harness.cloud.state().hook_answer = None;
+    harness.until("registered", || harness.condition("a", "Registered") == "True").await;
+    assert_eq!(rack(), "r7");
+}

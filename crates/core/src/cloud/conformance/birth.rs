@@ -12,10 +12,11 @@ use crate::{
     },
 };
 
-pub(super) const CASES: [Case; 5] = [
+pub(super) const CASES: [Case; 6] = [
     Case { name: "the cloud runs what the provider tells", run: |h| Box::pin(told_truly(h)) },
     Case { name: "an instance has room for what its claim requests", run: |h| Box::pin(roomy(h)) },
     Case { name: "an instance has the resources of the catalogue", run: |h| Box::pin(as_in_catalogue(h)) },
+    Case { name: "an instance keeps the labels of its launch", run: |h| Box::pin(labels_stay(h)) },
     Case { name: "a node is born with the labels and taints of its claim", run: |h| Box::pin(born(h)) },
     Case { name: "a node is let be registered, and so it stays", run: |h| Box::pin(registrable(h)) },
 ];
@@ -44,6 +45,27 @@ async fn told_truly(harness: &dyn Harness) -> Verdict {
         for (key, real) in labels {
             let told = label(told, key);
             check(told == &**real, || format!("{by} tells {key}={told}, the cloud runs {real}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The catalogue need not know the labels that a launch tells (a rack, a partition). A launch that is repeated tells them again, and so do get and
+/// list: a controller that crashed before it wrote the first answer down has no other source.
+async fn labels_stay(harness: &dyn Harness) -> Verdict {
+    let claim = claim(harness, "a", "labels", on_demand());
+    let first = launched(harness, &claim, 1).await?;
+    harness.restart().await;
+    harness.advance(harness.consistency()).await;
+    let repeated = launched(harness, &claim, 1).await?;
+    let read = good("get", harness.provider().get(&first.provider_id).await)?;
+    let listed = good("list", harness.provider().list().await)?;
+    for (by, told) in [("a repeated launch", Some(&repeated)), ("get", Some(&read)), ("list", listed.first())]
+    {
+        let told = told.ok_or_else(|| Failure::Broken(format!("{by} tells nothing")))?;
+        for (key, value) in &first.labels {
+            let now = told.labels.get(key);
+            check(now == Some(value), || format!("the launch told {key}={value}, {by} tells {now:?}"))?;
         }
     }
     Ok(())
