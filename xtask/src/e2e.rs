@@ -1,4 +1,4 @@
-//! `cargo xtask e2e`: builds the operator, then hands the arguments to the runner of the end-to-end cases.
+//! `cargo xtask e2e`: builds the operator and that of the case `neighbor`, then hands the arguments to the runner of the end-to-end cases.
 //!
 //! What `--speed` and `--price` measure is built as users run it, as the image is. `--tier aws` has a runner of its own, which has the AWS SDK in
 //! it.
@@ -17,7 +17,12 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         return aws::tier(&rest);
     }
     let profile: &[&str] = if is_measured(args) { &["--profile", "dist"] } else { &[] };
-    shell::run(shell::cargo(&["build", "--locked"]).args(profile).args(["--bin", "fleetwright"]))?;
+    shell::run(shell::cargo(&["build", "--locked"]).args(profile).args([
+        "--bin",
+        "fleetwright",
+        "--bin",
+        "fleetwright-neighbor",
+    ]))?;
     let mut runner = shell::cargo(&["run", "--locked"]);
     shell::run(runner.args(profile).args(["--bin", "fleetwright-e2e", "--"]).args(args))
 }

@@ -15,6 +15,7 @@ mod karpenter;
 mod kill;
 mod kubectl_verbs;
 mod leader;
+mod neighbor;
 mod nominated_pods;
 mod pdb_blocks;
 mod pdb_drain;
@@ -147,6 +148,11 @@ fn whole() -> Vec<Case> {
         case("shadow", "shadow mode beside a leader writes nothing, and agrees with it", |cx| {
             Box::pin(shadow::run(cx))
         }),
+        case(
+            "neighbor",
+            "an operator of another cloud runs beside ours, and neither touches the other's",
+            |cx| Box::pin(neighbor::run(cx)),
+        ),
         case("foreseen", "plan and a replay of the recording agree with what the controller does", |cx| {
             Box::pin(foreseen::run(cx))
         }),

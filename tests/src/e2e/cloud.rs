@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::arguments::{Environment, Tier};
+use super::arguments::Tier;
 use super::process::{Process, Recipe, free_ports};
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -65,9 +65,9 @@ pub(crate) struct Instance {
 }
 
 impl Cloud {
-    /// Starts the cloud with its log in `folder`; its kubelets use `kubeconfig`. `cluster` is the cluster's UID.
+    /// Starts the cloud of `program` with its log in `folder`; its kubelets use `kubeconfig`. `cluster` is the cluster's UID.
     pub(crate) async fn start(
-        environment: &Environment,
+        program: &Path,
         folder: &Path,
         kubeconfig: &Path,
         cluster: String,
@@ -83,7 +83,7 @@ impl Cloud {
         let args = args.chain((tier == Tier::Karpenter).then(|| "--follow-kwok".to_owned()));
         let recipe = Recipe {
             name: "fake-cloud",
-            program: environment.operator.clone(),
+            program: program.to_path_buf(),
             args: args.collect(),
             env: vec![("RUST_BACKTRACE", "1".into())],
             logs: folder.to_path_buf(),

@@ -36,6 +36,7 @@ pub(crate) struct Noted {
     /// The time of the request.
     pub(crate) at: Instant,
     pub(crate) change: Change,
+    pub(crate) path: String,
     /// The answer; `None` if the caller was gone before, or the request was not forwarded.
     pub(crate) answer: Option<(StatusCode, Value)>,
 }
@@ -109,9 +110,9 @@ impl Shared {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, change: Change) -> usize {
+    fn note(&self, change: Change, path: &str) -> usize {
         let mut noted = self.noted();
-        noted.push(Noted { at: Instant::now(), change, answer: None });
+        noted.push(Noted { at: Instant::now(), change, path: path.to_owned(), answer: None });
         noted.len() - 1
     }
 
@@ -192,7 +193,7 @@ async fn pass(shared: &Shared, request: Request) -> anyhow::Result<Response> {
     let change = Change::of(&parts.method, parts.uri.path(), &parsed);
     let call = Call { method: parts.method, target, headers: parts.headers, body };
     let Some(change) = change else { return shared.call(call, None).await };
-    let place = shared.note(change.clone());
+    let place = shared.note(change.clone(), parts.uri.path());
     match shared.traps.meet(&change) {
         Fate::Passes => shared.call(call, Some(place)).await,
         Fate::Waits => std::future::pending().await,

@@ -79,11 +79,9 @@ impl LaneWorld {
             kubectl.apply(object).await.context("deploy/fake-cloud/ cannot be applied")?;
         }
         kubectl.apply(&super::manifests::node_class()).await?;
-        let identity =
-            rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
-        let uid = identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
+        let uid = cluster_uid(&rest).await?;
         let cloud = &server.kubeconfigs.cloud;
-        let cloud = Cloud::start(environment, &folder, cloud, uid, tier, pace).await?;
+        let cloud = Cloud::start(&environment.operator, &folder, cloud, uid, tier, pace).await?;
         let seat = Seat { name: "operator", kubeconfig: &server.kubeconfigs.operator, cloud: &cloud.url };
         let mut operator = Operator::new(&environment.operator, &folder, seat)?;
         operator.start()?;
@@ -124,6 +122,11 @@ impl LaneWorld {
         })
     }
 
+    /// The UID of the cluster, by which instances are owned.
+    pub(crate) async fn uid(&self) -> anyhow::Result<String> {
+        cluster_uid(&self.rest).await
+    }
+
     /// The pods of a namespace.
     pub(crate) async fn pods(&self, namespace: &str) -> anyhow::Result<Vec<Value>> {
         self.list(&format!("/api/v1/namespaces/{namespace}/pods")).await
@@ -159,6 +162,12 @@ impl LaneWorld {
         self.cloud.check_running()?;
         self.operator.check_running()
     }
+}
+
+/// The UID of the namespace kube-system.
+async fn cluster_uid(rest: &Rest) -> anyhow::Result<String> {
+    let identity = rest.get("/api/v1/namespaces/kube-system").await?.context("there is no kube-system")?;
+    Ok(identity["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned())
 }
 
 /// Waits until the server's storage for a new kind is up: established is a promise, for a second or two it answers 429.

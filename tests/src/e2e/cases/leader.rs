@@ -1,6 +1,7 @@
 //! Two operators, one of them the leader: nothing is done twice, and an operator without the lease does nothing.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,28 +16,38 @@ use crate::e2e::proxy::{Noted, Proxy, Upstream};
 use crate::e2e::trap::Traps;
 use crate::e2e::world::LaneWorld;
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
-
 /// A lease lasts 15 s after it was last seen to change; a standby looks every 2 s. The rest is for a busy instance.
 const TAKEOVER: Duration = Duration::from_secs(25);
 
 /// An operator behind proxies that note what it does.
-struct Candidate {
-    name: &'static str,
-    operator: Operator,
-    kube: Proxy,
+pub(super) struct Candidate {
+    pub(super) name: &'static str,
+    pub(super) operator: Operator,
+    pub(super) kube: Proxy,
     cloud: Proxy,
 }
 
 impl Candidate {
-    async fn new(world: &LaneWorld, name: &'static str) -> anyhow::Result<Self> {
+    /// The operator of the world.
+    pub(super) async fn new(world: &LaneWorld, name: &'static str) -> anyhow::Result<Self> {
         let client = world.server.operators_client().await?;
+        Self::of(world, name, &world.binary, client, world.cloud.url.clone()).await
+    }
+
+    /// An operator of this program, with the permissions of a client, and a cloud at a URL.
+    pub(super) async fn of(
+        world: &LaneWorld,
+        name: &'static str,
+        program: &Path,
+        client: kube::Client,
+        cloud: String,
+    ) -> anyhow::Result<Self> {
         let kube = Proxy::start(Upstream::Kube(client), Traps::default()).await?;
-        let cloud = Proxy::start(Upstream::Cloud(world.cloud.url.clone()), Traps::default()).await?;
+        let cloud = Proxy::start(Upstream::Cloud(cloud), Traps::default()).await?;
         let kubeconfig = world.folder.join(format!("{name}.kubeconfig"));
         kube.write_kubeconfig(&kubeconfig)?;
         let seat = Seat { name, kubeconfig: &kubeconfig, cloud: &cloud.url };
-        let mut operator = Operator::new(&world.binary, &world.folder, seat)?;
+        let mut operator = Operator::new(program, &world.folder, seat)?;
         operator.set(&[("DISABLE_LEADER_ELECTION", "false"), ("HOSTNAME", name)]);
         Ok(Self { name, operator, kube, cloud })
     }
@@ -87,7 +98,14 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
 /// Who holds the lease; empty if nobody does.
 pub(super) async fn holder(world: &LaneWorld) -> anyhow::Result<String> {
-    let lease = world.get(LEASE).await?.context("there is no lease")?;
+    holder_in(world, "kube-system").await
+}
+
+/// Who holds the lease in a namespace; empty if nobody does.
+pub(super) async fn holder_in(world: &LaneWorld, namespace: &str) -> anyhow::Result<String> {
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let lease = world.get(&format!("{leases}/karpenter-leader-election")).await?;
+    let lease = lease.context("there is no lease")?;
     Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
 }
 
