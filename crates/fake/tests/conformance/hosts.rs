@@ -1,4 +1,4 @@
-//! A cloud whose zones are hosts: of all instance types together so many instances fit.
+//! A cloud whose zones are hosts: each holds a number of instances, whatever their types.
 
 use std::{
     collections::BTreeMap,

@@ -138,7 +138,7 @@ async fn deploy(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until each NodePool has so many nodes, which are the instances of its own cloud.
+/// Waits until each NodePool has `nodes` nodes, which are the instances of its own cloud.
 async fn separate(cx: &mut Cx<'_>, theirs: &Cloud, nodes: usize) -> anyhow::Result<()> {
     let what = format!("{nodes} nodes of each operator are the instances of its cloud");
     cx.eventually(&what, LIMIT, async |world| {
