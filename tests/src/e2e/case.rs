@@ -22,6 +22,8 @@ const POLL: Duration = Duration::from_millis(250);
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const PODS_LIMIT: Duration = Duration::from_secs(60);
 const LAUNCH_LIMIT: Duration = Duration::from_secs(60);
+/// How long a new process may take until it begins what was foreseen.
+const DISRUPTION_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the fleet may take to go away after a case.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(120);
@@ -219,6 +221,30 @@ impl<'w> Cx<'w> {
             Ok(())
         })
         .await
+    }
+
+    /// Makes `change` while no operator runs, asks `disrupt`, and starts the operator, which has to begin with the nodes that the report names.
+    pub(crate) async fn disrupts_as_foreseen(
+        &mut self,
+        change: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.world.operator.stop().await?;
+        change(self).await?;
+        let report = foreseen::tool(self.world, &["disrupt", "-o", "json"]).await?;
+        let expected = foreseen::disrupted(&report)?;
+        self.check(format!("nodes are disrupted by the report: {expected:?}"), !expected.is_empty())?;
+        let mut history = self.watch().await?;
+        self.world.operator.start()?;
+        self.world.operator.wait_ready().await?;
+        let deadline = Instant::now() + DISRUPTION_LIMIT;
+        loop {
+            self.world.check_running()?;
+            let found = foreseen::disrupted_first(&history.so_far().await?, expected.len());
+            if found.len() == expected.len() || Instant::now() > deadline {
+                return self.equal("NodeClaims that are disrupted first", &found, &expected);
+            }
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// Waits until exactly `count` pods of the case exist and all of them serve.

@@ -153,9 +153,11 @@ fn whole() -> Vec<Case> {
             "an operator of another cloud runs beside ours, and neither touches the other's",
             |cx| Box::pin(neighbor::run(cx)),
         ),
-        case("foreseen", "plan and a replay of the recording agree with what the controller does", |cx| {
-            Box::pin(foreseen::run(cx))
-        }),
+        case(
+            "foreseen",
+            "plan, disrupt and a replay of the recording agree with what the controller does",
+            |cx| Box::pin(foreseen::run(cx)),
+        ),
         case("scale-to-zero", "a Deployment scaled to zero leaves an empty fleet", |cx| {
             Box::pin(scale_to_zero::run(cx))
         }),

@@ -1,9 +1,12 @@
-//! What `plan` says of a cluster, and what the controller launches there.
+//! What `plan` and `disrupt` say of a cluster, and what the controller launches and disrupts there.
+
+use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::fleet::condition;
+use super::fleet::{condition, name};
+use super::history::{RecordedKind, Seen};
 use super::world::LaneWorld;
 
 /// Succeeds once `count` pods of a namespace exist, of which kube-scheduler has found no node for any: what `plan` and the controller count.
@@ -59,6 +62,36 @@ pub(crate) fn launched_for(claim: &Value) -> anyhow::Result<Foreseen> {
         ))
     };
     found().with_context(|| format!("incomplete: {claim}"))
+}
+
+/// A NodeClaim whose node goes first, and the reason of the command.
+pub(crate) type ForeseenDisruption = (String, String);
+
+/// The NodeClaims that the commands of a disruption report take.
+pub(crate) fn disrupted(report: &Value) -> anyhow::Result<BTreeSet<ForeseenDisruption>> {
+    let rows = report["nodes"].as_array().context("a report without nodes")?;
+    let mut found = BTreeSet::new();
+    for command in report["commands"].as_array().context("a report without commands")? {
+        let reason = command["reason"].as_str().context("a command without a reason")?;
+        for node in command["nodes"].as_array().context("a command without nodes")? {
+            let row = rows.iter().find(|row| row["node"] == *node).context("a node without a row")?;
+            found.insert((row["nodeClaim"].as_str().unwrap_or_default().to_owned(), reason.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// The `count` NodeClaims whose disruption began first.
+pub(crate) fn disrupted_first(record: &[Seen], count: usize) -> BTreeSet<ForeseenDisruption> {
+    let mut found = BTreeSet::new();
+    for seen in record.iter().filter(|seen| seen.kind == RecordedKind::NodeClaim) {
+        let reason = condition(&seen.object, "DisruptionReason").filter(|found| found["status"] == "True");
+        let Some(reason) = reason.and_then(|found| found["reason"].as_str()) else { continue };
+        if found.len() < count {
+            found.insert((name(&seen.object), reason.to_owned()));
+        }
+    }
+    found
 }
 
 fn names<'a>(pods: impl Iterator<Item = &'a str>) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! What the tools say of a cluster is what the controller does there: `plan` before it starts, and `replay` of what it recorded.
+//! What the tools say of a cluster is what the controller does there: `plan` before it starts, `replay` of what it recorded, and `disrupt` when the
+//! load has gone down.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +44,22 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.world.operator.stop().await?;
     replayed(cx, &recordings, &launched.claims).await?;
     cx.world.operator.start()?;
-    cx.world.operator.wait_ready().await
+    cx.world.operator.wait_ready().await?;
+    consolidated(cx).await
+}
+
+/// Half of the pods of all sizes of nodes go, and the nodes of the rest are consolidated.
+async fn consolidated(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let (namespace, pool) = (cx.namespace(), format!("{}-web", cx.pool()));
+    let policy =
+        json!({"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized"}}}).to_string();
+    cx.disrupts_as_foreseen(async |cx| {
+        cx.kubectl(&["scale", "deployment/web", "--replicas=9", "-n", &namespace]).await?;
+        cx.serving(PODS - 15, LIMIT).await?;
+        cx.kubectl(&["patch", "nodepool", &pool, "--type=merge", "-p", &policy]).await.map(drop)
+    })
+    .await?;
+    cx.serving(PODS - 15, LIMIT).await
 }
 
 /// Pods that fill nodes of several sizes, pods that keep apart by hostname, and pods that spread over zones. Each workload has a NodePool of its

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::e2e::case::Cx;
 use crate::e2e::fleet;
+use crate::e2e::foreseen::tool;
 use crate::e2e::ledger::is_tainted;
 use crate::e2e::manifests;
 
@@ -43,7 +44,14 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     .await?;
     told(cx, &claim).await?;
 
-    cx.kubectl(&["delete", "poddisruptionbudget", "web", "-n", &namespace]).await?;
+    let report = tool(cx.world, &["disrupt", "-o", "json"]).await?;
+    cx.equal("commands while the budget blocks", &report["commands"], &json!([]))?;
+    let owner = &report["nodes"][0]["blockers"][0]["owner"];
+    cx.equal("who blocks, by disrupt", owner, &json!(format!("poddisruptionbudget/{namespace}/web")))?;
+    cx.disrupts_as_foreseen(async |cx| {
+        cx.kubectl(&["delete", "poddisruptionbudget", "web", "-n", &namespace]).await.map(drop)
+    })
+    .await?;
     cx.eventually("without the budget the node is replaced", Duration::from_secs(90), async |world| {
         anyhow::ensure!(world.get(&path).await?.is_none(), "{claim} is there");
         Ok(())

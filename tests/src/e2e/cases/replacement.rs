@@ -32,7 +32,7 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
     cx.world.cloud.inject(&json!([{"kind": "neverJoins", "times": 100}])).await?;
     pool["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
-    cx.apply(&pool).await?;
+    cx.disrupts_as_foreseen(async |cx| cx.apply(&pool).await.map(drop)).await?;
     let path = format!("/api/v1/nodes/{node}");
     cx.eventually("the old node is tainted for its replacement", Duration::from_secs(30), async |world| {
         let node = world.get(&path).await?.context("the node is gone")?;

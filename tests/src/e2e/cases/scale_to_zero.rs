@@ -10,8 +10,11 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let fleet = cx.stable(Duration::from_secs(60)).await?;
     cx.check(format!("there is a fleet to empty: {}", fleet.sizes()), !fleet.is_empty())?;
     let namespace = cx.namespace();
-    cx.kubectl(&["scale", "deployment/web", "--replicas=0", "-n", &namespace]).await?;
-    cx.serving(0, Duration::from_secs(30)).await?;
+    cx.disrupts_as_foreseen(async |cx| {
+        cx.kubectl(&["scale", "deployment/web", "--replicas=0", "-n", &namespace]).await?;
+        cx.serving(0, Duration::from_secs(30)).await
+    })
+    .await?;
     cx.emptied(Duration::from_secs(120)).await?;
     // The NodePool stays, and its status is empty.
     let pool = cx.pool();
