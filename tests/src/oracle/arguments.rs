@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Judge the cluster of a file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "first"])]
     pub file: Option<PathBuf>,
+    /// Nominate pods to the nodes that are launched for them, as NOMINATE_PODS does
+    #[arg(long, conflicts_with = "disruption")]
+    pub nominate: bool,
     /// Write the clusters to target/oracle/ without judging them
     #[arg(long)]
     pub write: bool,

@@ -31,6 +31,8 @@ pub(super) struct Judge {
     pub(super) planner: Planner,
     /// How much longer than usual caches are waited for: more than 1 where a verdict is confirmed.
     pub(super) patience: u32,
+    /// Whether pods are nominated to the nodes that are launched for them.
+    pub(super) nominates: bool,
 }
 
 /// A pod that has no node although there is a plan for it.
@@ -165,10 +167,10 @@ impl Judge {
             claims: plan.node_claims.len(),
             ..Verdict::default()
         };
-        verdict.refused = self.pinned(&stage, placements).await?;
+        verdict.refused = self.pinned(&stage, placements.clone()).await?;
         if verdict.is_good() {
             self.unbind(&stage).await?;
-            self.free(&mut stage, &plan, plant, &mut verdict).await?;
+            self.free(&mut stage, &plan, &placements, plant, &mut verdict).await?;
         }
         Ok(verdict)
     }

@@ -124,7 +124,8 @@ impl Run<'_> {
         }
         let accounts = control_plane::accounts(&environment.root)?;
         let (control_plane, client) = ControlPlane::start(assets, &folder, &accounts).await?;
-        Ok(Judge { api: Api(client), control_plane, planner: self.planner.clone(), patience: 1 })
+        let (patience, nominates) = (1, self.arguments.nominate);
+        Ok(Judge { api: Api(client), control_plane, planner: self.planner.clone(), patience, nominates })
     }
 
     /// Judges clusters until none is left.

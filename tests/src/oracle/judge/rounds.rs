@@ -18,11 +18,12 @@ impl Judge {
         &mut self,
         stage: &mut Stage,
         first: &Plan,
+        placements: &BTreeMap<String, String>,
         plant: Option<Plant>,
         verdict: &mut Verdict,
     ) -> anyhow::Result<()> {
         self.control_plane.extender.pin(BTreeMap::new());
-        self.api.create(&stage.pending).await?;
+        self.create_pods(stage, placements).await?;
         let pods = stage.pending.clone();
         let mut outcomes = self.wait(&pods, &stage.zones).await?;
         let unplaced = first.unplaced();
@@ -41,9 +42,38 @@ impl Judge {
             }
             verdict.rounds += 1;
             verdict.extra += plan.node_claims.len();
+            self.nominate(stage, &placements).await?;
             self.api.create(&objects).await?;
             self.sync().await;
             outcomes = self.wait(&pods, &stage.zones).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the pending pods. Those with a nomination are held until they have it: their nodes are there already.
+    async fn create_pods(&self, stage: &Stage, placements: &BTreeMap<String, String>) -> anyhow::Result<()> {
+        if !self.nominates {
+            return self.api.create(&stage.pending).await;
+        }
+        let mut pods = stage.pending.clone();
+        for pod in &mut pods {
+            pod["spec"]["schedulingGates"] = json!([{"name": "oracle/nomination"}]);
+        }
+        self.api.create(&pods).await?;
+        self.nominate(stage, placements).await?;
+        for name in stage.pending.iter().filter_map(pod_name) {
+            self.api.patch("Pod", name, &json!({"spec": {"schedulingGates": null}})).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the nominations of the pods that new nodes are launched for.
+    async fn nominate(&self, stage: &Stage, placements: &BTreeMap<String, String>) -> anyhow::Result<()> {
+        for (pod, node) in
+            placements.iter().filter(|(_, node)| self.nominates && stage.new_nodes.contains(*node))
+        {
+            let status = json!({"status": {"nominatedNodeName": node}});
+            self.api.patch("Pod", &format!("{pod}/status"), &status).await?;
         }
         Ok(())
     }

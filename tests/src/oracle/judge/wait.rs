@@ -116,5 +116,8 @@ fn outcome(pod: &Value) -> Option<Outcome> {
     }
     let conditions = pod["status"]["conditions"].as_array()?;
     let said = conditions.iter().find(|each| each["type"] == "PodScheduled" && each["status"] == "False")?;
+    if said["reason"] == "SchedulingGated" {
+        return None;
+    }
     Some(Outcome::Refused(said["message"].as_str().unwrap_or_default().to_owned()))
 }
