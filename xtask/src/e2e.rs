@@ -1,11 +1,17 @@
 //! `cargo xtask e2e`: builds the operator and that of the case `neighbor`, then hands the arguments to the runner of the end-to-end cases.
 //!
+//! With `--dashboards` a Prometheus scrapes the operators of the cases meanwhile, and every query of `dashboards/` runs on it at the end.
+//!
 //! What `--speed` and `--price` measure is built as users run it, as the image is. `--tier aws` has a runner of its own, which has the AWS SDK in
 //! it.
 
 use std::path::PathBuf;
 
+use crate::dashboards::live::Scrapes;
 use crate::{aws, shell};
+
+/// The argument that is ours and not the runner's.
+const DASHBOARDS: &str = "--dashboards";
 
 /// Runs the cases that `args` choose, or measures.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -24,7 +30,14 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         "fleetwright-neighbor",
     ]))?;
     let mut runner = shell::cargo(&["run", "--locked"]);
-    shell::run(runner.args(profile).args(["--bin", "fleetwright-e2e", "--"]).args(args))
+    runner.args(profile).args(["--bin", "fleetwright-e2e", "--"]);
+    runner.args(args.iter().filter(|arg| *arg != DASHBOARDS));
+    if !args.iter().any(|arg| arg == DASHBOARDS) {
+        return shell::run(&mut runner);
+    }
+    let scrapes = Scrapes::start()?;
+    shell::run(runner.arg("--scrape").arg(scrapes.targets()))?;
+    scrapes.check("fake")
 }
 
 /// Builds the runner of the cases, for a task that starts it itself. It finds its folder by its own path.

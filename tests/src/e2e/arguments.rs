@@ -25,6 +25,9 @@ pub struct Arguments {
     /// List the cases with what each of them shows, and stop
     #[arg(long)]
     pub list: bool,
+    /// Write the metrics ports of the operators to files in this folder, for `file_sd_configs` of a Prometheus
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["list", "speed", "price", "exec"])]
+    pub scrape: Option<PathBuf>,
     /// Record the server's answers to refused objects in tests/e2e/refusals.json (kube tier only)
     #[arg(long)]
     pub bless: bool,

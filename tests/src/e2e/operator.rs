@@ -114,6 +114,11 @@ impl Operator {
         std::mem::take(&mut self.special) > 0
     }
 
+    /// Where `/metrics` is, as a file for `file_sd_configs` of a Prometheus.
+    pub(crate) fn scrape_target(&self) -> String {
+        serde_json::json!([{"targets": [format!("127.0.0.1:{}", self.metrics)]}]).to_string()
+    }
+
     /// What `/metrics` shows.
     pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
         let url = format!("http://127.0.0.1:{}/metrics", self.metrics);

@@ -259,6 +259,9 @@ impl Run<'_> {
                 return Err(error.context("the tier does not start"));
             }
         };
+        if let Some(folder) = &self.arguments.scrape {
+            std::fs::write(folder.join(format!("lane-{lane}.json")), world.operator.scrape_target())?;
+        }
         self.say(&format!("lane {lane} started in {:.1} s\n", begin.elapsed().as_secs_f64()))?;
         let mut failed = 0;
         loop {
