@@ -13,13 +13,17 @@
 FROM rust:1.95.0-bookworm AS build
 # Features of the operator, separated by commas: aws, lab, otel.
 ARG FEATURES="aws,otel"
+# What `version` and the log call the commit.
+ARG REVISION="unknown"
 WORKDIR /src
 # The image has this toolchain; rust-toolchain.toml would add the components of development.
 ENV RUSTUP_TOOLCHAIN=1.95.0
+# Names of functions are a third of the binary. Panics say their place in the source without them.
+ENV CARGO_PROFILE_DIST_STRIP=symbols
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --profile dist --locked -p fleetwright-operator --no-default-features --features "$FEATURES" \
+    FLEETWRIGHT_COMMIT="$(printf %.7s "$REVISION")" cargo build --profile dist --locked -p fleetwright-operator --no-default-features --features "$FEATURES" \
     && cp target/dist/fleetwright /fleetwright
 
 FROM debian:bookworm-slim AS root

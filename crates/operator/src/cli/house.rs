@@ -74,7 +74,11 @@ pub(crate) struct Version {
 
 impl Version {
     pub(crate) fn new(name: &'static str, version: &'static str, clouds: Vec<&'static str>) -> Self {
-        let features = [("lab", cfg!(feature = "lab")), ("aws", cfg!(feature = "aws"))];
+        let features = [
+            ("lab", cfg!(feature = "lab")),
+            ("aws", cfg!(feature = "aws")),
+            ("otel", cfg!(feature = "otel")),
+        ];
         let features = features.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
         Self { name, version, commit: crate::logging::COMMIT, karpenter: KARPENTER, features, clouds }
     }
