@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::shell;
+use crate::{dashboards, shell};
 
 /// The packages and features of every cargo command that compiles the SDK. xtask is among them for the features that it
 /// names (see its manifest): with it, tests and programs share one graph.
@@ -46,7 +46,7 @@ pub(crate) fn tier(args: &[String]) -> anyhow::Result<()> {
     shell::run(&mut cargo("build"))?;
     // `cargo run` takes one package, and another selection would compile the SDK once more.
     let runner = shell::workspace()?.target_directory.join("debug/fleetwright-e2e-aws");
-    shell::run(Command::new(runner).args(args).current_dir(shell::root()))
+    dashboards::live::beside(Command::new(runner).current_dir(shell::root()), args, "aws")
 }
 
 /// A cargo command on the selection.

@@ -7,11 +7,7 @@
 
 use std::path::PathBuf;
 
-use crate::dashboards::live::Scrapes;
-use crate::{aws, shell};
-
-/// The argument that is ours and not the runner's.
-const DASHBOARDS: &str = "--dashboards";
+use crate::{aws, dashboards, shell};
 
 /// Runs the cases that `args` choose, or measures.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -31,13 +27,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     ]))?;
     let mut runner = shell::cargo(&["run", "--locked"]);
     runner.args(profile).args(["--bin", "fleetwright-e2e", "--"]);
-    runner.args(args.iter().filter(|arg| *arg != DASHBOARDS));
-    if !args.iter().any(|arg| arg == DASHBOARDS) {
-        return shell::run(&mut runner);
-    }
-    let scrapes = Scrapes::start()?;
-    shell::run(runner.arg("--scrape").arg(scrapes.targets()))?;
-    scrapes.check("fake")
+    dashboards::live::beside(&mut runner, args, "fake")
 }
 
 /// Builds the runner of the cases, for a task that starts it itself. It finds its folder by its own path.

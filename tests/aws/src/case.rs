@@ -41,6 +41,8 @@ pub(crate) struct Cx<'w> {
     pub(crate) checks: Checks,
     /// What the case measured, for its line of the report.
     pub(crate) figures: Vec<String>,
+    /// Where a Prometheus looks for operators.
+    pub(crate) scrape: Option<PathBuf>,
 }
 
 impl Cx<'_> {

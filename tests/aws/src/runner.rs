@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Of the chosen cases only every COUNT-th, from the first on
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     every: usize,
+    /// Write the metrics ports of the operators to files in this folder, for `file_sd_configs` of a Prometheus
+    #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
+    scrape: Option<PathBuf>,
     /// The cases to run; all of them when absent
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
@@ -89,7 +92,7 @@ pub(crate) async fn run(arguments: &Arguments, places: &Places, out: &mut dyn Wr
     }
     // A signal drops everything below, and with it every process.
     tokio::select! {
-        result = run_cases(&chosen, arguments.lanes, places, out) => result,
+        result = run_cases(&chosen, arguments, places, out) => result,
         signal = interrupted() => { signal?; bail!("interrupted") }
     }
 }
@@ -104,7 +107,7 @@ fn choose(all: &[Case], names: &[String]) -> anyhow::Result<Vec<Case>> {
 
 async fn run_cases(
     chosen: &[Case],
-    lanes: usize,
+    arguments: &Arguments,
     places: &Places,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
@@ -116,12 +119,13 @@ async fn run_cases(
     writeln!(out, "e2e --tier aws, logs in {}", folder.display())?;
     let run = Run {
         places,
+        scrape: arguments.scrape.as_deref(),
         moto: venv::moto_server(&places.target).await?,
         folder: &folder,
         queue: RefCell::new(chosen.iter().copied().collect()),
         out: RefCell::new(out),
     };
-    let lanes = (1..=lanes.clamp(1, chosen.len())).map(|lane| run.lane(lane));
+    let lanes = (1..=arguments.lanes.clamp(1, chosen.len())).map(|lane| run.lane(lane));
     let failed: usize = try_join_all(lanes).await?.into_iter().sum();
     if failed == 0 {
         std::fs::remove_dir_all(&folder)?;
@@ -134,6 +138,8 @@ async fn run_cases(
 /// What the lanes of a run share.
 struct Run<'a> {
     places: &'a Places,
+    /// Where a Prometheus looks for operators.
+    scrape: Option<&'a Path>,
     /// The program of moto.
     moto: PathBuf,
     folder: &'a Path,
@@ -156,10 +162,49 @@ impl Run<'_> {
             let next = self.queue.borrow_mut().pop_front();
             let Some(case) = next else { return Ok(failed) };
             account.check_running()?;
-            let (result, took, figures) = attempt(&case, &account, &proxy, self.places, self.folder).await?;
+            let (result, took, figures) = self.attempt(&case, &account, &proxy).await?;
             failed += usize::from(result.is_err());
             self.report(&case, result, took, &figures)?;
         }
+    }
+
+    /// Runs one case in an empty account. An error here is none of the case's.
+    async fn attempt(
+        &self,
+        case: &Case,
+        account: &Account,
+        proxy: &Proxy,
+    ) -> anyhow::Result<(anyhow::Result<usize>, Duration, Vec<String>)> {
+        let begin = Instant::now();
+        account.reset().await?;
+        proxy.reset();
+        let folder = self.folder.join(case.name);
+        std::fs::create_dir_all(&folder)?;
+        let mut cx = Cx {
+            account,
+            proxy,
+            operator: self.places.operator.clone(),
+            root: self.places.root.clone(),
+            folder,
+            path: self.places.path.clone(),
+            authority: String::new(),
+            checks: Checks::default(),
+            figures: Vec::new(),
+            scrape: self.scrape.map(Path::to_path_buf),
+        };
+        let whole = async {
+            cx.prepare().await.context("preparing the account")?;
+            (case.run)(&mut cx).await
+        };
+        let result = match tokio::time::timeout(CASE_LIMIT, whole).await {
+            Ok(result) => result,
+            Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
+        };
+        let verdict = cx.checks.verdict(result);
+        if verdict.is_err() {
+            record_calls(proxy, &cx.folder);
+        }
+        Ok((verdict, begin.elapsed(), cx.figures))
     }
 
     fn report(
@@ -189,45 +234,6 @@ impl Run<'_> {
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
-}
-
-/// Runs one case in an empty account. An error here is none of the case's.
-async fn attempt(
-    case: &Case,
-    account: &Account,
-    proxy: &Proxy,
-    places: &Places,
-    folder: &Path,
-) -> anyhow::Result<(anyhow::Result<usize>, Duration, Vec<String>)> {
-    let begin = Instant::now();
-    account.reset().await?;
-    proxy.reset();
-    let folder = folder.join(case.name);
-    std::fs::create_dir_all(&folder)?;
-    let mut cx = Cx {
-        account,
-        proxy,
-        operator: places.operator.clone(),
-        root: places.root.clone(),
-        folder,
-        path: places.path.clone(),
-        authority: String::new(),
-        checks: Checks::default(),
-        figures: Vec::new(),
-    };
-    let whole = async {
-        cx.prepare().await.context("preparing the account")?;
-        (case.run)(&mut cx).await
-    };
-    let result = match tokio::time::timeout(CASE_LIMIT, whole).await {
-        Ok(result) => result,
-        Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
-    };
-    let verdict = cx.checks.verdict(result);
-    if verdict.is_err() {
-        record_calls(proxy, &cx.folder);
-    }
-    Ok((verdict, begin.elapsed(), cx.figures))
 }
 
 /// Records the calls, to debug a failure.

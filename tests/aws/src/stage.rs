@@ -146,6 +146,10 @@ impl Server {
             logs: cx.folder.clone(),
         };
         let mut process = recipe.start()?;
+        if let Some(folder) = &cx.scrape {
+            let target = json!([{"targets": [format!("127.0.0.1:{metrics}")]}]);
+            std::fs::write(folder.join(format!("{metrics}.json")), target.to_string())?;
+        }
         let client = reqwest::Client::builder().no_proxy().build()?;
         let [url, metrics] = [(health, "readyz"), (metrics, "metrics")]
             .map(|(port, path)| format!("http://127.0.0.1:{port}/{path}"));

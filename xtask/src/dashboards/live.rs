@@ -20,6 +20,8 @@ use crate::tools::works;
 /// What replaces Grafana's variables outside of Grafana: all NodePools and jobs, and an interval with many scrapes.
 const VARIABLES: [(&str, &str); 3] = [("$__rate_interval", "1m"), ("$nodepool", ".*"), ("$job", ".*")];
 
+/// The argument that is ours and not the runner's.
+const DASHBOARDS: &str = "--dashboards";
 /// Often enough for what a case shows for some seconds.
 const SCRAPE_INTERVAL: &str = "2s";
 /// Between the points in time of a query.
@@ -53,8 +55,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     scrapes.check(&args.cloud)
 }
 
+/// Runs the cases of a runner with `args`. With [`DASHBOARDS`] among them its operators are scraped meanwhile, and what that gives is checked.
+pub(crate) fn beside(runner: &mut Command, args: &[String], cloud: &str) -> anyhow::Result<()> {
+    runner.args(args.iter().filter(|arg| *arg != DASHBOARDS));
+    if !args.iter().any(|arg| arg == DASHBOARDS) {
+        return shell::run(runner);
+    }
+    let scrapes = Scrapes::start()?;
+    shell::run(runner.arg("--scrape").arg(scrapes.targets()))?;
+    scrapes.check(cloud)
+}
+
 /// A Prometheus that scrapes controllers from its start on, and ends with this value.
-pub(crate) struct Scrapes {
+struct Scrapes {
     server: Server,
     targets: PathBuf,
     /// In seconds since 1970.
@@ -63,7 +76,7 @@ pub(crate) struct Scrapes {
 
 impl Scrapes {
     /// Checks the rules, and starts Prometheus without targets.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    fn start() -> anyhow::Result<Self> {
         let tools = Tools::find()?;
         let folder = shell::workspace()?.target_directory.into_std_path_buf().join("dashboards");
         let targets = folder.join("targets");
@@ -77,12 +90,12 @@ impl Scrapes {
     }
 
     /// The folder where files for `file_sd_configs` say what to scrape.
-    pub(crate) fn targets(&self) -> &Path {
+    fn targets(&self) -> &Path {
         &self.targets
     }
 
     /// Runs every query over the time since the start, and fails on one that Prometheus refuses, or that is empty without a reason.
-    pub(crate) fn check(self, cloud: &str) -> anyhow::Result<()> {
+    fn check(self, cloud: &str) -> anyhow::Result<()> {
         let root = shell::root();
         let count = |query: &str| self.server.series(&without_variables(query), self.begin);
         ensure!(
