@@ -1,9 +1,11 @@
 //! The interruption queue: announcements of our instances, of others', of none, and garbage.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use fleetwright_core::cloud::{CloudProvider as _, Interruption, InterruptionKind, Termination};
+use fleetwright_core::model::NodeClaim;
 use fleetwright_core::model::labels::{INSTANCE_TYPE, SPOT};
 use serde_json::{Value, json};
 
@@ -74,6 +76,9 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let owned = cluster.outlook.nodes[0].0.clone();
     let ended = cluster.provider.terminate(&owned, &instance.provider_id).await?;
     cx.equal("the end of the instance", &ended, &Termination::Accepted)?;
+    // Messages about the instance of a NodeClaim that nobody deletes are reported, whatever EC2 shows of the instance.
+    let ending = NodeClaim { deleting: Some(cluster.outlook.now), ..(*cluster.outlook.nodes[0].0).clone() };
+    cluster.outlook.nodes[0].0 = Arc::new(ending);
     cx.account.sqs("PurgeQueue", &json!({"QueueUrl": queue})).await?;
     for body in [spot(&id), "no JSON".to_owned(), Value::Null.to_string(), spot("i-0123456789abcdef0")] {
         send(cx, &queue, &body).await?;
