@@ -170,8 +170,6 @@ impl Execution {
     async fn mark(&self, command: &Command, candidate: &Candidate) -> Result<(), ReconcileError> {
         if let Some(name) = candidate.node.node_name() {
             self.patches.node_taints(name, close).await?;
-            let claim = candidate.node.claim_name().map_or("", |name| name.as_str());
-            log::tainted_node(name, claim, DISRUPTED_TAINT, "", "NoSchedule");
         }
         let reason = command.method.reason.as_str();
         let Some(name) = candidate.node.claim_name() else { return Ok(()) };

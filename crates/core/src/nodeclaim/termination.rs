@@ -143,8 +143,8 @@ pub(super) fn not_owned(view: &ClaimView<'_>, why: &Str) -> Next {
     Next::steps(change.into_iter().chain([publish])).again(NOT_OWNED_INTERVAL)
 }
 
-/// The taint and label that keep new pods and connections off the node, if they are missing. A taint of the same key with another effect
-/// gives way.
+/// The taint and label that keep new pods and connections off the node, if one of them is missing: a node that disruption has tainted has no
+/// label yet. A taint of the same key with another effect gives way.
 fn closed(node: &Node) -> Option<NodeChange> {
     let taint = drain::disrupted_taint();
     let tainted = node.taints.iter().any(|known| known.matches(&taint));
@@ -162,7 +162,7 @@ fn closed(node: &Node) -> Option<NodeChange> {
             .filter(|known| !tainted && known.key == taint.key)
             .cloned()
             .collect(),
-        add_taints: if tainted { Vec::new() } else { vec![taint] },
+        add_taints: vec![taint],
         ..NodeChange::default()
     })
 }

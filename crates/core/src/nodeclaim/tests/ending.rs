@@ -52,6 +52,14 @@ fn a_node_ends_in_order() {
     let closing = "node node.kubernetes.io/exclude-from-external-load-balancers=karpenter \
                    +karpenter.sh/disrupted:NoSchedule; ~1";
     assert_eq!(says(&open), closing);
+    let disrupted = drained().with_node(|node| {
+        drop(node.labels.remove("node.kubernetes.io/exclude-from-external-load-balancers"))
+    });
+    assert_eq!(
+        says(&disrupted),
+        closing,
+        "disruption has tainted it, and Karpenter logs the taint once more"
+    );
     let weak = drained().with_node(|node| {
         node.taints = vec![Taint::new("karpenter.sh/disrupted", "", TaintEffect::PreferNoSchedule)];
     });
