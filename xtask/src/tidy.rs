@@ -7,6 +7,7 @@
 //! - [`manifests`]: every crate has the workspace's lints, the pure crates the strict ones;
 //! - [`rights`]: what `deploy/` grants;
 //! - [`architecture`]: ARCHITECTURE.md names what there is, and all of it;
+//! - [`signs`]: no text writes the sign of a currency;
 //! - [`words`]: private words that have a public name do not come back;
 //! - [`bare`]: no type has a name that says nothing alone;
 //! - [`impls`], [`circles`], [`floors`], [`indices`]: what stands where inside a crate, with the lists of [`house`] of what
@@ -27,6 +28,7 @@ mod manifests;
 mod modules;
 mod purity;
 mod rights;
+mod signs;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -98,6 +100,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Violation>> {
         }
         found.extend(source::check(&file, &text));
         found.extend(bare::check(&file, &text));
+        found.extend(signs::check(&file, &text));
         if file.starts_with("deploy/") && file.ends_with(".yaml") {
             found.extend(rights::check(&file, &text));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleetwright_core::{
-    model::{Objective, TopologySpread},
+    model::{Currency, Objective, TopologySpread},
     scheduling::{Compatible, LeastCost, MinValuesPolicy, Packer, PreferencePolicy, Rules},
 };
 
@@ -40,6 +40,8 @@ pub struct Settings {
     pub n_to_m: bool,
     /// `NODE_OVERHEAD_PRICE`: what plans minimize.
     pub objective: Objective,
+    /// What the prices of the cloud are in.
+    pub currency: Currency,
     /// How long the solver may improve a plan after its first one.
     pub solve_effort: SolveEffort,
     /// Timing of disruption.
@@ -148,6 +150,7 @@ impl Default for Settings {
             packing: Packing::default(),
             n_to_m: true,
             objective: Objective::default(),
+            currency: Currency::default(),
             solve_effort: SolveEffort::Time(Duration::from_millis(500)),
             disruption: DisruptionTiming::default(),
         }

@@ -270,7 +270,7 @@ fn read_offering(item: &Value, path: &str) -> Result<Offering, TypeError> {
         _ => None,
     };
     let price = price
-        .ok_or_else(|| wrong(&price_path, "is missing or no number: give dollars per hour, such as 0.096"))
+        .ok_or_else(|| wrong(&price_path, "is missing or no number: give a price per hour, such as 0.096"))
         .and_then(|dollars| {
             Price::from_dollars(dollars).map_err(|error| wrong(&price_path, error.to_string()))
         })?;

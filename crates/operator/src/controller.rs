@@ -310,6 +310,8 @@ impl http::Probe for Probe {
 #[cfg(test)]
 mod tests {
     //! The choice of the cloud.
+    use fleetwright_core::model::Currency;
+
     use super::*;
 
     #[test]
@@ -348,6 +350,31 @@ mod tests {
         let chosen = |name: &str| cloud(&with_aws, name).unwrap();
         assert!(Arc::ptr_eq(&chosen(""), &with_aws.connector("aws").unwrap()));
         assert!(Arc::ptr_eq(&chosen("fake"), &with_aws.connector("fake").unwrap()));
+    }
+
+    struct Euros;
+
+    #[async_trait::async_trait]
+    impl CloudConnector for Euros {
+        async fn connect(&self, _: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
+            bail!("nothing to connect to")
+        }
+
+        fn currency(&self) -> Currency {
+            Currency::EUR
+        }
+    }
+
+    #[test]
+    fn prices_are_in_the_currency_of_the_chosen_cloud_and_else_of_the_first() {
+        let operator = Operator::new("test", "1").cloud("euros", Euros).cloud("dollars", Nothing);
+        let settings = |cloud: &[&str]| {
+            let flags = cloud.iter().map(|name| ("cloud".to_owned(), (*name).to_owned())).collect();
+            settings::controllers(&operator.values(&flags).unwrap())
+        };
+        assert_eq!(settings(&[]).currency, Currency::EUR);
+        assert_eq!(settings(&["euros"]).currency, Currency::EUR);
+        assert_eq!(settings(&["dollars"]).currency, Currency::USD);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Figures for people: money, quantities and times, rounded. Documents for programs have them exactly.
 
-use fleetwright_core::model::{Quantity, ResourceName};
+use fleetwright_core::model::{Currency, Quantity, ResourceName};
 use jiff::Timestamp;
 
 /// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
@@ -9,9 +9,9 @@ pub(crate) const HOURS_PER_MONTH: f64 = 730.0;
 /// Maximum number of names in a row; the others are counted.
 const MAX_NAMES: usize = 3;
 
-/// Dollars per hour with four digits behind the point. What rounds to nothing has no sign.
-pub(crate) fn hourly(dollars: f64) -> String {
-    let text = format!("{dollars:.4}");
+/// A price per hour with four digits behind the point, without its currency. What rounds to nothing has no sign.
+pub(crate) fn hourly(price: f64) -> String {
+    let text = format!("{price:.4}");
     match text.strip_prefix('-') {
         Some(digits) if is_zero(digits) => digits.to_owned(),
         _ => text,
@@ -23,9 +23,14 @@ pub(crate) fn hourly_text(exact: &str) -> String {
     exact.parse().map_or_else(|_| exact.to_owned(), hourly)
 }
 
-/// What an hourly price costs in a month: whole dollars above 1,000, with separators.
-pub(crate) fn monthly(dollars_per_hour: f64) -> String {
-    let month = dollars_per_hour * HOURS_PER_MONTH;
+/// The same with its currency.
+pub(crate) fn per_hour(currency: Currency, price: f64) -> String {
+    currency.amount(hourly(price))
+}
+
+/// What an hourly price costs in a month: whole numbers above 1,000, with separators.
+pub(crate) fn monthly(currency: Currency, price: f64) -> String {
+    let month = price * HOURS_PER_MONTH;
     let text =
         if month.abs() < 1000.0 { format!("{:.2}", month.abs()) } else { format!("{:.0}", month.abs()) };
     let (whole, rest) = text
@@ -40,7 +45,7 @@ pub(crate) fn monthly(dollars_per_hour: f64) -> String {
         shown.push(digit);
     }
     let sign = if month < 0.0 && !is_zero(&text) { "-" } else { "" };
-    format!("{sign}${shown}{rest}")
+    currency.amount(format_args!("{sign}{shown}{rest}"))
 }
 
 /// Whether a figure has no digit but 0.
@@ -146,8 +151,14 @@ mod tests {
             (-0.5, "-$365.00"),
             (-0.000_001, "$0.00"),
         ] {
-            assert_eq!(monthly(hourly), expected, "{hourly}");
+            assert_eq!(monthly(Currency::USD, hourly), expected, "{hourly}");
         }
+    }
+
+    #[test]
+    fn money_in_another_currency() {
+        assert_eq!(per_hour(Currency::EUR, -0.5), "-€0.5000");
+        assert_eq!(monthly(Currency::CNY, 1.5), "CNY 1,095");
     }
 
     #[test]

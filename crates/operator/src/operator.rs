@@ -13,6 +13,7 @@ use fleetwright_controllers::{
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{CloudProvider, NodeClasses},
+    model::Currency,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::de::DeserializeOwned;
@@ -65,6 +66,12 @@ impl Environment {
 /// Connects to a cloud.
 #[async_trait]
 pub trait CloudConnector: Send + Sync + 'static {
+    /// What prices are in: those that the provider gives, those of instance types that the tools read, and the setting
+    /// `NODE_OVERHEAD_PRICE`. By default US dollars.
+    fn currency(&self) -> Currency {
+        Currency::USD
+    }
+
     /// Connects, and returns the provider. Called again after an error, for up to five minutes.
     ///
     /// # Errors
@@ -193,7 +200,15 @@ impl Operator {
 
     /// The settings: those of `flags`, then those of the environment.
     pub(crate) fn values(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Values> {
-        Ok(settings::from_environment(&self.settings, flags)?)
+        let values = settings::from_environment(&self.settings, flags)?;
+        let currency = self.currency(values.text("CLOUD"));
+        Ok(values.priced_in(currency))
+    }
+
+    /// What prices are in: in the currency of the chosen cloud, and without a choice in that of the first one, as the tools need none.
+    fn currency(&self, chosen: &str) -> Currency {
+        let cloud = self.clouds.iter().find(|(name, _)| *name == chosen).or_else(|| self.clouds.first());
+        cloud.map_or_else(Currency::default, |(_, connector)| connector.currency())
     }
 
     /// The name of the binary.

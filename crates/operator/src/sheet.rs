@@ -3,7 +3,7 @@
 //! A [`Page`] is what people read: tables and lines. JSON and YAML are the document itself, exact and complete; pages round money,
 //! quantities and times.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
@@ -48,20 +48,20 @@ pub(crate) struct Sheet {
 }
 
 /// A column.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     right: bool,
 }
 
 /// A column of text.
-pub(crate) const fn text(title: &'static str) -> Column {
-    Column { title, right: false }
+pub(crate) fn text(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: false }
 }
 
 /// A column of figures.
-pub(crate) const fn figure(title: &'static str) -> Column {
-    Column { title, right: true }
+pub(crate) fn figure(title: impl Into<Cow<'static, str>>) -> Column {
+    Column { title: title.into(), right: true }
 }
 
 impl Sheet {
@@ -83,7 +83,7 @@ impl Sheet {
     fn table(&self, wide: bool, width: Option<u16>) -> String {
         let mut grid = Grid::new();
         grid.load_style(presets::NOTHING);
-        grid.set_header(self.columns.iter().map(|column| column.title).collect::<Vec<_>>());
+        grid.set_header(self.columns.iter().map(|column| &*column.title).collect::<Vec<_>>());
         for row in &self.rows {
             grid.add_row(self.cells(row).collect::<Vec<_>>());
         }
@@ -106,7 +106,7 @@ impl Sheet {
                 cell.to_owned()
             }
         };
-        let titles = self.columns.iter().map(|column| column.title.to_owned()).collect::<Vec<_>>().join(",");
+        let titles = self.columns.iter().map(|column| column.title.clone()).collect::<Vec<_>>().join(",");
         let rows = self
             .rows
             .iter()
@@ -120,7 +120,7 @@ impl Sheet {
             cell.replace('\\', "\\\\").replace('|', "\\|").replace('\n', "<br>").replace('<', "&lt;")
         };
         let rule = |column: &Column| if column.right { "---:".to_owned() } else { "---".to_owned() };
-        let titles = line(self.columns.iter().map(|column| column.title.to_owned()).collect());
+        let titles = line(self.columns.iter().map(|column| column.title.to_string()).collect());
         let rules = line(self.columns.iter().map(rule).collect());
         let rows = self.rows.iter().map(|row| line(self.cells(row).map(safe).collect()));
         [titles, rules].into_iter().chain(rows).collect::<Vec<_>>().join("\n")

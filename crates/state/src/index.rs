@@ -12,8 +12,8 @@ use std::{
 
 use fleetwright_api::{self as api, labels::LAUNCH_LOOPS};
 use fleetwright_core::model::{
-    BatchId, Catalog, ClaimName, LabelSchema, LeaseBound, NamespacedName, NodeClassRef, NominationEvent,
-    Objective, Pod, PodUid, PoolName, Snapshot, Str,
+    BatchId, Catalog, ClaimName, Currency, LabelSchema, LeaseBound, NamespacedName, NodeClassRef,
+    NominationEvent, Objective, Pod, PodUid, PoolName, Snapshot, Str,
 };
 use fleetwright_core::safety::launch_loop::{LaunchHistory, LoopPause, LoopRecord};
 use jiff::Timestamp;
@@ -45,6 +45,7 @@ pub struct Index {
     catalogs: Catalogs,
     buffers: Buffers,
     objective: Objective,
+    currency: Currency,
     /// NodeClaims or commands changed since the last snapshot, and with them [`Snapshot::nominated`].
     nominated_stale: bool,
     /// Anything but nodes and nominations changed since the last snapshot.
@@ -73,6 +74,7 @@ impl Index {
             catalogs: Catalogs::default(),
             buffers: Buffers::default(),
             objective: Objective::LIST,
+            currency: Currency::default(),
             nominated_stale: true,
             stale: true,
             epoch: 0,
@@ -83,6 +85,12 @@ impl Index {
     /// Sets what plans minimize; list prices alone without it.
     pub fn set_objective(&mut self, objective: Objective) {
         self.objective = objective;
+        self.stale = true;
+    }
+
+    /// Sets what prices are in; US dollars without it.
+    pub fn set_currency(&mut self, currency: Currency) {
+        self.currency = currency;
         self.stale = true;
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 use jiff::{SignedDuration, Timestamp};
 
 /// A price that differs from the previous one by more than this factor is doubtful.
@@ -119,7 +119,8 @@ impl<K: Ord + Clone> Doubts<K> {
 pub fn doubts_message(doubts: &[Doubt]) -> String {
     let first = doubts.first().map_or_else(String::new, |doubt| {
         let Doubt { place, reported, known } = doubt;
-        format!(", the first of {place}: ${reported}/h, ${known}/h before")
+        let [reported, known] = [reported, known].map(|price| Currency::USD.amount(price));
+        format!(", the first of {place}: {reported}/h, {known}/h before")
     });
     format!(
         "{} prices differ from the previous ones by more than a factor of {JUMP}{first}; they are used once AWS reports them again",

@@ -192,7 +192,7 @@ impl Disruption {
         };
         if method.spec().validated {
             for command in &commands {
-                self.reporter.on_nodes(command, "ConsolidationCandidate", &command.to_string());
+                self.reporter.on_nodes(command, "ConsolidationCandidate", &self.text(command));
                 self.reporter.approved(command);
             }
             self.gate.pause(self.settings.disruption.validation_delay).await;
@@ -212,7 +212,7 @@ impl Disruption {
                 Ok(()) => started = true,
                 Err(NotStarted::Limit(exceeded)) => self.reject(&command, &exceeded.to_string(), decision),
                 Err(held @ NotStarted::Held(_)) => {
-                    tracing::warn!(%command, "{held}");
+                    tracing::warn!(command = self.text(&command), "{held}");
                     self.decisions.command_rejected(&decision.id, &held.to_string());
                 }
                 Err(NotStarted::Failed(error)) => return Err(error),
@@ -255,6 +255,11 @@ impl Disruption {
         }
     }
 
+    /// The command as people read it.
+    fn text(&self, command: &Command) -> String {
+        command.text(self.settings.currency)
+    }
+
     /// Publishes why a command is no longer valid: `ConsolidationRejected`, or `DisruptionBlocked` for drift.
     pub(super) fn reject(&self, command: &Command, why: &str, decision: &Decided) {
         self.decisions.command_rejected(&decision.id, why);
@@ -263,12 +268,13 @@ impl Disruption {
             self.metrics.inc(&figures::FAILED_VALIDATIONS, &[command.method.consolidation_type]);
         }
         let reason = if drifted { "DisruptionBlocked" } else { "ConsolidationRejected" };
-        tracing::debug!(why, command = %command, "abandoning disruption attempt");
+        let text = self.text(command);
+        tracing::debug!(why, command = text, "abandoning disruption attempt");
         for candidate in &command.candidates {
             let claim =
                 candidate.node.claim_name().and_then(|name| self.cluster.index().claim(name).cloned());
             if let Some(claim) = claim {
-                let text = format!("{command} no longer holds ({why})");
+                let text = format!("{text} no longer holds ({why})");
                 self.recorder.publish(Event::normal(regarding(&*claim), reason, text));
             }
         }

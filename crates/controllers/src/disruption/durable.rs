@@ -123,7 +123,8 @@ pub(super) fn restore(cluster: &Cluster, clocks: &Clocks, commands: &Commands, d
             tracing::info!(command_id = %id, "rolling back a disruption command of an earlier process");
             continue;
         };
-        tracing::info!(command = %started.command, command_id = %id, "taking over a disruption command");
+        let command = started.command.text(snapshot.currency);
+        tracing::info!(command, command_id = %id, "taking over a disruption command");
         cluster.index().begin_command(id.clone(), intent(&started));
         decisions.command_resumed(&id, &started, &snapshot);
         commands.insert(id.clone(), started);

@@ -49,8 +49,8 @@ pub(crate) const QUEUE_FAILURES: Family = Family::counter(
 pub(crate) const SAVINGS: Family = Family::counter(
     "fleetwright_voluntary_disruption_savings_hourly_total",
     &["decision", "reason", "consolidation_type"],
-    "Dollars per hour by which disruption commands whose NodeClaims were deleted lower the list price of the nodes, as decided; \
-     commands without a saving count zero",
+    "Amount per hour, in the currency of the cloud, by which disruption commands whose NodeClaims were deleted lower the list price of \
+     the nodes, as decided; commands without a saving count zero",
 );
 /// Disruptions that budgets allow.
 pub(crate) const ALLOWED: Family = Family::gauge(

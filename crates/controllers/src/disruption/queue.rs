@@ -96,7 +96,8 @@ impl Controller for Queue {
                 Ok(Requeue::After(POLL))
             }
             Next::Abandon(why) => {
-                tracing::error!(command = %started.command, reason = %why, "failed to disrupt nodes, rolling back");
+                let command = started.command.text(self.settings.currency);
+                tracing::error!(command, reason = %why, "failed to disrupt nodes, rolling back");
                 self.execution.roll_back(&key.name, &why.to_string()).await;
                 Ok(Requeue::No)
             }

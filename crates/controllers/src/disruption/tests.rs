@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use fleetwright_core::clock::Clock as _;
+use fleetwright_core::{clock::Clock as _, model::Currency};
 
 use super::{commands, execute, figures};
 use crate::{
@@ -188,6 +188,19 @@ async fn stale_prices_suspend_consolidation() {
         node(&harness, "old", "Consolidatable");
         run_for(&harness, 60).await;
         assert_eq!(has_record(&claim(&harness, "old")), moves, "prices are {hours} hours old");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_event_of_a_command_is_in_the_currency_of_the_cloud() {
+    for (currency, expected) in [(Currency::USD, "savings $0."), (Currency::EUR, "savings €0.")] {
+        let harness = Harness::set(|settings| settings.currency = currency);
+        harness.pool("default", json!({}));
+        node(&harness, "old", "Consolidatable");
+        run_for(&harness, 60).await;
+        let events = harness.events();
+        let found: Vec<_> = events.iter().filter(|event| event.contains("ConsolidationCandidate")).collect();
+        assert!(!found.is_empty() && found.iter().all(|event| event.contains(expected)), "{events:?}");
     }
 }
 

@@ -93,7 +93,7 @@ pub const POOL_USAGE: Family = Family::gauge(
 pub const POOL_COST: Family = Family::gauge(
     "karpenter_nodepools_cost_total",
     &["nodepool"],
-    "Price of the nodes of NodePools, in dollars per hour",
+    "Price of the nodes of NodePools per hour, in the currency of the cloud",
 );
 /// Nodes whose price is not known.
 pub const POOL_COST_ERRORS: Family = Family::counter(
@@ -105,7 +105,7 @@ pub const POOL_COST_ERRORS: Family = Family::counter(
 pub const OFFERING_PRICE: Family = Family::gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     &["instance_type", "capacity_type", "zone"],
-    "Price of an instance type in dollars per hour, by capacity type and zone",
+    "Price of an instance type per hour in the currency of the cloud, by capacity type and zone",
 );
 /// Whether an offering can be launched.
 pub const OFFERING_AVAILABLE: Family = Family::gauge(

@@ -106,7 +106,7 @@ impl Ctx {
             client: ApiClient::new(client, clocks.clone(), leadership.clone()),
             cloud: Arc::new(Fenced::new(cloud, leadership.clone())),
             features: Features::new(cluster.clone(), metrics.clone()),
-            decisions: Decisions::new(clock.clone(), seed, &cluster_uid),
+            decisions: Decisions::new(clock.clone(), seed, &cluster_uid, settings.currency),
             gate: Gate::new(leadership, cluster.clone(), clocks.clone()),
             cluster,
             clocks,
@@ -139,6 +139,7 @@ fn index(cloud: &dyn CloudProvider, settings: &Settings) -> Index {
     let classes = info.node_classes.iter().map(|class| class.named("")).collect();
     let mut index = Index::new(info.schema.clone(), classes);
     index.set_objective(settings.objective);
+    index.set_currency(settings.currency);
     if settings.gates.node_overlay {
         index.follow(WatchedKind::NodeOverlay);
     }

@@ -30,7 +30,7 @@ pub(crate) const CLAIMS: Family = Family::counter(
 pub(crate) const PRICE: Family = Family::counter(
     "fleetwright_shadow_hourly_price_total",
     &["by"],
-    "Shadow mode: sum of the hourly prices in dollars of the NodeClaims of compared batches with known prices, of Karpenter and of our \
+    "Shadow mode: sum of the hourly prices of the NodeClaims of compared batches with known prices, of Karpenter and of our \
      plans",
 );
 /// Disruption commands by agreement.
@@ -43,5 +43,5 @@ pub(crate) const DISRUPTIONS: Family = Family::counter(
 pub(crate) const STANDING_SAVINGS: Family = Family::gauge(
     "fleetwright_shadow_proposed_savings_hourly",
     &[],
-    "Shadow mode: dollars per hour that the disruption commands would save which Fleetwright proposes now",
+    "Shadow mode: amount per hour, in the currency of the cloud, that the disruption commands would save which Fleetwright proposes now",
 );

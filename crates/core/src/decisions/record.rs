@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::Currency;
+
 /// Version of the form. It changes only if a reader of the old form would misread the new one.
 pub const VERSION: u32 = 1;
 /// Objects and offerings that a list of a record names at most; a number beside the list counts all.
@@ -13,7 +15,7 @@ pub const LISTED: usize = 20;
 /// Bytes of a message at most.
 pub const MESSAGE_BYTES: usize = 1024;
 
-/// A decision of the controller. Prices are dollars per hour as exact decimal text, times are RFC 3339.
+/// A decision of the controller. Prices are per hour in `currency`, as exact decimal text; times are RFC 3339.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionRecord {
@@ -24,6 +26,10 @@ pub struct DecisionRecord {
     /// When it was decided.
     #[schemars(with = "String")]
     pub time: Timestamp,
+    /// What prices are in, as its ISO 4217 code.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub currency: Currency,
     /// What was decided.
     #[serde(flatten)]
     pub draft: DecisionDraft,

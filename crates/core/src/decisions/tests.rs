@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     disruption::{self, Proposal, propose},
-    model::{Pod, PodPhase, Price, Snapshot, nodeclaim::ConditionType},
+    model::{Currency, Pod, PodPhase, Price, Snapshot, nodeclaim::ConditionType},
     safety::{Act, Held},
     scheduling::{Effort, Plan, Purpose, Request, Rules, solve},
     testing::{ClusterBuilder, NodeBuilder, node, now, pod},
@@ -208,7 +208,8 @@ fn records_are_read_as_they_were_written_and_may_grow() {
     let snapshot = batch();
     let plan = plan(&snapshot);
     let draft = of_plan(&plan, inputs_of_plan(&snapshot, &snapshot.pending), now());
-    let record = DecisionRecord { id: "p-1".into(), revision: 1, time: now(), draft };
+    let record =
+        DecisionRecord { id: "p-1".into(), revision: 1, time: now(), currency: Currency::EUR, draft };
     let mut written = serde_json::to_value(&record).unwrap();
     assert_eq!(written["kind"], "plan");
     assert_eq!(written["choice"]["nodeClaims"], 1);

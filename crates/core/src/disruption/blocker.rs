@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{BalancedScore, BudgetError, lineage};
 use crate::{
     clock::written,
-    model::{DisruptionReason, NamespacedName, PodUid, Price, Prices, StateNode, Str},
+    model::{Currency, DisruptionReason, NamespacedName, PodUid, Price, Prices, StateNode, Str},
 };
 
 /// A node that may not be disrupted now.
@@ -281,7 +281,7 @@ pub enum Unconsolidatable {
     #[error("Can't remove without creating {0} candidates")]
     NeedsSeveral(usize),
     /// No instance type is cheaper.
-    #[error("Can't replace with a cheaper node ({}{})", compared(*now, *cheapest), beside(*others))]
+    #[error("Can't replace with a cheaper node ({}{})", compared(*currency, *now, *cheapest), beside(*others))]
     NotCheaper {
         /// The prices now.
         now: Prices,
@@ -289,6 +289,8 @@ pub enum Unconsolidatable {
         cheapest: Option<Prices>,
         /// Pods on the replacement that are not of the nodes: they are pending, or their nodes are being removed.
         others: usize,
+        /// What the prices are in.
+        currency: Currency,
     },
     /// minValues cannot be met among the cheaper types.
     #[error("Filtering by price: minValues requirement is not met for label(s) (label(s)=[{0}])")]
@@ -315,13 +317,14 @@ pub enum Unconsolidatable {
     SpotToSpotFlexibility(usize),
     /// The saving does not outweigh the disruption, for this pool.
     #[error(
-        "the saving of ${}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: score {:.2}, \
-         threshold 0.50)", .0.savings, .0.pool.as_str(), .0.score()
+        "the saving of {}/h does not outweigh the disruption (NodePool {:?} has consolidation policy Balanced: score {:.2}, \
+         threshold 0.50)", .1.amount(.0.savings), .0.pool.as_str(), .0.score()
     )]
-    Unbalanced(BalancedScore),
+    Unbalanced(BalancedScore, Currency),
     /// The saving over its expected remaining life does not outweigh the cost of the move.
     #[error(
-        "replacing the node would save ${savings} over its expected {}, and cost ${cost} in pod restarts and overlap", written(*over)
+        "replacing the node would save {} over its expected {}, and cost {} in pod restarts and overlap",
+        currency.amount(savings), written(*over), currency.amount(cost)
     )]
     NoNetBenefit {
         /// The saving.
@@ -330,6 +333,8 @@ pub enum Unconsolidatable {
         over: Duration,
         /// The cost of restarting pods, and of old and new nodes running at the same time.
         cost: Price,
+        /// What the prices are in.
+        currency: Currency,
     },
     /// It would undo an earlier replacement.
     #[error("node replaced {offering} at {since}; this replacement would revert that")]
@@ -418,7 +423,7 @@ impl Unconsolidatable {
             Self::LimitExceeded { .. } => "LimitExceeded",
             Self::SpotToSpotDisabled => "SpotToSpotDisabled",
             Self::SpotToSpotFlexibility(_) => "SpotToSpotFlexibility",
-            Self::Unbalanced(_) => "Unbalanced",
+            Self::Unbalanced(..) => "Unbalanced",
             Self::NoNetBenefit { .. } => "NoNetBenefit",
             Self::WouldUndo { .. } => "WouldUndo",
             Self::WouldRecreate { .. } => "WouldRecreate",
@@ -438,14 +443,20 @@ fn and_more(more: usize) -> String {
 }
 
 /// The list prices now and of the cheapest replacement, and what both count as where only that explains why it is not cheaper.
-fn compared(now: Prices, cheapest: Option<Prices>) -> String {
+fn compared(currency: Currency, now: Prices, cheapest: Option<Prices>) -> String {
+    let hourly = |price: Price| format!("{}/h", currency.amount(price));
     match cheapest {
-        None => format!("now ${}/h, nothing else fits", now.list),
+        None => format!("now {}, nothing else fits", hourly(now.list)),
         Some(cheapest) if cheapest.list < now.list => format!(
-            "now ${}/h, counts as ${}/h; cheapest replacement ${}/h, counts as ${}/h",
-            now.list, now.effective, cheapest.list, cheapest.effective
+            "now {}, counts as {}; cheapest replacement {}, counts as {}",
+            hourly(now.list),
+            hourly(now.effective),
+            hourly(cheapest.list),
+            hourly(cheapest.effective)
         ),
-        Some(cheapest) => format!("now ${}/h, cheapest replacement ${}/h", now.list, cheapest.list),
+        Some(cheapest) => {
+            format!("now {}, cheapest replacement {}", hourly(now.list), hourly(cheapest.list))
+        }
     }
 }
 
@@ -464,7 +475,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::model::Price;
 
     #[rstest]
     #[case::nothing_fits(None, "now $0.04/h, nothing else fits")]
@@ -479,8 +489,11 @@ mod tests {
     ) {
         let price = |milli_dollars: i64| Price::from_nanos(milli_dollars * 1_000_000);
         let prices = |(list, effective)| Prices { list: price(list), effective: price(effective) };
-        let refused =
-            Unconsolidatable::NotCheaper { now: prices((40, 46)), cheapest: cheapest.map(prices), others: 0 };
-        assert_eq!(refused.to_string(), format!("Can't replace with a cheaper node ({expected})"));
+        for currency in [Currency::USD, Currency::EUR] {
+            let (now, cheapest) = (prices((40, 46)), cheapest.map(prices));
+            let refused = Unconsolidatable::NotCheaper { now, cheapest, others: 0, currency };
+            let expected = expected.replace('$', &currency.to_string());
+            assert_eq!(refused.to_string(), format!("Can't replace with a cheaper node ({expected})"));
+        }
     }
 }

@@ -1,7 +1,13 @@
 //! Disruption commands.
 
 use super::{BalancedScore, Candidate, DisruptionCost, MethodSpec};
-use crate::{model::Price, scheduling::NewClaim};
+use crate::{
+    model::{
+        Currency, Price,
+        labels::{CAPACITY_TYPE, INSTANCE_TYPE},
+    },
+    scheduling::NewClaim,
+};
 
 /// A complete decision: nodes to delete, and NodeClaims to create first.
 #[derive(Clone, Debug)]
@@ -100,21 +106,24 @@ impl Command {
     pub fn pods(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
     }
-}
 
-/// `Underutilized/delete, savings $0.08: n1 (m5.large/spot), n2 (…)` and, with a replacement, `-> m5.large/spot`.
-impl std::fmt::Display for Command {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
-        write!(f, "{}/{}, savings ${:.4}/h: ", self.method.reason, self.decision().as_str(), self.savings())?;
-        for (at, candidate) in self.candidates.iter().enumerate() {
+    /// `Underutilized/delete, savings $0.0800/h: n1 (m5.large/spot), n2 (…)` and, with a replacement, `-> m5.large/spot`.
+    #[must_use]
+    pub fn text(&self, currency: Currency) -> String {
+        let nodes = self.candidates.iter().map(|candidate| {
             let label = |key| candidate.node.label(key).unwrap_or("unknown");
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{} ({}/{})", candidate.name(), label(INSTANCE_TYPE), label(CAPACITY_TYPE))?;
-        }
-        for new_claim in &self.replacements {
-            write!(f, " -> {}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type)?;
-        }
-        Ok(())
+            format!("{} ({}/{})", candidate.name(), label(INSTANCE_TYPE), label(CAPACITY_TYPE))
+        });
+        let new = self.replacements.iter().map(|new_claim| {
+            format!(" -> {}/{}", new_claim.chosen.instance_type, new_claim.chosen.capacity_type)
+        });
+        let savings = currency.amount(format_args!("{:.4}", self.savings()));
+        format!(
+            "{}/{}, savings {savings}/h: {}{}",
+            self.method.reason,
+            self.decision().as_str(),
+            nodes.collect::<Vec<_>>().join(", "),
+            new.collect::<String>()
+        )
     }
 }

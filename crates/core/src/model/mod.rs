@@ -1,7 +1,8 @@
-//! Plain data that decisions read and write. No serialization and no Kubernetes client types: those are a stable
-//! interface, and these types are free to change.
+//! Plain data that decisions read and write. No serialization, but for [`Currency`], and no Kubernetes client types: those
+//! are a stable interface, and these types are free to change.
 
 pub mod baseline;
+pub mod currency;
 pub mod device;
 pub mod ids;
 pub mod instance_type;
@@ -33,6 +34,7 @@ pub mod volume;
 pub mod workloads;
 
 pub use baseline::Baseline;
+pub use currency::Currency;
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};

@@ -9,11 +9,11 @@ pub struct Price(i64);
 /// Why a number is not a price.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PriceError {
-    /// NaN, infinite, or beyond nine billion dollars an hour.
-    #[error("price {0} is not a finite amount: give dollars per hour, such as 0.096")]
+    /// NaN, infinite, or beyond nine billion an hour.
+    #[error("price {0} is not a finite amount: give a price per hour, such as 0.096")]
     NotFinite(f64),
     /// Below zero.
-    #[error("price {0} is negative: give dollars per hour, zero or more")]
+    #[error("price {0} is negative: give a price per hour, zero or more")]
     Negative(f64),
 }
 

@@ -8,6 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
+    currency::Currency,
     ids::{NamespacedName, PodUid, PoolName, Str},
     instance_type::Catalog,
     labels::{LabelSchema, Labels},
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub taken_at: Timestamp,
     /// What plans minimize.
     pub objective: Objective,
+    /// What prices are in.
+    pub currency: Currency,
     /// What label keys mean.
     pub schema: Arc<LabelSchema>,
     /// All managed NodePools: weight descending, then name descending, as they are tried.
@@ -72,6 +75,7 @@ impl Snapshot {
             epoch: 0,
             taken_at,
             objective: Objective::LIST,
+            currency: Currency::default(),
             schema,
             pools: Vec::new(),
             catalogs: BTreeMap::new(),

@@ -24,7 +24,7 @@ pub enum PriceChange {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PriceChangeError {
     /// `spec.price`.
-    #[error("price {0:?} is not an amount: give dollars per hour, such as 0.096")]
+    #[error("price {0:?} is not an amount: give a price per hour, such as 0.096")]
     Price(String),
     /// `spec.priceAdjustment`.
     #[error(

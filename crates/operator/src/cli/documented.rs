@@ -140,7 +140,7 @@ fn takes(kind: SettingKind) -> String {
         SettingKind::Text => "text".to_owned(),
         SettingKind::Integer => "whole number".to_owned(),
         SettingKind::Fraction => "number from 0 to below 1".to_owned(),
-        SettingKind::Price => "dollars per hour".to_owned(),
+        SettingKind::Price => "price per hour".to_owned(),
         SettingKind::Bool => "boolean".to_owned(),
         SettingKind::Gates => "gates".to_owned(),
         SettingKind::Duration => "duration".to_owned(),

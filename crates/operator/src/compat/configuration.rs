@@ -86,7 +86,7 @@ impl Configuration {
         }
         flags.extend(given.iter().map(|(flag, value)| (flag.clone(), value.clone())));
         let tools = |name: &str| OF_TOOLS.contains(&name).then(|| shell.text(name).to_owned());
-        Ok(resolve(further, &flags, tools)?)
+        Ok(resolve(further, &flags, tools)?.priced_in(shell.currency))
     }
 
     /// The settings that come from objects that are not read, unless a flag of the container or of the command line (`given`) has them:

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleetwright_api::{self as api, duration, labels};
 use fleetwright_core::{
     disruption::{Blocker, Command, Survey},
-    model::{Price, labels::NODEPOOL},
+    model::{Currency, Price, labels::NODEPOOL},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
@@ -144,7 +144,7 @@ pub(super) fn today(survey: &Survey) -> BTreeMap<String, (usize, Option<Price>)>
 }
 
 /// The commands of the first disruption pass.
-pub(super) fn commands(survey: &Survey, priced: bool) -> Vec<Finding> {
+pub(super) fn commands(survey: &Survey, priced: bool, currency: Currency) -> Vec<Finding> {
     let command = |command: &Command| {
         let nodes: Vec<String> =
             command.candidates.iter().map(|candidate| candidate.name().to_string()).collect();
@@ -152,8 +152,8 @@ pub(super) fn commands(survey: &Survey, priced: bool) -> Vec<Finding> {
         let saves = match disrupt::savings(command).filter(|_| priced) {
             None => String::new(),
             Some(saves) => match saves.strip_prefix('-') {
-                Some(more) => format!("; costs ${more} more per hour"),
-                None => format!("; saves ${saves} per hour"),
+                Some(more) => format!("; costs {} more per hour", currency.amount(more)),
+                None => format!("; saves {} per hour", currency.amount(saves)),
             },
         };
         let what = format!(

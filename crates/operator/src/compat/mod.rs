@@ -138,7 +138,7 @@ fn check(
     findings.extend(policies(options, build, &clouds, &values)?);
     let items = plans::readable(items);
     let planned = decide(items, options, build, &values, ((at, started), &mut findings))?;
-    Ok(CompatReport::new(findings, planned))
+    Ok(CompatReport::new(findings, planned, values.currency))
 }
 
 /// The definitions of this build, as far as the cluster is concerned.
@@ -252,7 +252,7 @@ fn decide(
 ) -> anyhow::Result<Planned> {
     let asked = (&[][..], &options.catalogue);
     let surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
-    findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced));
+    findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced, values.currency));
     findings.extend(first_hour::waiting(&surveyed.survey));
     let today = first_hour::today(&surveyed.survey);
     let plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleetwright_api::labels;
 use fleetwright_controllers::settings::Packing;
 use fleetwright_core::{
-    model::{Price, labels::NODEPOOL},
+    model::{Currency, Price, labels::NODEPOOL},
     scheduling::{Plan, PreparedSnapshot},
 };
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ const OF_COMPAT: [&str; 5] = [
     "batch",
 ];
 
-/// The nodes for all pods of a NodePool, placed at once on no existing nodes of any NodePool. Prices are dollars per hour.
+/// The nodes for all pods of a NodePool, placed at once on no existing nodes of any NodePool. Prices are per hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PoolRow {
@@ -105,7 +105,7 @@ pub(super) fn compare(
         }
     };
     let pools: Vec<PoolRow> = names.into_iter().map(row).collect();
-    let mut findings: Vec<Finding> = pools.iter().filter_map(differs).collect();
+    let mut findings: Vec<Finding> = pools.iter().filter_map(|row| differs(row, snapshot.currency)).collect();
     findings.extend(unplaced(&compatible));
     if !priced && !pools.is_empty() {
         let what = "prices are unknown: no saving is computed";
@@ -124,7 +124,7 @@ fn difference(before: Price, after: Price) -> String {
     }
 }
 
-fn differs(row: &PoolRow) -> Option<Finding> {
+fn differs(row: &PoolRow, currency: Currency) -> Option<Finding> {
     let (Some(theirs), Some(ours), Some(saves)) = (&row.compatible_cost, &row.least_cost_cost, &row.saves)
     else {
         return None;
@@ -133,9 +133,12 @@ fn differs(row: &PoolRow) -> Option<Finding> {
         return None;
     }
     let what = format!(
-        "would plan otherwise: {} at ${ours} per hour in place of {} at ${theirs}; saves ${saves} per hour",
+        "would plan otherwise: {} at {} per hour in place of {} at {}; saves {} per hour",
         count(row.least_cost_nodes, "node"),
+        currency.amount(ours),
         count(row.compatible_nodes, "node"),
+        currency.amount(theirs),
+        currency.amount(saves),
     );
     let fix =
         "nothing; new nodes are packed by price, existing ones change within the budgets of the NodePool";

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fleetwright_core::model::Currency;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ const VERSION: u32 = 1;
 pub(super) struct CompatReport {
     /// Version of this form.
     pub(super) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    pub(super) currency: Currency,
     /// The summary.
     pub(super) verdict: Verdict,
     /// All findings, blockers first, then by identifier and object.
@@ -62,7 +66,7 @@ pub(super) struct Planned {
 }
 
 impl CompatReport {
-    pub(super) fn new(mut findings: Vec<Finding>, planned: Planned) -> Self {
+    pub(super) fn new(mut findings: Vec<Finding>, planned: Planned, currency: Currency) -> Self {
         findings.sort_by(|a, b| {
             (a.severity, &a.id, &a.object, &a.message).cmp(&(b.severity, &b.id, &b.object, &b.message))
         });
@@ -75,7 +79,7 @@ impl CompatReport {
         };
         let verdict = Verdict { result: result.to_owned(), blockers, warnings, notes: of(Severity::Note) };
         let Planned { node_pools, notes, catalogues, incomplete } = planned;
-        Self { version: VERSION, verdict, findings, node_pools, notes, catalogues, incomplete }
+        Self { version: VERSION, currency, verdict, findings, node_pools, notes, catalogues, incomplete }
     }
 
     pub(super) fn outcome(&self) -> Outcome {
@@ -120,9 +124,9 @@ impl fmt::Display for Table<'_> {
             writeln!(f)?;
         }
         if !report.node_pools.is_empty() {
-            let header =
-                ["NODEPOOL", "NODES", "$/H", "KARPENTER'S ORDER", "$/H", "FLEETWRIGHT", "$/H", "SAVES $/H"];
-            let mut rows = grid(&header);
+            let (hourly, saves) = (format!("{}/H", report.currency), format!("SAVES {}/H", report.currency));
+            let (theirs, ours) = ("KARPENTER'S ORDER", "FLEETWRIGHT");
+            let mut rows = grid(&["NODEPOOL", "NODES", &hourly, theirs, &hourly, ours, &hourly, &saves]);
             let price = |price: &Option<String>| price.clone().unwrap_or_else(|| "-".to_owned());
             for pool in &report.node_pools {
                 rows.add_row([

@@ -1,19 +1,21 @@
 //! Decisions for terminals.
 
-use fleetwright_core::decisions::{
-    Choice, DecisionRecord,
-    record::{OfferingRow, ReasonRow},
+use fleetwright_core::{
+    decisions::{
+        Choice, DecisionRecord,
+        record::{OfferingRow, ReasonRow},
+    },
+    model::Currency,
 };
 use serde_json::Value;
 
 use crate::{figures::names, plan::grid};
 
-/// The header of the table.
-const HEADER: [&str; 7] = ["TIME", "ID", "KIND", "DECISION", "SAVES $/H", "OUTCOME", "WHY"];
-
 /// The records as a table.
 pub(super) fn table(records: &[Value]) -> String {
-    let mut grid = grid(&HEADER);
+    let first = records.first().map(currency).unwrap_or_default();
+    let saves = format!("SAVES {first}/H");
+    let mut grid = grid(&["TIME", "ID", "KIND", "DECISION", &saves, "OUTCOME", "WHY"]);
     for record in records {
         grid.add_row(cells(record));
     }
@@ -31,9 +33,9 @@ pub(super) fn line(record: &Value) -> String {
 fn cells(value: &Value) -> [String; 7] {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let known = serde_json::from_value::<DecisionRecord>(value.clone()).ok();
-    let (decision, why) = known
-        .as_ref()
-        .map_or((String::new(), String::new()), |record| (decision(&record.draft.choice), why(record)));
+    let (decision, why) = known.as_ref().map_or((String::new(), String::new()), |record| {
+        (decision(&record.draft.choice, record.currency), why(record))
+    });
     let cells = [
         text("/time").split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned(),
         text("/id"),
@@ -46,18 +48,24 @@ fn cells(value: &Value) -> [String; 7] {
     cells.map(|cell| plain(&cell))
 }
 
+/// What the prices of a record are in.
+fn currency(record: &Value) -> Currency {
+    record["currency"].as_str().and_then(Currency::of).unwrap_or_default()
+}
+
 /// Names and messages are data: no character of them controls the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-fn decision(choice: &Choice) -> String {
+fn decision(choice: &Choice, currency: Currency) -> String {
+    let hourly = |price: &String| format!("{}/h", currency.amount(price));
     match choice {
         Choice::Plan(plan) => {
             let mut parts = Vec::new();
             if plan.node_claims > 0 {
                 let (claims, pods) = (plan.node_claims, plan.pods_on_new_nodes);
-                parts.push(format!("{claims} new NodeClaims (${}/h) for {pods} pods", plan.price));
+                parts.push(format!("{claims} new NodeClaims ({}) for {pods} pods", hourly(&plan.price)));
             }
             if plan.pods_on_existing_nodes > 0 {
                 parts.push(format!("{} pods on existing nodes", plan.pods_on_existing_nodes));
@@ -70,8 +78,10 @@ fn decision(choice: &Choice) -> String {
         Choice::NodeClaim(claim) => {
             let offering = offering(&claim.offering);
             format!(
-                "{}: {offering} (${}/h) for {} pods",
-                claim.node_claim, claim.offering.price, claim.pods_total
+                "{}: {offering} ({}) for {} pods",
+                claim.node_claim,
+                hourly(&claim.offering.price),
+                claim.pods_total
             )
         }
         Choice::Disruption(command) => {
@@ -80,7 +90,7 @@ fn decision(choice: &Choice) -> String {
             let new: Vec<String> = command
                 .replacements
                 .iter()
-                .map(|new| format!("{} (${}/h)", offering(&new.offering), new.offering.price))
+                .map(|new| format!("{} ({})", offering(&new.offering), hourly(&new.offering.price)))
                 .collect();
             let new = match command.replacements_total {
                 0 => String::new(),

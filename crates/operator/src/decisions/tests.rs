@@ -10,7 +10,7 @@ use fleetwright_core::{
         of_refused_pods,
     },
     disruption::{self, propose},
-    model::{Pod, PodPhase, nodeclaim::ConditionType},
+    model::{Currency, Pod, PodPhase, nodeclaim::ConditionType},
     safety::{Act, Held},
     scheduling::{Effort, Purpose, Request, Rules, solve},
     testing::{ClusterBuilder, node, now, pod},
@@ -48,7 +48,7 @@ impl Clock for Standing {
 
 fn none() -> Decisions {
     let clock: SharedClock = Arc::new(Standing);
-    Decisions::new(clock, 1, "cluster-uid")
+    Decisions::new(clock, 1, "cluster-uid", Currency::USD)
 }
 
 /// One decision of each kind, as the controllers record them.

@@ -67,7 +67,7 @@ pub(crate) fn explain(
     let explained = explained(items, &options.name, &options.catalogue, (catalogues, values), at)?;
     show_notes(&explained.notes, &explained.gaps)?;
     let node = &explained.node;
-    sheet::print(options.output, node, |_| table::one(node, &explained.sources))?;
+    sheet::print(options.output, node, |_| table::one(node, &explained.sources, values.currency))?;
     Ok(Outcome::of(&explained.gaps))
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn explanation(
     at: Timestamp,
 ) -> anyhow::Result<Page> {
     let explained = explained(items, name, catalogue, tools, at)?;
-    Ok(table::one(&explained.node, &explained.sources))
+    Ok(table::one(&explained.node, &explained.sources, tools.1.currency))
 }
 
 /// The explanation of a node.
@@ -187,7 +187,7 @@ fn survey(
         [] => "the methods".to_owned(),
         named => named.join(", "),
     };
-    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing, methods }))
+    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing, currency: values.currency, methods }))
 }
 
 /// A note on the expired nodes, which are deleted beside all methods and budgets. Those of NodePools that replace expired nodes within

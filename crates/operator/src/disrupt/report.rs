@@ -3,7 +3,7 @@
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
     disruption::{Allowance, BalancedScore, Blocker, Command, DisruptionStatus, Survey},
-    model::{Price, StateNode, labels::NODEPOOL, nodeclaim::ConditionType},
+    model::{Currency, Price, StateNode, labels::NODEPOOL, nodeclaim::ConditionType},
     scheduling::NewClaim,
 };
 use schemars::JsonSchema;
@@ -22,11 +22,14 @@ const VERSION: u32 = 1;
 /// The seed of names of NodeClaims that would be created.
 const SEED: u64 = 1;
 
-/// What one pass would do, before the validation delay. Prices are dollars per hour as exact decimal text.
+/// What one pass would do, before the validation delay. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DisruptReport {
     /// Version of this form.
     pub(super) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    pub(super) currency: Currency,
     /// Commands in the order of their execution, as many as the budgets allow in one pass.
     pub(super) commands: Vec<CommandRow>,
     /// Every node, by name.
@@ -107,7 +110,7 @@ pub(super) struct NodeRow {
     pub(super) node_pool: String,
     /// Whether a method considers it a candidate.
     pub(super) candidate: bool,
-    /// Dollars per hour, where known.
+    /// List price per hour, where known.
     pub(super) price: Option<String>,
     /// Its disruption blockers.
     pub(super) blockers: Vec<BlockerRow>,
@@ -169,6 +172,8 @@ pub(super) struct Timing {
 pub(super) struct Context<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) timing: Timing,
+    /// What prices are in.
+    pub(super) currency: Currency,
     /// The methods that ran, as the user named them.
     pub(super) methods: String,
 }
@@ -178,6 +183,7 @@ impl DisruptReport {
         let names = Names::new(SEED);
         Self {
             version: VERSION,
+            currency: context.currency,
             commands: survey.commands.iter().map(|command| row(command, context, &names)).collect(),
             nodes: survey.nodes.iter().map(|status| considered(status, survey, &context.methods)).collect(),
             budgets: survey.budgets.iter().map(budget).collect(),

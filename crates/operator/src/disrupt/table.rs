@@ -1,6 +1,6 @@
 //! The table of the disruption report.
 
-use fleetwright_core::model::labels;
+use fleetwright_core::model::{Currency, labels};
 use serde_json::Value;
 
 use super::report::{DisruptReport, NodeRow, Replacement};
@@ -23,7 +23,7 @@ pub(super) fn page(report: &DisruptReport, wide: bool) -> Page {
         text("NODES"),
         text("REPLACED BY"),
         text("PODS"),
-        figure("SAVES $/H"),
+        figure(format!("SAVES {}/H", report.currency)),
     ]);
     for command in &report.commands {
         let by: Vec<String> = command.replacements.iter().map(cheapest).collect();
@@ -74,8 +74,9 @@ fn waiting(report: &DisruptReport) -> Option<String> {
 }
 
 fn nodes(report: &DisruptReport) -> Sheet {
+    let price = figure(format!("{}/H", report.currency));
     let mut sheet =
-        Sheet::new(&[text("NODE"), text("NODEPOOL"), figure("$/H"), text("CANDIDATE"), text("BLOCKED BY")]);
+        Sheet::new(&[text("NODE"), text("NODEPOOL"), price, text("CANDIDATE"), text("BLOCKED BY")]);
     for node in &report.nodes {
         let name = if node.node.is_empty() { &node.node_claim } else { &node.node };
         let blockers: Vec<&str> = node.blockers.iter().map(|blocker| &*blocker.message).collect();
@@ -105,13 +106,13 @@ fn cheapest(new: &Replacement) -> String {
 }
 
 /// One node with all of its blockers.
-pub(super) fn one(node: &NodeRow, sources: &[SourceRow]) -> Page {
+pub(super) fn one(node: &NodeRow, sources: &[SourceRow], currency: Currency) -> Page {
     let mut page = Page::default();
     page.line(format!("Node       {}", node.node));
     page.line(format!("NodeClaim  {}", node.node_claim));
     page.line(format!("NodePool   {}", node.node_pool));
     let price = node.price.as_ref().map(|price| figures::hourly_text(price));
-    page.line(format!("$/h        {}", price.as_deref().unwrap_or("unknown")));
+    page.line(format!("{:<11}{}", format!("{currency}/h"), price.as_deref().unwrap_or("unknown")));
     page.line(format!("Candidate  {}", if node.candidate { "yes" } else { "no" }));
     if let Some(drifted) = &node.drifted {
         page.line(format!("Drifted    {} since {}", drifted.reason, figures::time(&drifted.since)));

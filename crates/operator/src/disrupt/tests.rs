@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 mod short;
 
+use fleetwright_core::model::Currency;
+
 use super::*;
 use crate::{
     cli::{Interface, Invocation, Tool, parse},
@@ -24,13 +26,13 @@ fn options(path: &Path, text: &str) -> (DisruptOptions, BTreeMap<String, String>
 }
 
 /// The report on a scenario, and the folder of its input.
-fn surveyed(path: &Path) -> (DisruptReport, String) {
+fn surveyed(path: &Path, currency: Currency) -> (DisruptReport, String) {
     let text = std::fs::read_to_string(path).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join(path.file_name().unwrap());
     std::fs::write(&input, short::manifests(&text)).unwrap();
     let (options, flags) = options(&input, &text);
-    let values = Values::resolve(&flags, |_| None).unwrap();
+    let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let at = options.at.unwrap();
     let report =
         survey(read_from(&options.input).unwrap(), &options, &scenarios::catalogues(), &values, (at, at))
@@ -39,7 +41,11 @@ fn surveyed(path: &Path) -> (DisruptReport, String) {
 }
 
 fn report(path: &Path) -> String {
-    let (report, folder) = surveyed(path);
+    report_in(path, Currency::USD)
+}
+
+fn report_in(path: &Path, currency: Currency) -> String {
+    let (report, folder) = surveyed(path, currency);
     scenarios::shown(
         &report.notes,
         &report.incomplete,
@@ -54,10 +60,25 @@ fn scenario_files() {
 }
 
 #[test]
+fn blockers_and_savings_in_another_currency_differ_by_its_sign_alone() {
+    for (scenario, said) in [
+        ("balanced-rejects", "the saving of $"),
+        ("consolidation", "SAVES $/H"),
+        ("no-net-benefit", "would save $"),
+        ("multi-same-type", "a cheaper node (now $"),
+    ] {
+        let path = scenarios::from_root(&format!("tests/scenarios/disrupt/{scenario}.yaml"));
+        let [dollars, euros] = [Currency::USD, Currency::EUR].map(|currency| report_in(&path, currency));
+        assert!(dollars.contains(said), "{scenario}: {dollars}");
+        assert_eq!(euros, dollars.replace('$', "€"), "{scenario}");
+    }
+}
+
+#[test]
 fn the_score_of_a_command_is_in_the_document() {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/disrupt/balanced-approves.yaml");
-    let report = surveyed(&file).0;
+    let report = surveyed(&file, Currency::USD).0;
     let scores: Vec<_> = report.commands.iter().flat_map(|command| &command.scores).collect();
     let [score] = scores.as_slice() else { panic!("{scores:?}") };
     assert!(score.score.unwrap() >= score.threshold, "{score:?}");
@@ -74,6 +95,7 @@ fn the_explanation_of_a_node_has_its_drift_and_its_expiry() {
     let tools = (&scenarios::catalogues(), &values);
     let page = explanation(items, "a", &CatalogueOptions::default(), tools, at).unwrap();
     let text = page.render(sheet::Format::Table, None);
+    assert!(text.contains("\n$/h        "), "{text}");
     assert!(text.contains("\nDrifted    RequirementsDrifted since "), "{text}");
     assert!(text.contains("\nExpires    "), "{text}");
 }

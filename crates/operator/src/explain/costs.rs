@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleetwright_core::{
-    model::{Pod, TopologySpread, pod::PodSpec},
+    model::{Currency, Pod, TopologySpread, pod::PodSpec},
     scheduling::Plan,
 };
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use crate::figures;
 /// The most constraints that are lifted; each is a plan for all pods.
 const MAX_CONSTRAINTS: usize = 16;
 
-/// The cost of a constraint. Prices are dollars per hour as exact decimal text.
+/// The cost of a constraint. Prices are per hour, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CostRow {
@@ -69,7 +69,7 @@ pub(super) fn of(question: &Question, pod: &Arc<Pod>) -> Vec<CostRow> {
                 Arc::new(Pod { spec: Arc::new(spec), ..(**other).clone() })
             })
             .collect();
-        rows.push(row(constraint, count, &whole, &question.solve(&lifted)));
+        rows.push(row(constraint, count, (&whole, &question.solve(&lifted)), question.snapshot.currency));
     }
     rows.sort_by(|a, b| {
         let saved = |row: &CostRow| {
@@ -83,7 +83,7 @@ pub(super) fn of(question: &Question, pod: &Arc<Pod>) -> Vec<CostRow> {
     rows
 }
 
-fn row(constraint: String, pods: usize, whole: &Plan, without: &Plan) -> CostRow {
+fn row(constraint: String, pods: usize, (whole, without): (&Plan, &Plan), currency: Currency) -> CostRow {
     let (now, then) = (whole.cost.hourly.dollars(), without.cost.hourly.dollars());
     let (nodes, nodes_without) = (whole.new_claims.len(), without.new_claims.len());
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -93,8 +93,8 @@ fn row(constraint: String, pods: usize, whole: &Plan, without: &Plan) -> CostRow
         format!("{constraint} keeps {} from running", figures::count(helped, "pod"))
     } else if now - then > 5e-5 {
         format!(
-            "{constraint} costs ${}/h: {} instead of {nodes_without}",
-            figures::hourly(now - then),
+            "{constraint} costs {}/h: {} instead of {nodes_without}",
+            figures::per_hour(currency, now - then),
             figures::count(nodes, "node")
         )
     } else {

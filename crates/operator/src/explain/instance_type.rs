@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use fleetwright_core::{
-    model::{InstanceType, NodePool, Price, labels::INSTANCE_TYPE},
+    model::{Currency, InstanceType, NodePool, Price, labels::INSTANCE_TYPE},
     scheduling::NewClaim,
     suggest::did_you_mean,
 };
@@ -17,12 +17,15 @@ use crate::{
     sheet::{Page, Sheet, figure, text},
 };
 
-/// The explanation of an instance type. Prices are dollars per hour as exact decimal text.
+/// The explanation of an instance type. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InstanceTypeReport {
     /// Version of this form.
     version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    currency: Currency,
     /// The instance type.
     instance_type: String,
     /// CPU that pods can have.
@@ -83,6 +86,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
     let allocatable = found.allocatable();
     let mut report = InstanceTypeReport {
         version: 1,
+        currency: snapshot.currency,
         instance_type: name.to_owned(),
         cpu: figures::cpu(allocatable.cpu()),
         memory: figures::bytes(allocatable.memory()),
@@ -92,7 +96,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
     };
     for pool in &snapshot.pools {
         let of_pool = snapshot.catalog(&pool.name).and_then(|catalog| catalog.get(name));
-        report.node_pools.push(allowed(pool, of_pool));
+        report.node_pools.push(allowed(pool, of_pool, snapshot.currency));
         let allows_type = of_pool
             .is_some_and(|of_pool| pool.template.requirements.intersects(&of_pool.requirements).is_ok());
         for offering in of_pool.into_iter().flat_map(|instance_type| &instance_type.offerings) {
@@ -120,7 +124,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
         }
     }
     let plan = question.plan();
-    for row in plan.new_claims.iter().map(|new_claim| planned(new_claim, &found)) {
+    for row in plan.new_claims.iter().map(|new_claim| planned(new_claim, &found, snapshot.currency)) {
         let is_like = |known: &&mut Planned| {
             (&known.node_pool, &known.chosen, &known.why) == (&row.node_pool, &row.chosen, &row.why)
                 && known.candidates == row.candidates
@@ -136,13 +140,13 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
     Ok(report)
 }
 
-fn allowed(pool: &NodePool, instance_type: Option<&Arc<InstanceType>>) -> PoolRow {
+fn allowed(pool: &NodePool, instance_type: Option<&Arc<InstanceType>>, currency: Currency) -> PoolRow {
     let (allowed, why) = match instance_type {
         None => (false, "its catalogue does not have the type".to_owned()),
         Some(instance_type) => match pool.template.requirements.intersects(&instance_type.requirements) {
             Err(why) => (false, why.to_string()),
             Ok(()) => match instance_type.cheapest(&pool.template.requirements) {
-                Some(offering) => (true, from(offering.price)),
+                Some(offering) => (true, from(currency, offering.price)),
                 None => (false, "no offering that the NodePool allows is available".to_owned()),
             },
         },
@@ -150,14 +154,14 @@ fn allowed(pool: &NodePool, instance_type: Option<&Arc<InstanceType>>) -> PoolRo
     PoolRow { node_pool: pool.name.to_string(), allowed, why }
 }
 
-fn from(price: Price) -> String {
+fn from(currency: Currency, price: Price) -> String {
     match price {
         Price::ZERO => "at an unknown price".to_owned(),
-        known => format!("from ${}/h", figures::hourly(known.dollars())),
+        known => format!("from {}/h", figures::per_hour(currency, known.dollars())),
     }
 }
 
-fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>) -> Planned {
+fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>, currency: Currency) -> Planned {
     let chosen = &new_claim.chosen;
     let mut allowed = new_claim.requirements.clone();
     allowed.remove(INSTANCE_TYPE);
@@ -172,9 +176,9 @@ fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>) -> Planned {
                 "holds its pods, and its price is unknown".to_owned()
             }
             Some(offering) => format!(
-                "holds its pods, and costs ${}/h instead of ${}/h",
-                figures::hourly(offering.price.dollars()),
-                figures::hourly(chosen.price.dollars())
+                "holds its pods, and costs {}/h instead of {}/h",
+                figures::per_hour(currency, offering.price.dollars()),
+                figures::per_hour(currency, chosen.price.dollars())
             ),
             None => "holds its pods, and has no available offering".to_owned(),
         }
@@ -215,8 +219,9 @@ pub(super) fn page(report: &InstanceTypeReport) -> Page {
         ]);
     }
     page.sheet(sheet);
+    let price = figure(format!("{}/H", report.currency));
     let mut sheet =
-        Sheet::new(&[text("ZONE"), text("CAPACITY"), figure("$/H"), text("AVAILABLE"), text("ALLOWED BY")]);
+        Sheet::new(&[text("ZONE"), text("CAPACITY"), price, text("AVAILABLE"), text("ALLOWED BY")]);
     for row in &report.offerings {
         sheet.row([
             row.zone.clone(),
@@ -237,7 +242,7 @@ pub(super) fn page(report: &InstanceTypeReport) -> Page {
             report.instance_type,
             planned.why
         ));
-        page.sheet(pod::candidate_sheet(&planned.candidates));
+        page.sheet(pod::candidate_sheet(&planned.candidates, report.currency));
     }
     page
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::bail;
 use fleetwright_core::{
-    model::{InstanceType, Price, Requirements, Str, labels::NODEPOOL},
+    model::{Currency, InstanceType, Price, Requirements, Str, labels::NODEPOOL},
     scheduling::MinValuesPolicy,
     suggest::did_you_mean,
 };
@@ -17,12 +17,15 @@ use crate::{
     sheet::{Page, Sheet, figure, text},
 };
 
-/// The explanation of a NodePool. Prices are dollars per hour as exact decimal text.
+/// The explanation of a NodePool. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodePoolReport {
     /// Version of this form.
     version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    currency: Currency,
     /// The NodePool.
     node_pool: String,
     /// Whether nodes are launched for it, or why not.
@@ -94,6 +97,7 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     }
     Ok(NodePoolReport {
         version: 1,
+        currency: snapshot.currency,
         node_pool: name.to_owned(),
         state,
         weight: pool.weight,
@@ -141,8 +145,10 @@ pub(super) fn page(report: &NodePoolReport) -> Page {
     page.sheet(sheet);
     let cost = report.hourly.parse().map_or_else(
         |_| "their price is unknown".to_owned(),
-        |dollars: f64| {
-            format!("${} per hour, {} per month", figures::hourly(dollars), figures::monthly(dollars))
+        |price: f64| {
+            let (hour, month) =
+                (figures::per_hour(report.currency, price), figures::monthly(report.currency, price));
+            format!("{hour} per hour, {month} per month")
         },
     );
     page.line(format!("{}, {cost}; weight {}", figures::count(report.nodes, "node"), report.weight));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{bail, ensure};
 use fleetwright_core::{
-    model::{NamespacedName, Pod, Snapshot, labels::INSTANCE_TYPE},
+    model::{Currency, NamespacedName, Pod, Snapshot, labels::INSTANCE_TYPE},
     scheduling::{NewClaim, Obstacle, Plan, PreparedSnapshot, Unplaced},
     suggest::did_you_mean,
 };
@@ -28,12 +28,15 @@ use crate::{
 const MAX_NODES: usize = 500;
 const MAX_CANDIDATES: usize = 10;
 
-/// The explanation of a pod. Prices are dollars per hour as exact decimal text.
+/// The explanation of a pod. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodReport {
     /// Version of this form.
     version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    currency: Currency,
     /// `namespace/name`.
     pod: String,
     /// One word: `Bound`, `NewNode`, `ExistingNode`, `Unschedulable` or `Held`.
@@ -86,6 +89,7 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
     let snapshot = question.snapshot.clone();
     let mut report = PodReport {
         version: 1,
+        currency: snapshot.currency,
         pod: pod.id.to_string(),
         state: "Bound",
         message: String::new(),
@@ -125,12 +129,12 @@ fn place(report: &mut PodReport, plan: &Plan, pod: &Pod) {
         let chosen = &new_claim.chosen;
         report.state = "NewNode";
         report.message = format!(
-            "would run on a new node of NodePool {}: {} in {}, {}, ${}/h",
+            "would run on a new node of NodePool {}: {} in {}, {}, {}/h",
             new_claim.pool.name,
             chosen.instance_type,
             chosen.zone,
             chosen.capacity_type,
-            figures::hourly(chosen.price.dollars())
+            figures::per_hour(report.currency, chosen.price.dollars())
         );
         report.candidates = candidates(new_claim);
     } else if let Some(placement) = plan.existing.iter().find(|placement| has(&placement.pods)) {
@@ -282,7 +286,7 @@ pub(super) fn page(report: &PodReport) -> Page {
         sheet.row([row.nodes.len().to_string(), figures::names(&row.nodes), row.why.clone()]);
     }
     page.sheet(sheet);
-    page.sheet(candidate_sheet(&report.candidates));
+    page.sheet(candidate_sheet(&report.candidates, report.currency));
     let telling: Vec<&CostRow> = report.costs.iter().filter(|row| row.matters()).collect();
     for row in &telling {
         page.line(row.message.clone());
@@ -294,12 +298,12 @@ pub(super) fn page(report: &PodReport) -> Page {
 }
 
 /// The table of candidates.
-pub(super) fn candidate_sheet(candidates: &[Candidate]) -> Sheet {
+pub(super) fn candidate_sheet(candidates: &[Candidate], currency: Currency) -> Sheet {
     let mut sheet = Sheet::new(&[
         text("CANDIDATE"),
         text("ZONE"),
         text("CAPACITY"),
-        figure("$/H"),
+        figure(format!("{currency}/H")),
         figure("CPU LEFT"),
         figure("MEMORY LEFT"),
         text("CHOSEN"),

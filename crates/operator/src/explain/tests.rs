@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, path::Path};
 
+use fleetwright_core::model::Currency;
+
 use super::*;
 use crate::{
     cli::{Explain, Interface, Invocation, Tool, parse},
@@ -10,6 +12,10 @@ use crate::{
 };
 
 fn explained(path: &Path) -> String {
+    explained_in(path, Currency::USD)
+}
+
+fn explained_in(path: &Path, currency: Currency) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let args = text.lines().next().and_then(|line| line.strip_prefix("# explain:")).unwrap();
     let words = ["fleetwright", "explain"].into_iter().chain(args.split_whitespace()).map(OsString::from);
@@ -18,7 +24,7 @@ fn explained(path: &Path) -> String {
         Invocation::Tool(Tool::Explain(what), flags) => (what, flags),
         other => panic!("{other:?}"),
     };
-    let values = Values::resolve(&flags, |_| None).unwrap();
+    let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let new = |options| Question::new(options, &scenarios::catalogues(), &values).unwrap();
     let (question, page) = match &what {
         Explain::Pod(options) => {
@@ -46,6 +52,16 @@ fn explained(path: &Path) -> String {
 #[test]
 fn scenario_files() {
     scenarios::check("explain", explained);
+}
+
+#[test]
+fn explanations_in_another_currency_differ_by_its_sign_alone() {
+    for scenario in ["nodepool", "pod-many-types", "pod-spread", "type", "type-refused"] {
+        let path = scenarios::from_root(&format!("tests/scenarios/explain/{scenario}.yaml"));
+        let [dollars, euros] = [Currency::USD, Currency::EUR].map(|currency| explained_in(&path, currency));
+        assert!(dollars.contains('$'), "{scenario}: {dollars}");
+        assert_eq!(euros, dollars.replace('$', "€"), "{scenario}");
+    }
 }
 
 #[test]

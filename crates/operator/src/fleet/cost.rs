@@ -10,7 +10,7 @@ use crate::figures::HOURS_PER_MONTH;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FleetCost {
-    /// Dollars per hour of the nodes whose price is known; null where prices are unknown.
+    /// The price per hour of the nodes whose price is known; null where prices are unknown.
     pub(crate) hourly: Option<String>,
     /// The same for 730 hours.
     pub(crate) monthly: Option<f64>,
@@ -28,7 +28,7 @@ impl FleetCost {
         }
     }
 
-    /// Dollars per hour, for figures that need no exactness.
+    /// The price per hour, for figures that need no exactness.
     pub(crate) fn dollars(&self) -> Option<f64> {
         self.hourly.as_ref()?.parse().ok()
     }

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use fleetwright_core::{
     disruption::{Method, Proposal, Rules, statuses},
-    model::{Price, Resources, Snapshot, labels},
+    model::{Currency, Price, Resources, Snapshot, labels},
     scheduling::Plan,
 };
 use jiff::Timestamp;
@@ -45,12 +45,15 @@ use crate::{catalogue::SourceRow, input::select::SelectOptions};
 /// Version of the document's form.
 const VERSION: u32 = 1;
 
-/// The fleet at one moment. Prices are dollars per hour as exact decimal text.
+/// The fleet at one moment. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FleetReport {
     /// Version of this form.
     pub(crate) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    pub(crate) currency: Currency,
     /// When the cluster was read.
     #[schemars(with = "String")]
     pub(crate) taken_at: Timestamp,
@@ -170,6 +173,7 @@ impl FleetReport {
         let disruptions = disruption::of(snapshot, |node| is_selected(input, node));
         Self {
             version: VERSION,
+            currency: snapshot.currency,
             taken_at: now,
             totals: totals(&nodes, &node_claims, &pending, input.priced),
             nodes,

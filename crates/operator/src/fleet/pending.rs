@@ -96,7 +96,7 @@ fn row(input: &FleetInput<'_>, pod: &Arc<Pod>, verdict: Option<&Verdict<'_>>) ->
         (None, _, Some(Verdict::New(new_claim))) => {
             row.node_pool = Some(new_claim.pool.name.to_string());
             row.node_price = Some(new_claim.chosen.price).filter(|_| input.priced);
-            ("NewNode", new_node(new_claim, input.priced))
+            ("NewNode", new_node(new_claim, input))
         }
         (None, _, Some(Verdict::Unplaced(why))) => {
             row.unschedulable = true;
@@ -108,10 +108,10 @@ fn row(input: &FleetInput<'_>, pod: &Arc<Pod>, verdict: Option<&Verdict<'_>>) ->
     row
 }
 
-fn new_node(new_claim: &NewClaim, priced: bool) -> String {
+fn new_node(new_claim: &NewClaim, input: &FleetInput<'_>) -> String {
     let chosen = &new_claim.chosen;
-    let price = match priced {
-        true => format!(", ${}/h", figures::hourly(chosen.price.dollars())),
+    let price = match input.priced {
+        true => format!(", {}/h", figures::per_hour(input.snapshot.currency, chosen.price.dollars())),
         false => String::new(),
     };
     format!(

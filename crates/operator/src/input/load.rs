@@ -108,6 +108,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
     let settings = settings::controllers(values);
     let mut index = Index::new(offer.schema, classes.clone());
     // Without prices, nothing is minimized.
+    index.set_currency(settings.currency);
     index.set_objective(if offer.priced { settings.objective } else { Objective::LIST });
     let loaded = Loaded {
         index,

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use fleetwright_core::suggest::did_you_mean;
+use fleetwright_core::{model::Currency, suggest::did_you_mean};
+
+use crate::figures::per_hour;
 
 /// The names of figures.
 const FIGURES: [(&str, Figure); 5] = [
@@ -74,7 +76,7 @@ enum Bound {
 pub(crate) struct Figures {
     /// Pods without a node.
     pub(crate) unschedulable: usize,
-    /// Dollars per hour; `None` where prices are unknown.
+    /// The price per hour; `None` where prices are unknown.
     pub(crate) cost: Option<f64>,
     /// Nodes.
     pub(crate) nodes: usize,
@@ -101,11 +103,17 @@ impl FailIf {
     ///
     /// # Errors
     /// If it asks for the cost and prices are unknown.
-    pub(crate) fn holds(&self, now: Figures, then: Figures) -> anyhow::Result<Option<String>> {
+    pub(crate) fn holds(
+        &self,
+        now: Figures,
+        then: Figures,
+        currency: Currency,
+    ) -> anyhow::Result<Option<String>> {
         for all in &self.any {
             let held = all.iter().map(|term| term.holds(now, then)).collect::<anyhow::Result<Vec<bool>>>()?;
             if held.iter().all(|held| *held) {
-                let shown = all.iter().map(|term| format!("{} ({})", term.text, term.shown(now, then)));
+                let shown =
+                    all.iter().map(|term| format!("{} ({})", term.text, term.shown(now, then, currency)));
                 return Ok(Some(shown.collect::<Vec<_>>().join(" && ")));
             }
         }
@@ -162,9 +170,9 @@ impl Term {
         })
     }
 
-    fn shown(&self, now: Figures, then: Figures) -> String {
+    fn shown(&self, now: Figures, then: Figures, currency: Currency) -> String {
         let one = |figures| match self.figure.of(figures) {
-            Some(value) if self.figure == Figure::Cost => format!("${}/h", crate::figures::hourly(value)),
+            Some(value) if self.figure == Figure::Cost => format!("{}/h", per_hour(currency, value)),
             Some(value) => value.to_string(),
             None => "unknown".to_owned(),
         };
@@ -228,7 +236,7 @@ mod tests {
     #[case("nodes>9 || new-nodes==1", Some("new-nodes==1 (1)"))]
     #[case("cost<-10%", None)]
     fn conditions(#[case] text: &str, #[case] expected: Option<&str>) {
-        let found = FailIf::parse(text).unwrap().holds(NOW, THEN).unwrap();
+        let found = FailIf::parse(text).unwrap().holds(NOW, THEN, Currency::USD).unwrap();
         assert_eq!(found.as_deref(), expected);
     }
 
@@ -247,7 +255,8 @@ mod tests {
 
     #[test]
     fn unknown_prices_are_an_error() {
-        let error = FailIf::parse("cost>1").unwrap().holds(NOW, Figures { cost: None, ..THEN }).unwrap_err();
+        let unknown = Figures { cost: None, ..THEN };
+        let error = FailIf::parse("cost>1").unwrap().holds(NOW, unknown, Currency::USD).unwrap_err();
         assert!(error.to_string().contains("prices are unknown"), "{error}");
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(
     sheet::print(options.output, &report, |wide| table::page(&report, wide))?;
     if let Some(condition) = &options.fail_if {
         let (now, then) = report.figures();
-        if let Some(why) = condition.holds(now, then)? {
+        if let Some(why) = condition.holds(now, then, report.currency)? {
             writeln!(anstream::stderr(), "--fail-if holds: {why}")?;
             return Ok(Outcome::FailIf);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleetwright_controllers::runtime::Names;
 use fleetwright_core::{
-    model::{NamespacedName, Price, Snapshot},
+    model::{Currency, NamespacedName, Price, Snapshot},
     scheduling::{NewClaim, NodeObstacles, Obstacle, Placement, Plan, PoolVerdict, Rules, Unplaced},
 };
 use fleetwright_state::raise::{self, Identity};
@@ -23,12 +23,15 @@ use crate::{
 /// Version of the document's form.
 const VERSION: u32 = 1;
 
-/// A plan. Prices are dollars per hour as exact decimal text.
+/// A plan. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PlanReport {
     /// Version of this form.
     pub(super) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[schemars(with = "String")]
+    pub(super) currency: Currency,
     /// NodeClaims that would be created, in order.
     pub(super) node_claims: Vec<Claim>,
     /// Pods that fit on existing or in-flight nodes.
@@ -100,9 +103,9 @@ pub(super) struct Offering {
     pub(super) zone: String,
     /// `spot`, `on-demand` or `reserved`.
     pub(super) capacity_type: String,
-    /// List price in dollars per hour.
+    /// List price per hour.
     pub(super) price: String,
-    /// What it counts as in the plan, in dollars per hour: a burstable type by its baseline, with the overhead of a node.
+    /// What it counts as in the plan, per hour: a burstable type by its baseline, with the overhead of a node.
     pub(super) effective_price: String,
 }
 
@@ -252,6 +255,7 @@ impl PlanReport {
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
         Self {
             version: VERSION,
+            currency: context.snapshot.currency,
             node_claims: claims(plan, context, &names),
             existing: plan.existing.iter().map(existing).collect(),
             unschedulable,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{Table as Grid, presets};
-use fleetwright_core::model::Quantity;
+use fleetwright_core::model::{Currency, Quantity};
 use serde_json::Value;
 
 use super::{
@@ -25,7 +25,7 @@ const EQUAL_GAP: f64 = 0.000_5;
 pub(super) fn page(report: &PlanReport, wide: bool) -> Page {
     let mut page = Page::default();
     if let Some(change) = &report.what_if {
-        what_if(&mut page, change);
+        what_if(&mut page, change, report.currency);
     }
     page.sheet(claims(report, wide));
     let mut sheet = Sheet::new(&[text("NODE"), text("PODS")]);
@@ -56,20 +56,21 @@ fn cost(report: &PlanReport) -> String {
     let Some(cost) = &report.cost else {
         return format!("prices are unknown: packed in Karpenter's order; solved in {took:.1} ms");
     };
-    let dollars: f64 = cost.hourly.parse().unwrap_or(0.0);
+    let hourly: f64 = cost.hourly.parse().unwrap_or(0.0);
+    let per_hour = |price| figures::per_hour(report.currency, price);
     let bound = match cost.gap {
-        gap if gap > TELLING_GAP || dollars <= 0.0 => String::new(),
+        gap if gap > TELLING_GAP || hourly <= 0.0 => String::new(),
         gap if gap < EQUAL_GAP => "; at the lower bound".to_owned(),
         gap => format!("; at most {:.1} % above the lower bound", gap * 100.0),
     };
-    let effective = match cost.effective.parse().unwrap_or(dollars) {
+    let effective = match cost.effective.parse().unwrap_or(hourly) {
         _ if cost.effective == cost.hourly => String::new(),
-        effective => format!(", effective price ${} per hour", figures::hourly(effective)),
+        effective => format!(", effective price {} per hour", per_hour(effective)),
     };
     format!(
-        "${} per hour, {} per month{effective}{bound}; solved in {took:.1} ms",
-        figures::hourly(dollars),
-        figures::monthly(dollars)
+        "{} per hour, {} per month{effective}{bound}; solved in {took:.1} ms",
+        per_hour(hourly),
+        figures::monthly(report.currency, hourly)
     )
 }
 
@@ -81,7 +82,7 @@ fn claims(report: &PlanReport, wide: bool) -> Sheet {
         text("TYPE"),
         text("ZONE"),
         text("CAPACITY"),
-        figure("$/H"),
+        figure(format!("{}/H", report.currency)),
         figure("CPU"),
         figure("MEMORY"),
         figure("TYPES"),
@@ -171,7 +172,7 @@ fn constraints(report: &PlanReport) -> Sheet {
 }
 
 /// Now and then.
-fn what_if(page: &mut Page, change: &WhatIf) {
+fn what_if(page: &mut Page, change: &WhatIf, currency: Currency) {
     let mut sheet = Sheet::new(&[text("FLEET"), figure("NOW"), figure("THEN"), figure("CHANGE")]);
     let (now, then) = (&change.now, &change.then);
     let whole = |title: &str, of: fn(&Fleet) -> usize| {
@@ -184,11 +185,12 @@ fn what_if(page: &mut Page, change: &WhatIf) {
     if let (Some(a), Some(b)) = (price(now), price(then)) {
         let percent = if a > 0.0 { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) } else { String::new() };
         let plus = if b > a { "+" } else { "" };
+        let monthly = |price| figures::monthly(currency, price);
         sheet.row([
-            "$/month".to_owned(),
-            figures::monthly(a),
-            figures::monthly(b),
-            format!("{plus}{}{percent}", figures::monthly(b - a)),
+            format!("{currency}/month"),
+            monthly(a),
+            monthly(b),
+            format!("{plus}{}{percent}", monthly(b - a)),
         ]);
     }
     sheet.row(whole("pods unschedulable", |fleet| fleet.unschedulable));

@@ -8,7 +8,7 @@ mod mutations;
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-use fleetwright_core::scheduling::validator;
+use fleetwright_core::{model::Currency, scheduling::validator};
 
 use super::*;
 use crate::{
@@ -36,8 +36,12 @@ fn report(path: &Path) -> String {
 }
 
 fn report_with(path: &Path, extra: &str) -> String {
+    report_in(path, extra, Currency::USD)
+}
+
+fn report_in(path: &Path, extra: &str, currency: Currency) -> String {
     let (options, flags) = options(path, extra);
-    let values = Values::resolve(&flags, |_| None).unwrap();
+    let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let items = input::read_from(&options.input).unwrap();
     judge(&items, &options, &values, path);
     let mut report =
@@ -53,7 +57,7 @@ fn report_with(path: &Path, extra: &str) -> String {
     let mut shown = shown.replace("; solved in 0.0 ms", "");
     if let Some(condition) = &options.fail_if {
         let (now, then) = report.figures();
-        let held = condition.holds(now, then).unwrap();
+        let held = condition.holds(now, then, report.currency).unwrap();
         shown += &held.map_or_else(
             || "--fail-if does not hold\n".to_owned(),
             |why| format!("--fail-if holds: {why}\n"),
@@ -83,6 +87,37 @@ fn judge(items: &[Item], options: &PlanOptions, values: &Values, path: &Path) {
 #[test]
 fn scenario_files() {
     scenarios::check("plan", report);
+}
+
+#[test]
+fn a_plan_in_another_currency_differs_by_its_sign_alone() {
+    let path = scenarios::from_root("tests/scenarios/plan/what-if/template.yaml");
+    let extra = "--what-if {folder}/change.yml --fail-if cost>0";
+    let [dollars, euros] = [Currency::USD, Currency::EUR].map(|currency| report_in(&path, extra, currency));
+    assert!(
+        dollars.contains("$/month") && dollars.contains("$/H") && dollars.contains("cost>0 ($"),
+        "{dollars}"
+    );
+    assert_eq!(euros, dollars.replace('$', "€"));
+}
+
+#[test]
+fn the_document_names_the_currency_beside_bare_amounts() {
+    let path = scenarios::from_root("tests/scenarios/plan/what-if/template.yaml");
+    let (options, flags) = options(&path, "");
+    let document = |currency| {
+        let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
+        let (items, at) =
+            (input::read_from(&options.input).unwrap(), "2026-01-01T00:00:00Z".parse().unwrap());
+        let mut report = plan(items, &options, &scenarios::catalogues(), &values, at).unwrap();
+        report.timing = Timing::none();
+        serde_json::to_value(&report).unwrap()
+    };
+    let [mut dollars, euros] = [Currency::USD, Currency::EUR].map(document);
+    assert_eq!((&dollars["currency"], &euros["currency"]), (&"USD".into(), &"EUR".into()));
+    assert!(euros["cost"]["hourly"].as_str().unwrap().parse::<f64>().is_ok(), "{euros}");
+    dollars["currency"] = "EUR".into();
+    assert_eq!(euros, dollars);
 }
 
 #[test]

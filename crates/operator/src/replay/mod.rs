@@ -106,7 +106,7 @@ fn replay(
         }
         rows.push(row);
     }
-    let mut report = ReplayReport::new(&trace, &script, options.seed, rows);
+    let mut report = ReplayReport::new(&trace, &script, options.seed, rows, variants[0].1.currency);
     report.notes.extend(notes);
     Ok((report, gaps))
 }

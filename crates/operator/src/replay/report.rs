@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use fleetwright_core::model::Currency;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,10 @@ use crate::{
 pub(crate) struct ReplayReport {
     /// Version of this form.
     pub(super) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) currency: Currency,
     /// What was played.
     pub(super) trace: TraceRow,
     /// The seed of names and of the simulated cloud.
@@ -60,11 +65,11 @@ pub(super) struct VariantRow {
     node_claims_created: u64,
     /// NodeClaims that were deleted, by reason.
     node_claims_deleted: BTreeMap<String, u64>,
-    /// Dollars of all nodes together.
+    /// The cost of all nodes together.
     spent: String,
-    /// Dollars per hour at the end.
+    /// The price per hour at the end.
     hourly: String,
-    /// Dollars per hour at the dearest time.
+    /// The price per hour at the dearest time.
     hourly_peak: String,
     /// Pods that were evicted and created again.
     pods_evicted: u64,
@@ -86,7 +91,13 @@ struct WaitingRow {
 }
 
 impl ReplayReport {
-    pub(super) fn new(trace: &Trace, script: &Script, seed: u64, variants: Vec<VariantRow>) -> Self {
+    pub(super) fn new(
+        trace: &Trace,
+        script: &Script,
+        seed: u64,
+        variants: Vec<VariantRow>,
+        currency: Currency,
+    ) -> Self {
         let row = TraceRow {
             format: trace.format.as_str().to_owned(),
             from: script.start.to_string(),
@@ -94,15 +105,15 @@ impl ReplayReport {
             minutes: script.end.duration_since(script.start).as_secs() / 60,
             pods: script.lives.len(),
         };
-        Self { version: 1, trace: row, seed, variants, notes: trace.notes.clone() }
+        Self { version: 1, currency, trace: row, seed, variants, notes: trace.notes.clone() }
     }
 
     /// What people read.
     pub(super) fn page(&self) -> Page {
         let mut sheet = Sheet::new(&[
             text("VARIANT"),
-            figure("$ SPENT"),
-            figure("$/H AT END"),
+            figure(format!("{} SPENT", self.currency)),
+            figure(format!("{}/H AT END", self.currency)),
             figure("NODES AT END"),
             figure("PEAK"),
             figure("CREATED"),

@@ -31,7 +31,7 @@ pub(crate) struct CheapestPlan {
     pub(super) now: NodesCost,
     /// The nodes that it creates.
     pub(super) then: NodesCost,
-    /// Dollars per hour that are saved; below zero where the plan costs more, because pods that have no node now get one.
+    /// What is saved per hour; below zero where the plan costs more, because pods that have no node now get one.
     pub(super) saving_hourly: String,
     /// The saving divided by the cost now, from 0 to 1; null where nothing costs anything.
     pub(super) saving_share: Option<f64>,

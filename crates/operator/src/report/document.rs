@@ -9,7 +9,7 @@ use super::{
     costs::{CostRow, LabelCosts, WasteRow},
 };
 
-/// Where the money goes, and what could be saved. Prices are dollars per hour as exact decimal text.
+/// Where the money goes, and what could be saved. Prices are per hour in the currency of the fleet, as exact decimal text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SavingReport {

@@ -57,6 +57,7 @@ pub(crate) fn controllers(values: &Values) -> Settings {
         nominate_pods: values.bool("NOMINATE_PODS"),
         packing: values.packing(),
         n_to_m: values.bool("N_TO_M_CONSOLIDATION"),
+        currency: values.currency,
         objective: Objective { node_overhead: values.price("NODE_OVERHEAD_PRICE") },
         solve_effort: SolveEffort::Time(Duration::from_millis(500)),
         disruption: DisruptionTiming {

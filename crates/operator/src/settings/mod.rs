@@ -9,7 +9,7 @@ mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fleetwright_core::model::{Price, TopologySpread};
+use fleetwright_core::model::{Currency, Price, TopologySpread};
 
 use self::table::{GATES, SETTINGS, Setting, SettingKind};
 pub(crate) use controllers::controllers;
@@ -20,6 +20,8 @@ pub struct Values {
     values: BTreeMap<&'static str, String>,
     /// Warnings about ignored values, for the log.
     pub(crate) warnings: Vec<String>,
+    /// What prices are in: no setting, but what the cloud says.
+    pub(crate) currency: Currency,
 }
 
 /// An invalid setting.
@@ -77,7 +79,7 @@ impl Values {
         flags: &BTreeMap<String, String>,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingError> {
-        let mut this = Self { values: BTreeMap::new(), warnings: Vec::new() };
+        let mut this = Self { values: BTreeMap::new(), warnings: Vec::new(), currency: Currency::default() };
         this.add(SETTINGS, flags, env)?;
         Ok(this)
     }
@@ -108,6 +110,12 @@ impl Values {
         Ok(())
     }
 
+    /// The same settings of a cloud with prices in `currency`.
+    #[must_use]
+    pub(crate) fn priced_in(self, currency: Currency) -> Self {
+        Self { currency, ..self }
+    }
+
     /// The text of a setting, by the name of its environment variable.
     #[must_use]
     pub fn text(&self, env: &str) -> &str {
@@ -131,7 +139,7 @@ impl Values {
         self.text(env) == "true"
     }
 
-    /// A price in dollars per hour.
+    /// A price per hour.
     pub(crate) fn price(&self, env: &str) -> Price {
         self.text(env)
             .parse::<f64>()
@@ -209,7 +217,7 @@ fn check(setting: &Setting, text: &str) -> Result<(), String> {
         SettingKind::Text | SettingKind::Gates | SettingKind::SchedulerConfig => "a text".to_owned(),
         SettingKind::Integer => "a whole number".to_owned(),
         SettingKind::Fraction => "a share from 0 to below 1".to_owned(),
-        SettingKind::Price => "dollars per hour, zero or more".to_owned(),
+        SettingKind::Price => "a price per hour, zero or more".to_owned(),
         SettingKind::Bool => "true or false".to_owned(),
         SettingKind::Duration => "a duration such as 10s or 1m30s".to_owned(),
         SettingKind::OneOf(words) => format!("one of {}", words.join(", ")),

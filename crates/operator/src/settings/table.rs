@@ -190,7 +190,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "NODE_OVERHEAD_PRICE",
         SettingKind::Price,
         "0.006",
-        "What a node costs beside its instance, in dollars per hour; above 0, burstable instance types count by their baseline. 0 lets list prices alone decide, as in Karpenter",
+        "What a node costs beside its instance, per hour in the currency of the cloud; above 0, burstable instance types count by their baseline. 0 lets list prices alone decide, as in Karpenter",
     ),
     setting(
         "N_TO_M_CONSOLIDATION",

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use fleetwright_core::model::Currency;
+
 use super::report::{BatchRow, CommandRow, DisruptionRow, ShadowReport};
 
 /// Writes a report as a page.
@@ -32,7 +34,9 @@ border-bottom:1px solid #8884}td.figure,th.figure{text-align:right;font-variant-
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ShadowReport { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
+        let ShadowReport {
+            currency, since, until, totals, batches, disruptions, catalogues, incomplete, ..
+        } = self.0;
         write!(
             f,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Fleetwright in shadow mode</title>\
@@ -41,8 +45,9 @@ impl fmt::Display for Page<'_> {
             Text(until),
             Text(&totals.agreement())
         )?;
-        f.write_str(
-            "<table><tr><th></th><th class=\"figure\">NodeClaims</th><th class=\"figure\">$/h</th></tr>\n",
+        writeln!(
+            f,
+            "<table><tr><th></th><th class=\"figure\">NodeClaims</th><th class=\"figure\">{currency}/h</th></tr>",
         )?;
         for (name, side) in [("Karpenter", &totals.karpenter), ("Fleetwright", &totals.fleetwright)] {
             writeln!(
@@ -63,9 +68,11 @@ impl fmt::Display for Page<'_> {
                 totals.unpriced_batches
             )?;
         }
-        f.write_str(
+        writeln!(
+            f,
             "<table><tr><th class=\"figure\">Batch</th><th>Opened</th><th class=\"figure\">Pods</th><th>Karpenter</th>\
-             <th class=\"figure\">$/h</th><th>Fleetwright</th><th class=\"figure\">$/h</th><th>Agreement</th><th>Reasons</th></tr>\n",
+             <th class=\"figure\">{currency}/h</th><th>Fleetwright</th><th class=\"figure\">{currency}/h</th><th>Agreement</th>\
+             <th>Reasons</th></tr>",
         )?;
         for batch in batches {
             row(f, batch)?;
@@ -77,7 +84,7 @@ impl fmt::Display for Page<'_> {
             Text(&totals.disruption())
         )?;
         for disruption in disruptions {
-            disruption_row(f, disruption)?;
+            disruption_row(f, disruption, *currency)?;
         }
         f.write_str("</table>\n<ul>\n")?;
         for gap in incomplete {
@@ -109,13 +116,13 @@ fn row(f: &mut fmt::Formatter<'_>, batch: &BatchRow) -> fmt::Result {
     f.write_str("</td></tr>\n")
 }
 
-fn disruption_row(f: &mut fmt::Formatter<'_>, row: &DisruptionRow) -> fmt::Result {
+fn disruption_row(f: &mut fmt::Formatter<'_>, row: &DisruptionRow, currency: Currency) -> fmt::Result {
     writeln!(
         f,
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
         Text(&row.began),
-        Text(&CommandRow::texts(&row.karpenter)),
-        Text(&CommandRow::texts(&row.fleetwright)),
+        Text(&CommandRow::texts(&row.karpenter, currency)),
+        Text(&CommandRow::texts(&row.fleetwright, currency)),
         Text(&row.agreement),
         Text(&row.reasons())
     )

@@ -23,7 +23,10 @@ use fleetwright_controllers::{
     runtime::{Offload, ReadOnlyClient, client, shutdown},
     shadow::{Shadow, ShadowParts},
 };
-use fleetwright_core::clock::{Clock as _, SharedClock};
+use fleetwright_core::{
+    clock::{Clock as _, SharedClock},
+    model::Currency,
+};
 
 pub(crate) use self::tool::run as run_tool;
 use self::{report::ShadowReport, source::CatalogueSource};
@@ -114,19 +117,20 @@ async fn prepare(operator: &Operator, values: Values, clock: SharedClock) -> any
         settings,
         offload: Offload::Thread,
     });
-    Ok(Prepared { shadow, source })
+    Ok(Prepared { shadow, source, currency: values.currency })
 }
 
 /// A shadow and where its instance types come from.
 struct Prepared {
     shadow: Shadow,
     source: Arc<CatalogueSource>,
+    currency: Currency,
 }
 
 impl Prepared {
     fn report(&self) -> ShadowReport {
-        let (sources, gaps) = self.source.provenance();
-        ShadowReport::new(&self.shadow.journal().lock(), SystemClock.now(), sources, gaps)
+        let journal = self.shadow.journal().lock();
+        ShadowReport::new(&journal, SystemClock.now(), self.source.provenance(), self.currency)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleetwright_controllers::shadow::{Journal, ShadowRecord};
 use fleetwright_core::{
-    model::Price,
+    model::{Currency, Price},
     shadow::{BatchComparison, ClaimGroup, CommandSummary, DisruptionComparison, PodOutcomes, hourly},
 };
 use jiff::Timestamp;
@@ -13,11 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::SourceRow;
 
-/// What Karpenter did, and what Fleetwright would have done. Prices are dollars per hour as exact decimal text.
+/// What Karpenter did, and what Fleetwright would have done. Prices are per hour in `currency`, as exact decimal text.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShadowReport {
     /// Version of this form.
     pub(super) version: u32,
+    /// What prices are in, as its ISO 4217 code.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub(super) currency: Currency,
     /// When the comparison began.
     pub(super) since: String,
     /// The time of the report.
@@ -175,8 +179,8 @@ impl ShadowReport {
     pub(super) fn new(
         journal: &Journal,
         until: Timestamp,
-        catalogues: Vec<SourceRow>,
-        incomplete: Vec<String>,
+        (catalogues, incomplete): (Vec<SourceRow>, Vec<String>),
+        currency: Currency,
     ) -> Self {
         let totals = journal.totals();
         let batch = |record: &ShadowRecord| match record {
@@ -190,6 +194,7 @@ impl ShadowReport {
         let side = |claims: u64, price: Price| SideRow { node_claims: claims, hourly: price.to_string() };
         Self {
             version: Self::VERSION,
+            currency,
             since: journal.since().to_string(),
             until: until.to_string(),
             totals: TotalsRow {
@@ -266,25 +271,25 @@ impl CommandRow {
     }
 
     /// `Underutilized: 2 m5.large/us-east-1a/spot ($0.16) to 1 … ($0.1)`, or `to none`.
-    pub(super) fn text(&self) -> String {
-        let dollars = |price: &Option<String>| {
-            price.as_deref().map_or_else(|| "?".to_owned(), |price| format!("${price}"))
+    pub(super) fn text(&self, currency: Currency) -> String {
+        let amount = |price: &Option<String>| {
+            price.as_deref().map_or_else(|| "?".to_owned(), |price| currency.amount(price))
         };
         let after = match &self.replacements[..] {
             [] => "none".to_owned(),
-            rows => format!("{} ({})", ClaimRow::text(rows), dollars(&self.hourly_after)),
+            rows => format!("{} ({})", ClaimRow::text(rows), amount(&self.hourly_after)),
         };
         format!(
             "{}: {} ({}) to {after}",
             self.reason,
             ClaimRow::text(&self.nodes),
-            dollars(&self.hourly_before)
+            amount(&self.hourly_before)
         )
     }
 
     /// The commands of one side, in one line.
-    pub(super) fn texts<'a>(commands: impl IntoIterator<Item = &'a Self>) -> String {
-        let texts: Vec<String> = commands.into_iter().map(Self::text).collect();
+    pub(super) fn texts<'a>(commands: impl IntoIterator<Item = &'a Self>, currency: Currency) -> String {
+        let texts: Vec<String> = commands.into_iter().map(|command| command.text(currency)).collect();
         if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
     }
 }
@@ -339,8 +344,8 @@ impl ClaimRow {
 impl TotalsRow {
     /// How much less the NodeClaims of Fleetwright cost, in percent of Karpenter's; below zero if they cost more.
     pub(super) fn saving_percent(&self) -> Option<f64> {
-        let dollars = |side: &SideRow| side.hourly.parse::<f64>().ok();
-        let (karpenter, ours) = (dollars(&self.karpenter)?, dollars(&self.fleetwright)?);
+        let hourly = |side: &SideRow| side.hourly.parse::<f64>().ok();
+        let (karpenter, ours) = (hourly(&self.karpenter)?, hourly(&self.fleetwright)?);
         (karpenter > 0.0).then(|| (karpenter - ours) / karpenter * 100.0)
     }
 

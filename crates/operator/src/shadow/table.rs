@@ -3,6 +3,7 @@
 use std::fmt;
 
 use comfy_table::CellAlignment;
+use fleetwright_core::model::Currency;
 
 use super::report::{CommandRow, DisruptionRow, ShadowReport};
 use crate::{catalogue::Footer, plan::grid};
@@ -12,16 +13,19 @@ pub(super) struct Table<'a>(pub(super) &'a ShadowReport);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ShadowReport { since, until, totals, batches, disruptions, catalogues, incomplete, .. } = self.0;
+        let ShadowReport {
+            currency, since, until, totals, batches, disruptions, catalogues, incomplete, ..
+        } = self.0;
         if !batches.is_empty() {
+            let hourly = format!("{currency}/H");
             let mut grid = grid(&[
                 "BATCH",
                 "OPENED",
                 "PODS",
                 "KARPENTER",
-                "$/H",
+                &hourly,
                 "FLEETWRIGHT",
-                "$/H",
+                &hourly,
                 "AGREEMENT",
                 "REASONS",
             ]);
@@ -47,11 +51,16 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "{}\n", grid.trim_fmt())?;
         }
         if !disruptions.is_empty() {
-            writeln!(f, "{}\n", of_disruptions(disruptions).trim_fmt())?;
+            writeln!(f, "{}\n", of_disruptions(disruptions, *currency).trim_fmt())?;
         }
         writeln!(f, "{since} to {until}: {}", totals.agreement())?;
         for (name, side) in [("Karpenter", &totals.karpenter), ("Fleetwright", &totals.fleetwright)] {
-            writeln!(f, "{name}: {} NodeClaims, ${} per hour", side.node_claims, side.hourly)?;
+            writeln!(
+                f,
+                "{name}: {} NodeClaims, {} per hour",
+                side.node_claims,
+                currency.amount(&side.hourly)
+            )?;
         }
         if let Some(percent) = totals.saving_percent() {
             writeln!(f, "saving: {percent:.1} %")?;
@@ -67,13 +76,13 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-fn of_disruptions(rows: &[DisruptionRow]) -> comfy_table::Table {
+fn of_disruptions(rows: &[DisruptionRow], currency: Currency) -> comfy_table::Table {
     let mut grid = grid(&["DISRUPTION", "KARPENTER", "FLEETWRIGHT", "AGREEMENT", "NOT PROPOSED"]);
     for row in rows {
         grid.add_row([
             row.began.clone(),
-            CommandRow::texts(&row.karpenter),
-            CommandRow::texts(&row.fleetwright),
+            CommandRow::texts(&row.karpenter, currency),
+            CommandRow::texts(&row.fleetwright, currency),
             row.agreement.clone(),
             row.reasons(),
         ]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleetwright_controllers::shadow::{InstanceTypeSource as _, Journal};
 use fleetwright_core::{
-    model::Price,
+    model::{Currency, Price},
     shadow::{
         Agreement, BatchComparison, ClaimGroup, CommandSummary, DifferenceReason, DisruptionAgreement,
         DisruptionComparison, PodOutcomes,
@@ -74,7 +74,8 @@ fn report() -> ShadowReport {
     });
     let sources =
         vec![SourceRow { node_pools: vec!["default".into()], source: "EC2, 2026-01".into(), priced: true }];
-    ShadowReport::new(&journal, at(100), sources, vec!["no prices of eu-west-9".into()])
+    let gaps = vec!["no prices of eu-west-9".into()];
+    ShadowReport::new(&journal, at(100), (sources, gaps), Currency::USD)
 }
 
 #[test]

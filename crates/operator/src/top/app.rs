@@ -96,7 +96,7 @@ pub(crate) struct TopApp {
     pub(super) report: FleetReport,
     /// Why the last reading failed.
     pub(super) error: Option<String>,
-    /// Dollars per hour of the readings so far.
+    /// The cost per hour of the readings so far.
     pub(super) costs: VecDeque<f64>,
     /// What has changed, the latest last.
     pub(super) changes: VecDeque<(Timestamp, String)>,
@@ -150,8 +150,8 @@ impl TopApp {
         while self.changes.len() > MAX_CHANGES {
             self.changes.pop_front();
         }
-        if let Some(dollars) = report.totals.cost.dollars() {
-            self.costs.push_back(dollars);
+        if let Some(cost) = report.totals.cost.dollars() {
+            self.costs.push_back(cost);
             while self.costs.len() > MAX_SAMPLES {
                 self.costs.pop_front();
             }

@@ -117,11 +117,11 @@ fn counts(app: &TopApp, totals: &FleetTotals) -> Vec<Styled> {
 }
 
 fn money(app: &TopApp, buffer: &mut Buffer, row: Rect) {
-    let totals = &app.report.totals;
+    let (totals, currency) = (&app.report.totals, app.report.currency);
     let mut parts = match totals.cost.dollars() {
-        Some(dollars) => vec![
-            styled(format!("${}/h", figures::hourly(dollars)), app.theme.accent()),
-            plain(format!("  {}/month", figures::monthly(dollars))),
+        Some(price) => vec![
+            styled(format!("{}/h", figures::per_hour(currency, price)), app.theme.accent()),
+            plain(format!("  {}/month", figures::monthly(currency, price))),
         ],
         None => vec![plain("prices unknown")],
     };

@@ -1,6 +1,6 @@
 //! The tables of the view: what each column of a pane shows.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use fleetwright_core::model::Price;
 use jiff::Timestamp;
@@ -42,11 +42,11 @@ enum Content {
 }
 
 const fn column(content: Content, title: &'static str, width: (usize, usize), rank: u8) -> Wanted<Content> {
-    Wanted { content, title, least: width.0, most: width.1, right: false, rank }
+    Wanted { content, title: Cow::Borrowed(title), least: width.0, most: width.1, right: false, rank }
 }
 
 const fn number(content: Content, title: &'static str, width: usize, rank: u8) -> Wanted<Content> {
-    Wanted { content, title, least: width, most: width, right: true, rank }
+    Wanted { content, title: Cow::Borrowed(title), least: width, most: width, right: true, rank }
 }
 
 /// 80 columns show those of rank 0.
@@ -56,7 +56,7 @@ const NODES: [Wanted<Content>; 14] = [
     column(Content::InstanceType, "TYPE", (12, 20), 0),
     column(Content::CapacityType, "CAPACITY", (9, 9), 0),
     column(Content::Zone, "ZONE", (10, 14), 3),
-    number(Content::Price, "$/H", 7, 0),
+    number(Content::Price, "", 7, 0),
     number(Content::Effective, "COUNTS AS", 9, 5),
     column(Content::Cpu, "CPU", (8, 25), 0),
     column(Content::Memory, "MEMORY", (8, 25), 0),
@@ -83,7 +83,7 @@ const NODE_CLAIMS: [Wanted<Content>; 9] = [
     column(Content::NodePool, "NODEPOOL", (10, 20), 2),
     column(Content::InstanceType, "TYPE", (13, 20), 0),
     column(Content::Zone, "ZONE", (10, 14), 3),
-    number(Content::Price, "$/H", 7, 1),
+    number(Content::Price, "", 7, 1),
     number(Content::Pods, "PODS", 4, 1),
     column(Content::Message, "WAITS FOR", (10, 300), 2),
 ];
@@ -93,7 +93,7 @@ const DISRUPTIONS: [Wanted<Content>; 7] = [
     column(Content::Phase, "STAGE", (11, 11), 0),
     number(Content::Age, "FOR", 4, 0),
     number(Content::Pods, "PODS", 4, 0),
-    number(Content::Saving, "SAVES $/H", 9, 0),
+    number(Content::Saving, "", 9, 0),
     column(Content::Name, "NODES", (18, 60), 0),
     column(Content::Replacements, "REPLACED BY", (14, 60), 1),
 ];
@@ -163,7 +163,20 @@ fn relevant(app: &TopApp, wanted: &[Wanted<Content>]) -> Vec<Wanted<Content>> {
         Content::Other => nodes.iter().any(|node| node.resources.iter().any(|row| is_other(&row.resource))),
         _ => true,
     };
-    wanted.iter().filter(|column| is_relevant(column.content)).copied().collect()
+    wanted.iter().filter(|column| is_relevant(column.content)).map(|column| titled(app, column)).collect()
+}
+
+/// A column of prices has the currency in its title, and room for it.
+fn titled(app: &TopApp, column: &Wanted<Content>) -> Wanted<Content> {
+    let currency = app.report.currency;
+    let title = match column.content {
+        Content::Price => format!("{currency}/H"),
+        Content::Saving => format!("SAVES {currency}/H"),
+        _ => return column.clone(),
+    };
+    let wide = title.chars().count();
+    let (least, most) = (column.least.max(wide), column.most.max(wide));
+    Wanted { title: title.into(), least, most, ..column.clone() }
 }
 
 fn is_other(resource: &str) -> bool {

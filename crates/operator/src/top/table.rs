@@ -1,6 +1,6 @@
 //! Tables of the view: columns that fit the width, and the visible rows alone.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use ratatui_core::{buffer::Buffer, layout::Rect};
 
@@ -11,18 +11,18 @@ use super::draw::{Styled, Theme, cut};
 pub(super) struct TableColumn<C> {
     /// What it shows.
     pub(super) content: C,
-    title: &'static str,
+    title: Cow<'static, str>,
     width: usize,
     right: bool,
 }
 
 /// A column as it could be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wanted<C> {
     /// What it shows.
     pub(super) content: C,
     /// Its title.
-    pub(super) title: &'static str,
+    pub(super) title: Cow<'static, str>,
     /// The least width.
     pub(super) least: usize,
     /// The largest width that helps.
@@ -59,7 +59,7 @@ pub(super) fn fitted<C: Copy>(wanted: &[Wanted<C>], width: u16) -> Vec<TableColu
     }
     let columns = chosen.into_iter().zip(widths).map(|(column, width)| TableColumn {
         content: column.content,
-        title: column.title,
+        title: column.title.clone(),
         width,
         right: column.right,
     });
@@ -98,7 +98,7 @@ impl<C: Copy> Table<'_, C> {
             return 0;
         }
         self.cells(buffer, area, area.y, |column| Styled {
-            text: column.title.to_owned(),
+            text: column.title.to_string(),
             style: self.theme.faint(),
         });
         let rows = visible(self.length, self.place, usize::from(area.height - 1));
@@ -140,19 +140,26 @@ mod tests {
     use super::*;
 
     fn wanted(title: &'static str, least: usize, most: usize, rank: u8) -> Wanted<()> {
-        Wanted { content: (), title, least, most, right: false, rank }
+        Wanted { content: (), title: title.into(), least, most, right: false, rank }
     }
 
     #[test]
     fn columns_fit_the_width() {
         let columns = [wanted("a", 4, 10, 0), wanted("b", 3, 3, 2), wanted("c", 2, 20, 1)];
-        let shown = |width| -> Vec<(&str, usize)> {
-            fitted(&columns, width).into_iter().map(|column| (column.title, column.width)).collect()
+        let shown = |width| -> Vec<(String, usize)> {
+            let fitted = fitted(&columns, width).into_iter();
+            fitted.map(|column| (column.title.to_string(), column.width)).collect()
         };
-        assert_eq!(shown(3), [("a", 4)]);
-        assert_eq!(shown(7), [("a", 4), ("c", 2)]);
-        assert_eq!(shown(11), [("a", 4), ("b", 3), ("c", 2)]);
-        assert_eq!(shown(20), [("a", 9), ("b", 3), ("c", 6)]);
+        for (width, expected) in [
+            (3, &[("a", 4)][..]),
+            (7, &[("a", 4), ("c", 2)]),
+            (11, &[("a", 4), ("b", 3), ("c", 2)]),
+            (20, &[("a", 9), ("b", 3), ("c", 6)]),
+        ] {
+            let expected: Vec<_> =
+                expected.iter().map(|(title, width)| ((*title).to_owned(), *width)).collect();
+            assert_eq!(shown(width), expected);
+        }
     }
 
     #[test]

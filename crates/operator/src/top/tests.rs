@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use fleetwright_core::model::Currency;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent};
 
 use super::*;
@@ -16,13 +17,17 @@ use crate::{
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (300, 80)];
 
 fn read(extra: &str) -> TopApp {
+    read_in(extra, Currency::USD)
+}
+
+fn read_in(extra: &str, currency: Currency) -> TopApp {
     let words = ["fleetwright", "top", "--at=2026-01-01T12:00:00Z", "-f"].into_iter().map(OsString::from);
     let args = words.chain([dump().into()]).chain(extra.split_whitespace().map(OsString::from));
     let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
         Invocation::Tool(Tool::Top(options), flags) => (options, flags),
         other => panic!("{other:?}"),
     };
-    let values = Values::resolve(&flags, |_| None).unwrap();
+    let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let source = TopSource::new(&options, &scenarios::catalogues(), &values).unwrap();
     let mut app = view(&options, source.read().unwrap(), false);
     app.source = "fleet.yaml".to_owned();
@@ -45,6 +50,16 @@ fn press(app: &mut TopApp, keys: &str) {
         };
         app.press(KeyEvent::from(code));
     }
+}
+
+#[test]
+fn a_view_in_another_currency_differs_by_its_sign_alone() {
+    let [dollars, euros] =
+        [Currency::USD, Currency::EUR].map(|currency| shown(&read_in("", currency), SIZES[2]));
+    assert!(dollars.contains("SAVES $/H") && dollars.contains("/month"), "{dollars}");
+    assert_eq!(euros, dollars.replace('$', "€"));
+    let francs = shown(&read_in("", Currency::of("CHF").unwrap()), SIZES[0]);
+    assert!(francs.contains(" CHF/H ") && !francs.contains('$'), "{francs}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{explain::funnel::Funnel, fleet::FleetReport, report::document::Savin
 /// Version of the document's form. Fields are added without a new version: readers ignore what they do not know.
 const VERSION: u32 = 1;
 
-/// A fleet with what explains it. Prices are dollars per hour as exact decimal text.
+/// A fleet with what explains it. Prices are per hour in the currency of the fleet, as exact decimal text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FleetPage {
@@ -18,6 +18,8 @@ pub(crate) struct FleetPage {
     pub(crate) version: u32,
     /// The cluster or the files that were read.
     pub(crate) source: String,
+    /// How prices are written: the sign of the fleet's currency, or its code.
+    pub(crate) currency_sign: String,
     /// The fleet.
     pub(crate) fleet: FleetReport,
     /// Unschedulable pods with equal reasons, and what their constraints leave of the instance types.
@@ -49,7 +51,7 @@ pub(crate) struct CostSample {
     /// The time.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
-    /// Dollars per hour.
+    /// The cost per hour.
     pub(crate) hourly: String,
 }
 
@@ -66,6 +68,7 @@ impl FleetPage {
         Self {
             version: VERSION,
             source: source.into(),
+            currency_sign: fleet.currency.to_string(),
             fleet,
             funnels: Vec::new(),
             costs: Vec::new(),

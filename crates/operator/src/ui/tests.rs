@@ -1,6 +1,6 @@
 //! Hostile text ends nothing and runs nothing; the policies allow these parts alone; the endpoint only reads.
 
-use fleetwright_core::testing::now;
+use fleetwright_core::{model::Currency, testing::now};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use serde_json::Value;
 use tokio::{
@@ -25,6 +25,7 @@ const SECRET: &str = "hunter2-planted";
 fn empty() -> FleetReport {
     FleetReport {
         version: 1,
+        currency: Currency::EUR,
         taken_at: now(),
         totals: Default::default(),
         nodes: Vec::new(),
@@ -106,6 +107,9 @@ fn the_script_never_parses_markup_and_names_no_other_host() {
         }
         let hosts = text.replace("http://www.w3.org/2000/svg", "");
         assert!(!hosts.contains("http://"), "{name} names another host");
+    }
+    for sign in ["$$", "\"$ ", "$/", "`$ "] {
+        assert!(!html::SCRIPT.contains(sign), "the script writes the sign of a currency: {sign}");
     }
     let handlers = regex::Regex::new(r"\son[a-z]+\s*=").unwrap();
     assert!(!handlers.is_match(&html::endpoint()), "a handler in the markup");

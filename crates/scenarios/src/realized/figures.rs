@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 
 /// The head of a table of [`RealizedFigures::row`].
 pub const HEADER: &str = "\
@@ -69,15 +69,18 @@ impl RealizedFigures {
             let sign = if tenths < 0 { '-' } else { '+' };
             format!("{sign}{}.{} %", tenths.abs() / 10, tenths.abs() % 10)
         };
+        let amount = |price: Price| Currency::USD.amount(format_args!("{price:.2}"));
         let (bound, at) = self.bound;
         let (rest, since) = self.rest;
         let share = self.moved * 1000 / self.pods.max(1);
         format!(
-            "| {name} | ${:.2}, {} | ${bound:.2} ({}) at {} s | ${rest:.2} ({}) at {}{} s | {}, {} | {} ({}.{} %) | ${:.4}/h | {} s, {} s |",
-            self.planned,
+            "| {name} | {}, {} | {} ({}) at {} s | {} ({}) at {}{} s | {}, {} | {} ({}.{} %) | {}/h | {} s, {} s |",
+            amount(self.planned),
             self.planned_bound.map_or_else(|| "not run".to_owned(), percent),
+            amount(bound),
             percent(bound),
             at.as_secs(),
+            amount(rest),
             percent(rest),
             if self.rested { "" } else { "more than " },
             since.as_secs(),
@@ -86,7 +89,7 @@ impl RealizedFigures {
             self.moved,
             share / 10,
             share % 10,
-            self.saved_per_moved_pod(),
+            Currency::USD.amount(format_args!("{:.4}", self.saved_per_moved_pod())),
             self.wait(50).as_secs(),
             self.wait(99).as_secs(),
         )

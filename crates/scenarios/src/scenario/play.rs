@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use fleetwright_controllers::settings::{FeatureGates, Packing};
+use fleetwright_core::model::Currency;
 use fleetwright_fake::{CloudConfig, catalogue, kubelet::BROKEN};
 use fleetwright_sim::{
     clock::TokioClock,
@@ -449,9 +450,9 @@ impl Stage {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{indent}{} nodes at ${:.4}/h, {} pods running, {} pending; NodeClaims created: {}, removed: {}",
+            "{indent}{} nodes at {}/h, {} pods running, {} pending; NodeClaims created: {}, removed: {}",
             seen.nodes.len(),
-            seen.hourly.dollars(),
+            hourly(&seen),
             pods.running,
             pods.pending,
             seen.claims_created,
@@ -497,6 +498,11 @@ impl Stage {
     }
 }
 
+/// The price of the nodes per hour, without its unit.
+fn hourly(seen: &Overview) -> String {
+    Currency::USD.amount(format_args!("{:.4}", seen.hourly))
+}
+
 fn removed(seen: &Overview) -> String {
     let parts: Vec<String> = seen.removed.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
@@ -530,7 +536,8 @@ fn compare(expect: &Expect, seen: &Overview) -> Vec<String> {
     check("created", expect.created.map(|count| count.to_string()), seen.claims_created.to_string());
     check("removed", expect.removed.as_ref().map(|map| format!("{map:?}")), format!("{:?}", seen.removed));
     if let Some(most) = expect.cost_at_most.filter(|most| seen.hourly.dollars() > *most) {
-        failures.push(format!("cost: expected at most ${most}/h, found ${:.4}/h", seen.hourly.dollars()));
+        let most = Currency::USD.amount(most);
+        failures.push(format!("cost: expected at most {most}/h, found {}/h", hourly(seen)));
     }
     failures
 }

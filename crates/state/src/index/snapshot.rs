@@ -152,6 +152,7 @@ impl Index {
                     epoch: self.epoch,
                     taken_at: now,
                     objective: self.objective,
+                    currency: self.currency,
                     schema: self.objects.schema.clone(),
                     pools: self.objects.pools.in_order(),
                     catalogs: self.catalogs.effective().clone(),

@@ -2,7 +2,7 @@
 
 use fleetwright_core::{
     disruption::Unconsolidatable,
-    model::{DisruptionReason, NamespacedName, Price, Prices},
+    model::{Currency, DisruptionReason, NamespacedName, Price, Prices},
     testing::{NodeBuilder, node},
 };
 use rstest::rstest;
@@ -39,7 +39,8 @@ fn budget(allowed: i64, disrupting: i64) -> Blocker {
 fn dear(nanos: i64) -> Blocker {
     let price = Price::from_nanos(nanos);
     let now = Prices { list: price, effective: price };
-    Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None, others: 0 })
+    let currency = Currency::USD;
+    Blocker::Unconsolidatable(Unconsolidatable::NotCheaper { now, cheapest: None, others: 0, currency })
 }
 
 fn desired(blockers: Vec<Blocker>, now: i64) -> DesiredCondition {

@@ -15,7 +15,7 @@ use fleetwright_core::{
         of_refused_nodes, of_refused_pods, of_resumed, process_name,
     },
     disruption::{Command, Proposal, StartedCommand},
-    model::{Pod, Snapshot},
+    model::{Currency, Pod, Snapshot},
     safety::{Act, Held},
     scheduling::{NewClaim, Plan},
 };
@@ -44,12 +44,12 @@ pub(crate) struct Decided {
 }
 
 impl Decisions {
-    /// No decisions yet, of a process that starts now.
+    /// No decisions yet, of a process that starts now; prices are in `currency`.
     #[must_use]
-    pub fn new(clock: SharedClock, seed: u64, cluster_uid: &str) -> Self {
+    pub fn new(clock: SharedClock, seed: u64, cluster_uid: &str, currency: Currency) -> Self {
         let process = process_name(clock.now(), seed, cluster_uid);
         Self {
-            ring: Shared::new(DecisionRing::new(process)),
+            ring: Shared::new(DecisionRing::new(process, currency)),
             clock,
             changed: Arc::new(watch::Sender::new(0)),
         }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_core::decisions::{Choice, DecisionDraft, DecisionRecord};
+use fleetwright_core::{
+    decisions::{Choice, DecisionDraft, DecisionRecord},
+    model::Currency,
+};
 use jiff::Timestamp;
 
 use crate::runtime::queue::later;
@@ -50,6 +53,7 @@ impl Lane {
 /// reason and pass, do not displace what was done.
 pub struct DecisionRing {
     process: String,
+    currency: Currency,
     issued: u64,
     revision: u64,
     /// Plans, NodeClaims and commands; refusals and held acts.
@@ -83,9 +87,10 @@ impl DecisionQuery {
 
 impl DecisionRing {
     /// No decisions yet. `process` is different for each process.
-    pub(super) fn new(process: String) -> Self {
+    pub(super) fn new(process: String, currency: Currency) -> Self {
         Self {
             process,
+            currency,
             issued: 0,
             revision: 0,
             lanes: <[Lane; 2]>::default(),
@@ -108,7 +113,7 @@ impl DecisionRing {
             Choice::Plan(_) | Choice::NodeClaim(_) | Choice::Disruption(_) => &mut self.lanes[0],
             Choice::Refusal(_) | Choice::Held(_) => &mut self.lanes[1],
         };
-        let record = DecisionRecord { id, revision: self.revision, time, draft };
+        let record = DecisionRecord { id, revision: self.revision, time, currency: self.currency, draft };
         let bytes = size(&record);
         lane.bytes += bytes;
         lane.kept.push_back(Kept { record: Arc::new(record), bytes });
@@ -254,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_refusals_do_not_displace_what_was_done() {
-        let mut ring = DecisionRing::new("p".into());
+        let mut ring = DecisionRing::new("p".into(), Currency::USD);
         plan(&mut ring, 0);
         for _ in 0..RECORDS + 5 {
             held(&mut ring, "x");
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded() {
-        let mut ring = DecisionRing::new("p".into());
+        let mut ring = DecisionRing::new("p".into(), Currency::USD);
         for _ in 0..300 {
             held(&mut ring, &"x".repeat(20_000));
         }
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_outcome_is_a_change_and_a_final_one_stays() {
-        let mut ring = DecisionRing::new("p".into());
+        let mut ring = DecisionRing::new("p".into(), Currency::USD);
         let first = plan(&mut ring, 1);
         let second = plan(&mut ring, 2);
         let set = |ring: &mut DecisionRing, status| {
@@ -298,7 +303,7 @@ mod tests {
 
     #[test]
     fn queries_select_by_time_kind_and_number() {
-        let mut ring = DecisionRing::new("p".into());
+        let mut ring = DecisionRing::new("p".into(), Currency::USD);
         for second in 1..=3 {
             plan(&mut ring, second);
         }
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_equal_refusal_is_new_again_after_a_while() {
-        let mut ring = DecisionRing::new("p".into());
+        let mut ring = DecisionRing::new("p".into(), Currency::USD);
         assert!(ring.is_new("a", at(0)) && !ring.is_new("a", at(899)) && ring.is_new("b", at(899)));
         assert!(ring.is_new("a", at(900)) && !ring.is_new("a", at(901)));
     }

@@ -4,7 +4,7 @@ mod n_to_m;
 mod narrow;
 
 pub(super) use n_to_m::cheaper_together;
-pub(super) use narrow::{others, paid, worst_launch_prices};
+pub(super) use narrow::{not_cheaper, others, paid, worst_launch_prices};
 
 use super::{
     Candidate, Command, Context, MethodSpec, Refusal, SimulationSolver, Unconsolidatable,

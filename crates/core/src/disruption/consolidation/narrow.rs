@@ -36,13 +36,23 @@ pub(super) fn cheaper(
         .filter_map(worst)
         .min_by_key(|prices| (prices.effective, prices.list));
     let others = others(candidates, &new_claim);
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest, others };
+    let not_cheaper = not_cheaper(context, now, cheapest, others);
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
         worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })
     .map_err(|error| error.unwrap_or(not_cheaper))?;
     prefer_spot(&mut new_claim);
     Ok(new_claim)
+}
+
+/// The refusal of a replacement that costs as much as the nodes.
+pub(in crate::disruption) fn not_cheaper(
+    context: &Context<'_>,
+    now: Prices,
+    cheapest: Option<Prices>,
+    others: usize,
+) -> Unconsolidatable {
+    Unconsolidatable::NotCheaper { now, cheapest, others, currency: context.snapshot.currency }
 }
 
 fn spot_to_spot(
@@ -57,7 +67,7 @@ fn spot_to_spot(
     let mut new_claim = new_claim;
     force_spot(&mut new_claim);
     let (cheapest, others) = (Some(new_claim.chosen.prices()), others(candidates, &new_claim));
-    let not_cheaper = Unconsolidatable::NotCheaper { now, cheapest, others };
+    let not_cheaper = not_cheaper(context, now, cheapest, others);
     let mut new_claim = narrow(new_claim, |new_claim, t, requirements| {
         worst_launch_prices(new_claim, t, requirements).is_some_and(|prices| prices.are_below(now))
     })

@@ -16,7 +16,7 @@ impl Gate for Balanced {
     fn admit_command(&self, context: &Context<'_>, command: &mut Command) -> Result<(), Unconsolidatable> {
         command.scores = scores(context, command);
         match command.scores.iter().find(|score| !score.approved) {
-            Some(rejected) => Err(Unconsolidatable::Unbalanced(rejected.clone())),
+            Some(rejected) => Err(Unconsolidatable::Unbalanced(rejected.clone(), context.snapshot.currency)),
             None => Ok(()),
         }
     }

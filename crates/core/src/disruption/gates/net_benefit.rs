@@ -36,7 +36,8 @@ impl Gate for NetBenefit {
             return Ok(());
         }
         let price = |nanos: i128| Price::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
-        Err(Unconsolidatable::NoNetBenefit { savings: price(savings), over, cost: price(cost) })
+        let currency = context.snapshot.currency;
+        Err(Unconsolidatable::NoNetBenefit { savings: price(savings), over, cost: price(cost), currency })
     }
 }
 

@@ -112,7 +112,7 @@ fn prefix(
         Some(Deletion { command: several, .. }) if several.candidates.len() > 1 => Ok(several),
         // Single-node consolidation comes next.
         _ => {
-            let reason = Unconsolidatable::NotCheaper { now: limit, cheapest, others };
+            let reason = consolidation::not_cheaper(context, limit, cheapest, others);
             Err(Refusal { reason, hint: None, scores: command.scores })
         }
     }

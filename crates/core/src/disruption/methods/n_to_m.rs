@@ -199,7 +199,7 @@ fn by_price(
     let shunned: Vec<Str> = own.into_iter().collect();
     let terms = Repack { paid: now.effective, nodes: candidates.len(), shunned: &shunned, rounds: ROUNDS };
     let simulation = simulation::repack(context, solver, candidates, &terms);
-    let simulation = simulation.ok_or(Unconsolidatable::NotCheaper { now, cheapest: None, others: 0 })?;
+    let simulation = simulation.ok_or_else(|| consolidation::not_cheaper(context, now, None, 0))?;
     match simulation.problem {
         Some(problem) => Err(problem),
         None => Ok(simulation.plan.new_claims),

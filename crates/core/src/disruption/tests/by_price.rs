@@ -260,15 +260,15 @@ proptest! {
                 expensive = expensive + each.max().unwrap();
                 usage += new_claim.instance_types.iter().map(|known| known.capacity.cpu()).max().unwrap();
             }
-            prop_assert!(expensive < command.price_before(), "{command}: may cost {expensive}");
-            prop_assert!(command.savings().times(10) >= command.price_before(), "{command}");
+            prop_assert!(expensive < command.price_before(), "{command:?}: may cost {expensive}");
+            prop_assert!(command.savings().times(10) >= command.price_before(), "{command:?}");
             for candidate in &command.candidates {
-                prop_assert!(!removed.contains(&candidate.index), "{command}: a node is in two commands");
+                prop_assert!(!removed.contains(&candidate.index), "{command:?}: a node is in two commands");
                 removed.push(candidate.index);
                 usage -= candidate.node.capacity().cpu();
             }
             let limits = &snapshot.pools[0].limits.resources;
-            prop_assert!(limits.iter().all(|(_, limit)| usage <= *limit), "{command}: {usage} of {limits:?}");
+            prop_assert!(limits.iter().all(|(_, limit)| usage <= *limit), "{command:?}: {usage} of {limits:?}");
         }
         if let Some(first) = proposal.commands.first() {
             prop_assert!(validate(first, &snapshot, &Rules::default(), now()).is_ok());

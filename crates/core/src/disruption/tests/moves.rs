@@ -107,7 +107,7 @@ fn a_node_near_expiration_is_not_replaced() {
     };
     check(aged(3600), "single-node-consolidation: a -> small/spot");
     let proposal = checked(aged(300), "nothing");
-    let Unconsolidatable::NoNetBenefit { savings, over, cost } = &proposal.unconsolidatable[0].1 else {
+    let Unconsolidatable::NoNetBenefit { savings, over, cost, .. } = &proposal.unconsolidatable[0].1 else {
         panic!("{:?}", reasons(&proposal))
     };
     assert_eq!(*over, Duration::from_secs(300));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 use fleetwright_sim::Overview;
 use serde::Serialize;
 
@@ -139,17 +139,17 @@ impl fmt::Display for DemoReport {
             "  nodes removed       {}",
             if removed.is_empty() { "none".to_owned() } else { removed.join(", ") }
         )?;
-        let round = |text: &str| figures::hourly_text(text);
+        let round = |text: &str| Currency::USD.amount(figures::hourly_text(text));
         writeln!(
             f,
-            "  cost                ${}/h at the peak, ${}/h now",
+            "  cost                {}/h at the peak, {}/h now",
             round(&self.cost.peak_hourly),
             round(&self.cost.after_hourly)
         )?;
         if let Some(without) = &self.cost.without_consolidation {
             writeln!(
                 f,
-                "  consolidation       saves ${}/h now, and ${} of ${} during the run (the same load without it)",
+                "  consolidation       saves {}/h now, and {} of {} during the run (the same load without it)",
                 round(&without.saved_hourly),
                 round(&without.saved),
                 round(&without.spent)

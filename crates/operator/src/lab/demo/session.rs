@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 use fleetwright_sim::{Overview, Simulator, overview::NodePhase};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 
@@ -114,11 +114,12 @@ fn changes(before: &Overview, after: &Overview) -> Vec<String> {
         overview.nodes.iter().map(|node| (node.name.clone(), node.clone())).collect()
     };
     let (old, new) = (by_name(before), by_name(after));
+    let hour = |price: Price| format!("{}/h", figures::per_hour(Currency::USD, price.dollars()));
     let mut news = Vec::new();
     for (name, node) in &new {
         let was = old.get(name).map(|node| node.phase);
         let what = || {
-            format!("{} in {}, {}, ${:.4}/h", node.instance_type, node.zone, node.capacity_type, node.price)
+            format!("{} in {}, {}, {}", node.instance_type, node.zone, node.capacity_type, hour(node.price))
         };
         match (was, node.phase) {
             (None | Some(NodePhase::Starting), NodePhase::Ready) => {
@@ -134,17 +135,22 @@ fn changes(before: &Overview, after: &Overview) -> Vec<String> {
         }
     }
     for (name, node) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-        news.push(format!("node {name} terminated (-${:.4}/h)", node.price));
+        news.push(format!("node {name} terminated (-{})", hour(node.price)));
     }
     let (was, is) = (hourly(before), hourly(after));
     if after.pods.pending > 0 && before.pods.pending == 0 {
         news.push(format!("{} pending", figures::count(after.pods.pending, "pod")));
     }
     if after.pods.pending == 0 && before.pods.pending > 0 {
-        news.push(format!("no pod pending; {} at ${is:.4}/h", figures::count(after.nodes.len(), "node")));
+        news.push(format!("no pod pending; {} at {}", figures::count(after.nodes.len(), "node"), hour(is)));
     }
     if is < was && after.pods.pending == 0 {
-        news.push(format!("{} at ${is:.4}/h, was ${was:.4}/h", figures::count(after.nodes.len(), "node")));
+        news.push(format!(
+            "{} at {}, was {}",
+            figures::count(after.nodes.len(), "node"),
+            hour(is),
+            hour(was)
+        ));
     }
     news
 }

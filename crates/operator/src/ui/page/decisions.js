@@ -73,7 +73,7 @@ function decisionsSection() {
       { title: "Time", cell: (record) => element("span", { class: "when" }, clock(record.time)), width: "76px" },
       { title: "Kind", cell: (record) => KINDS[record.kind] ?? record.kind, width: "92px", drop: 560 },
       { title: "Decision", cell: summary },
-      { title: "Saves $/h", cell: (record) => (record.saving ? saving(record.saving.list) : ""), figure: true, width: "84px", drop: 760 },
+      { title: `Saves ${sign()}/h`, cell: (record) => (record.saving ? saving(record.saving.list) : ""), figure: true, width: "84px", drop: 760 },
       { title: "Outcome", cell: (record) => (record.outcome ? tag(record.outcome.status, OUTCOMES[record.outcome.status] ?? "") : ""), width: "100px" },
     ],
     { label: "Decisions", key: (record) => record.id, open: explainDecision, empty: "No decision yet." },

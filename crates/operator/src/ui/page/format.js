@@ -8,20 +8,28 @@ const number = (exact) => (exact === null || exact === undefined || exact === ""
 const fixed = (digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const [whole, cents, fine] = [fixed(0), fixed(2), fixed(4)];
 
-/** Dollars per hour: four digits below ten dollars, two above. */
-function hourly(exact) {
-  const dollars = number(exact);
-  if (dollars === null || Number.isNaN(dollars)) return "–";
-  const text = (Math.abs(dollars) < 10 ? fine : cents).format(Math.abs(dollars));
-  return `${dollars < 0 ? "−" : ""}$${text}`;
+/** The sign of the currency that prices are in, or its code. */
+const sign = () => page.data.currencySign;
+
+/** An amount with its currency. */
+function money(amount, text) {
+  const [minus, mark] = [amount < 0 ? "−" : "", sign()];
+  return `${minus}${mark}${mark.length > 1 ? " " : ""}${text}`;
 }
 
-/** Dollars per month of a price per hour: whole dollars from a thousand on. */
+/** A price per hour: four digits below ten, two above. */
+function hourly(exact) {
+  const price = number(exact);
+  if (price === null || Number.isNaN(price)) return "–";
+  return money(price, (Math.abs(price) < 10 ? fine : cents).format(Math.abs(price)));
+}
+
+/** What a price per hour costs in a month: whole numbers from a thousand on. */
 function monthly(exact) {
-  const dollars = number(exact);
-  if (dollars === null || Number.isNaN(dollars)) return "–";
-  const month = dollars * HOURS_PER_MONTH;
-  return `${month < 0 ? "−" : ""}$${(Math.abs(month) < 1000 ? cents : whole).format(Math.abs(month))}`;
+  const price = number(exact);
+  if (price === null || Number.isNaN(price)) return "–";
+  const month = price * HOURS_PER_MONTH;
+  return money(month, (Math.abs(month) < 1000 ? cents : whole).format(Math.abs(month)));
 }
 
 const count = (amount) => whole.format(amount);

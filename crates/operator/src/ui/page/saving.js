@@ -2,11 +2,11 @@
 
 /** `now` beside `then`, as bars of one scale. */
 function comparison(rows) {
-  const most = Math.max(...rows.map((row) => row.dollars), 1e-9);
+  const most = Math.max(...rows.map((row) => row.price), 1e-9);
   return element(
     "div",
     { class: "compare" },
-    rows.flatMap((row) => [element("span", {}, row.name), bar(row.dollars / most, row.kind), element("span", {}, row.text)]),
+    rows.flatMap((row) => [element("span", {}, row.name), bar(row.price / most, row.kind), element("span", {}, row.text)]),
   );
 }
 
@@ -15,8 +15,8 @@ function savingSection() {
   panel("saving", "What could be saved", { wide: true, link: "Saving" }, body);
   return ({ saving: report }) => {
     const { cheapest, waste, proposed } = report;
-    const dollars = (side) => number(side.hourly) ?? 0;
-    const side = (name, of, kind) => ({ name, kind, dollars: dollars(of), text: `${counted(of.nodes, "node")}, ${hourly(of.hourly)}/h, ${monthly(of.hourly)}/month` });
+    const price = (side) => number(side.hourly) ?? 0;
+    const side = (name, of, kind) => ({ name, kind, price: price(of), text: `${counted(of.nodes, "node")}, ${hourly(of.hourly)}/h, ${monthly(of.hourly)}/month` });
     const lead = cheapest
       ? [
           element(
@@ -57,7 +57,7 @@ function planSection() {
       { title: "NodePool", cell: (row) => row.nodePool, value: (row) => row.nodePool, width: "26%", drop: 560 },
       { title: "Capacity", cell: (row) => row.capacityType, value: (row) => row.capacityType, width: "112px" },
       { title: "Nodes", cell: (row) => count(row.nodes), value: (row) => row.nodes, figure: true, width: "72px" },
-      { title: "$/h", cell: (row) => hourly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "96px" },
+      { title: `${sign()}/h`, cell: (row) => hourly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "96px" },
     ],
     { label: "Nodes of the cheapest plan", key: (row) => `${row.nodePool} ${row.instanceType} ${row.capacityType}`, empty: "No new nodes." },
   );
@@ -90,7 +90,7 @@ function blocksSection() {
       { title: "Owner", cell: (row) => text(row.owner), value: (row) => row.owner },
       { title: "For example", cell: (row) => row.message, width: "32%", drop: 760 },
       { title: "Nodes", cell: (row) => count(row.nodes), value: (row) => row.nodes, figure: true, width: "64px", drop: 560 },
-      { title: "Unused $/h", cell: (row) => hourly(row.unusedHourly), value: (row) => number(row.unusedHourly), figure: true, width: "96px" },
+      { title: `Unused ${sign()}/h`, cell: (row) => hourly(row.unusedHourly), value: (row) => number(row.unusedHourly), figure: true, width: "96px" },
     ],
     { label: "What blocks the saving, by owner", key: (row) => `${row.type} ${row.owner}`, open: explainBlock, empty: "Nothing blocks disruption." },
   );
@@ -108,9 +108,9 @@ function costsSection(id, title, head, link, rowsOf) {
     [
       { title: head, cell: (row) => element("span", { class: "strong", title: row.name }, row.name ?? "none"), value: (row) => row.name ?? "" },
       { title: "Pods", cell: (row) => count(row.pods), value: (row) => row.pods, figure: true, width: "72px", drop: 560 },
-      { title: "$/h", cell: (row) => hourly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "96px" },
-      { title: "$/month", cell: (row) => monthly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "104px" },
-      ...(hasUnused ? [{ title: "Unused $/h", cell: (row) => hourly(row.unusedHourly), value: (row) => number(row.unusedHourly), figure: true, width: "96px", drop: 560 }] : []),
+      { title: `${sign()}/h`, cell: (row) => hourly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "96px" },
+      { title: `${sign()}/month`, cell: (row) => monthly(row.hourly), value: (row) => number(row.hourly), figure: true, width: "104px" },
+      ...(hasUnused ? [{ title: `Unused ${sign()}/h`, cell: (row) => hourly(row.unusedHourly), value: (row) => number(row.unusedHourly), figure: true, width: "96px", drop: 560 }] : []),
     ],
     { label: title, key: (row) => row.name ?? "", empty: "No cost is known." },
   );
@@ -128,8 +128,8 @@ function savingSections({ saving: report }) {
     savingSection(),
     blocksSection(),
     planSection(),
-    costsSection("by-nodepool", "Cost by NodePool, with nodes being deleted and launched NodeClaims", "NodePool", "$ by NodePool", (of) => of.byNodePool),
-    costsSection("by-namespace", "Cost by namespace", "Namespace", "$ by namespace", (of) => of.byNamespace),
-    ...report.byLabel.map((known, index) => costsSection(`by-label-${index}`, `Cost by label ${known.label}`, "Value", "$ by label", (of) => of.byLabel[index].rows)),
+    costsSection("by-nodepool", "Cost by NodePool, with nodes being deleted and launched NodeClaims", "NodePool", `${sign()} by NodePool`, (of) => of.byNodePool),
+    costsSection("by-namespace", "Cost by namespace", "Namespace", `${sign()} by namespace`, (of) => of.byNamespace),
+    ...report.byLabel.map((known, index) => costsSection(`by-label-${index}`, `Cost by label ${known.label}`, "Value", `${sign()} by label`, (of) => of.byLabel[index].rows)),
   ];
 }
