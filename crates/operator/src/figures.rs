@@ -1,6 +1,6 @@
 //! Figures for people: money, quantities and times, rounded. Documents for programs have them exactly.
 
-use fleetwright_core::model::{Currency, Quantity, ResourceName};
+use fleetwright_core::model::{Currency, Quantity, ResourceName, Rounding, figures};
 use jiff::Timestamp;
 
 /// Hours of a month, as clouds bill it: 365 days of 24 hours in 12 months.
@@ -53,52 +53,23 @@ fn is_zero(text: &str) -> bool {
     !text.contains(|digit: char| ('1'..='9').contains(&digit))
 }
 
-/// Milli-CPUs as CPUs with at most two digits.
+/// Milli-CPUs as CPUs with at most two digits. Rounded up: demand that is shown too small would look as if it fitted.
 pub(crate) fn cpu(milli: i64) -> String {
-    let cpus = i128::from(milli);
-    // Rounded up: demand that is shown too small would look as if it fitted.
-    let hundredths = cpus.div_euclid(10) + i128::from(cpus.rem_euclid(10) > 0);
-    decimal(hundredths, 2)
+    figures::cpu(milli, Rounding::Up)
 }
 
 /// Bytes in the unit that keeps the figure below 1024, with one digit.
 pub(crate) fn bytes(amount: i64) -> String {
-    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let mut unit = 0;
-    let mut divisor: i128 = 1;
-    while unit + 1 < UNITS.len() && i128::from(amount).abs() >= divisor * 1024 {
-        divisor *= 1024;
-        unit += 1;
-    }
-    let tenths = (i128::from(amount) * 10 + divisor / 2).div_euclid(divisor);
-    format!("{}{}", decimal(tenths, 1), UNITS[unit])
+    figures::bytes(amount, Rounding::Nearest)
 }
 
-/// An amount of a resource: exact in Kubernetes' own writing, but bytes of more than five digits in the unit that keeps them below 1024.
-pub(crate) fn amount(resource: &ResourceName, amount: i64) -> String {
-    let exact = resource.quantity(amount).to_string();
-    let digits = exact.bytes().filter(u8::is_ascii_digit).count();
-    let is_bytes = matches!(resource, ResourceName::Memory | ResourceName::EphemeralStorage);
-    if is_bytes && digits > 5 { bytes(amount) } else { exact }
-}
-
-/// The same of an exact text; text that is no quantity stays.
+/// An amount of a resource as exact text, in the unit that fits; text that is no quantity stays.
 pub(crate) fn amount_text(resource: &str, exact: &str) -> String {
     let resource = ResourceName::from(resource);
-    exact
-        .parse::<Quantity>()
-        .map_or_else(|_| exact.to_owned(), |quantity| amount(&resource, resource.supply(quantity)))
-}
-
-/// A number of 10^-places, without zeros at its end.
-fn decimal(number: i128, places: u32) -> String {
-    let scale = 10_i128.pow(places);
-    let (sign, number) = if number < 0 { ("-", -number) } else { ("", number) };
-    let rest = format!("{:0width$}", number % scale, width = usize::try_from(places).unwrap_or(0));
-    match rest.trim_end_matches('0') {
-        "" => format!("{sign}{}", number / scale),
-        rest => format!("{sign}{}.{rest}", number / scale),
-    }
+    exact.parse::<Quantity>().map_or_else(
+        |_| exact.to_owned(),
+        |quantity| figures::amount(&resource, resource.supply(quantity), Rounding::Nearest),
+    )
 }
 
 /// A point in time without fractions of seconds.
@@ -170,9 +141,10 @@ mod tests {
             ["0", "1", "1Ki", "1.5Mi", "8Gi"]
         );
         assert_eq!(bytes(94_372_040 * kib * kib), "90Ti");
-        let memory = |bytes| amount(&ResourceName::Memory, bytes);
-        assert_eq!([1536, 2_901_105].map(|mib| memory(mib * kib * kib)), ["1536Mi", "2.8Ti"]);
-        assert_eq!(amount(&ResourceName::Cpu, 1500), "1500m");
+        assert_eq!(
+            ["1536Mi", "2901105Mi", "plenty"].map(|text| amount_text("memory", text)),
+            ["1536Mi", "2.8Ti", "plenty"]
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod baseline;
 pub mod currency;
 pub mod device;
+pub mod figures;
 pub mod ids;
 pub mod instance_type;
 pub mod labels;
@@ -36,6 +37,7 @@ pub mod workloads;
 pub use baseline::Baseline;
 pub use currency::Currency;
 pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
+pub use figures::Rounding;
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
 pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction, SharedCapacity};

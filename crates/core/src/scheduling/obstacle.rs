@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::{ResourceName, Str, Taint};
+use crate::model::{ResourceName, Rounding, Str, Taint, figures::amount};
 
 /// The obstacles of a pod on existing and in-flight nodes after the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,8 +80,8 @@ impl fmt::Display for Obstacle {
                 f,
                 "too little {} (most free {} of {})",
                 name.as_str(),
-                name.quantity(*most),
-                name.quantity(*requested)
+                amount(name, *most, Rounding::Down),
+                amount(name, *requested, Rounding::Up)
             ),
             Self::HostPort(port) => write!(f, "host port {port} taken"),
             Self::Volumes => f.write_str("volumes not reachable or attachable"),

@@ -3,7 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    model::{Incompatible, PoolName, Requirement, ResourceName, Resources, Str, Taint, labels::HOSTNAME},
+    model::{
+        Incompatible, PoolName, Requirement, ResourceName, Resources, Rounding, Str, Taint,
+        figures::{Requested, amount},
+        labels::{HOSTNAME, NODEPOOL},
+    },
     scheduling::dra::problem::{ClaimProblem, DeviceShortage},
 };
 
@@ -236,16 +240,18 @@ impl fmt::Display for PoolVerdict {
                 let of_it = match *reserved {
                     0 => "in use".to_owned(),
                     all if all >= *usage => format!("reserved by {by}"),
-                    some => format!("in use, {} of it reserved by {by}", name.quantity(some)),
+                    some => {
+                        format!("in use, {} of it reserved by {by}", amount(&name, some, Rounding::Nearest))
+                    }
                 };
                 write!(
                     f,
                     "all available instance types exceed limits for nodepool {:?} ({resource}: {} of {} {of_it}): raise \
                      spec.limits.{resource} by {}",
                     &*self.pool,
-                    name.quantity(*usage),
-                    name.quantity(*limit),
-                    name.quantity(*needed)
+                    amount(&name, *usage, Rounding::Nearest),
+                    amount(&name, *limit, Rounding::Nearest),
+                    amount(&name, *needed, Rounding::Up)
                 )
             }
             Eliminated::NoInstanceTypes(why) => {
@@ -278,7 +284,9 @@ impl fmt::Display for Eliminated {
                 write!(f, "incompatible volumes, {why}: allow nodes of the nodepool where the volumes are")
             }
             Self::Limit { resource, usage, limit, .. } => {
-                write!(f, "limit of {resource}: {usage} of {limit}")
+                let name = ResourceName::from(&**resource);
+                let shown = |of: i64| amount(&name, of, Rounding::Nearest);
+                write!(f, "limit of {resource}: {} of {}", shown(*usage), shown(*limit))
             }
             Self::Topology { kind, key, unused, counts } => {
                 write!(f, "unsatisfiable topology constraint for {kind}, key={key}")?;
@@ -305,7 +313,7 @@ impl fmt::Display for Eliminated {
                     f,
                     "{why}, of {total} types {allowed} met the requirements, {large_enough} of them are large enough, \
                      {available} of those can be bought, resources={{{}}}: {nearest}",
-                    rounded(requests)
+                    Requested(requests)
                 )
             }
             Self::MinValues { key, wanted, available } => write!(
@@ -324,19 +332,6 @@ impl fmt::Display for Eliminated {
     }
 }
 
-/// The amounts as text, those of memory and storage in whole Mi, rounded up as demand is.
-fn rounded(requests: &Resources) -> Resources {
-    const MI: i64 = 1 << 20;
-    let mut rounded = requests.clone();
-    for name in [ResourceName::Memory, ResourceName::EphemeralStorage] {
-        let amount = requests.get(&name);
-        if amount > MI && amount % MI != 0 {
-            rounded.set(&name, (amount / MI).saturating_add(1).saturating_mul(MI));
-        }
-    }
-    rounded
-}
-
 /// Writes the change that makes requirements compatible.
 fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Option<&str>) -> fmt::Result {
     match (why, meant) {
@@ -350,6 +345,9 @@ fn requirements_fix(f: &mut fmt::Formatter<'_>, why: &Incompatible, meant: Optio
         (Incompatible::Undefined(wanted), None) => {
             write!(f, ": add {} to the labels or requirements of the nodepool", wanted.key())
         }
+        (Incompatible::Disjoint { wanted, .. }, _) if &**wanted.key() == NODEPOOL => f.write_str(
+            ": the pod selects another nodepool; if there is none of that name, create it or change the pod",
+        ),
         (Incompatible::Disjoint { offered, .. }, _) if !offered.is_complement() && !offered.is_empty() => {
             f.write_str(": require a value that the nodepool allows, or allow more values there")
         }
@@ -404,7 +402,7 @@ impl fmt::Display for Nearest {
             Self::Resource { name, most, instance_type, .. } => write!(
                 f,
                 "the most {name} that an allowed type leaves for pods is {} (on {instance_type}){}",
-                name.quantity(*most),
+                amount(name, *most, Rounding::Down),
                 match name {
                     ResourceName::EphemeralStorage => ": let the NodeClass give nodes larger volumes",
                     _ => "",
@@ -413,7 +411,7 @@ impl fmt::Display for Nearest {
             Self::Daemons { name, missing, instance_type } => write!(
                 f,
                 "daemons alone request {} more {name} than {instance_type} has: allow larger types, or lower their requests",
-                name.quantity(*missing)
+                amount(name, *missing, Rounding::Up)
             ),
             Self::Combination => f.write_str("no allowed type has enough of all resources at once"),
             Self::Offering => {

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use fleetwright_core::{
-    model::{Pod, Resources, Snapshot, Toleration, pod::PodSpec},
+    model::{Pod, Resources, Rounding, Snapshot, Toleration, figures, pod::PodSpec},
     scheduling::{PoolVerdict, PreparedSnapshot, Rules, Unplaced},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::constraints::{as_asked, ask, only_pool};
-use crate::figures;
 
 /// The constraints of a pod for one NodePool.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -117,7 +116,7 @@ fn constraints(whole: &PodSpec) -> Vec<Constraint> {
     }
     for (name, amount) in whole.requests.iter().filter(|(name, _)| name.as_str() != "pods") {
         add(
-            format!("requests {}={}", name.as_str(), figures::amount(&name, amount)),
+            format!("requests {}={}", name.as_str(), figures::amount(&name, amount, Rounding::Up)),
             Box::new(move |spec, _| spec.requests.set(&name, amount)),
         );
     }

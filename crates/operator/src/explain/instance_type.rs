@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use fleetwright_core::{
-    model::{Currency, InstanceType, NodePool, Price, labels::INSTANCE_TYPE},
+    model::{Currency, InstanceType, NodePool, Price, Rounding, figures::amount, labels::INSTANCE_TYPE},
     scheduling::NewClaim,
     suggest::did_you_mean,
 };
@@ -187,9 +187,9 @@ fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>, currency: Currency) 
     } else if let Some(resource) = new_claim.requests.first_exceeding(&asked.allocatable()) {
         format!(
             "too small: pods and daemons request {} {}, of which it has {}",
-            resource.quantity(new_claim.requests.get(&resource)),
+            amount(&resource, new_claim.requests.get(&resource), Rounding::Up),
             resource.as_str(),
-            resource.quantity(asked.allocatable().get(&resource))
+            amount(&resource, asked.allocatable().get(&resource), Rounding::Down)
         )
     } else if asked.cheapest(&allowed).is_none() {
         "no offering that pods and NodePool allow is available".to_owned()

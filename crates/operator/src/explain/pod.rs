@@ -291,7 +291,7 @@ pub(super) fn page(report: &PodReport) -> Page {
     for row in &telling {
         page.line(row.message.clone());
     }
-    if telling.is_empty() && !report.costs.is_empty() {
+    if telling.is_empty() && !report.costs.is_empty() && report.state != "Unschedulable" {
         page.line("no single constraint of the pod costs anything");
     }
     page

@@ -360,13 +360,19 @@ fn volumes_follow_their_class_and_volume() {
         format!("{:?} {}", claim.state, topology.join(","))
     };
     index.apply(pvc(1, ""));
-    assert_eq!(state(&index), "Broken(\"storageclass fast of claim default/data does not exist\") ");
+    assert_eq!(
+        state(&index),
+        "Broken(\"storageclass fast of claim default/data does not exist: create it\") "
+    );
     index.apply(class(2, "Immediate"));
     assert_eq!(state(&index), "UnboundImmediate ");
     index.apply(class(3, "WaitForFirstConsumer"));
     assert_eq!(state(&index), "WaitsForConsumer topology.kubernetes.io/zone In [z1]");
     index.apply(pvc(4, "pv"));
-    assert_eq!(state(&index), "Broken(\"persistentvolume pv of claim default/data does not exist\") ");
+    assert_eq!(
+        state(&index),
+        "Broken(\"persistentvolume pv of claim default/data does not exist: create it\") "
+    );
     let pv: PersistentVolume = object(json!({"metadata": {"name": "pv", "resourceVersion": "5"}, "spec": {
         "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [

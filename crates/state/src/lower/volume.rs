@@ -85,7 +85,8 @@ fn bound(
 ) -> Result<(), String> {
     let id = &lowered.id;
     let name = volume_name(claim).unwrap_or_default();
-    let volume = volume.ok_or_else(|| format!("persistentvolume {name} of claim {id} does not exist"))?;
+    let volume =
+        volume.ok_or_else(|| format!("persistentvolume {name} of claim {id} does not exist: create it"))?;
     if volume.metadata.deletion_timestamp.is_some() {
         return Err(format!("persistentvolume {name} of claim {id} is being deleted"));
     }
@@ -121,7 +122,8 @@ fn unbound(
     let id = &lowered.id;
     let name = class_name(claim)
         .ok_or_else(|| format!("persistentvolumeclaim {id} is not bound and names no storage class"))?;
-    let class = class.ok_or_else(|| format!("storageclass {name} of claim {id} does not exist"))?;
+    let class =
+        class.ok_or_else(|| format!("storageclass {name} of claim {id} does not exist: create it"))?;
     lowered.driver = Some(driver(&class.provisioner));
     if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
         lowered.state = VolumeState::UnboundImmediate;

@@ -110,7 +110,15 @@ impl<'a> Explained<'a> {
                     "node affinity by matchFields names one node: no new node can have its name".to_owned(),
                 );
             }
-            schema.restriction(key).filter(|_| &**key != HOSTNAME)
+            let restriction = schema.restriction(key).filter(|_| &**key != HOSTNAME)?;
+            // Before the list of all labels, which is long.
+            let restricted = " is restricted";
+            Some(match nearest::nearest(key, schema.well_known.iter()) {
+                Some(meant) => {
+                    restriction.replacen(restricted, &format!("{restricted} (did you mean {meant:?}?)"), 1)
+                }
+                None => restriction,
+            })
         })
     }
 
