@@ -1,11 +1,13 @@
 //! All constraints that keep a pod from a NodePool, not only the first: each is found by lifting those before it and asking the
-//! solver again. Nothing is decided here; the reasons are those of the solver.
+//! solver again, beside the pods that the plan places. Nothing is decided here; the reasons are those of the solver.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
     model::{
-        Incompatible, Pod, ResourceName, Snapshot, Taint, Toleration, labels::NODEPOOL, pod::PodSpec,
+        Incompatible, Pod, PodAffinityTerm, ResourceName, Snapshot, Taint, Toleration,
+        labels::{HOSTNAME, NODEPOOL},
+        pod::PodSpec,
         taint::TolerationOperator,
     },
     scheduling::{
@@ -17,6 +19,8 @@ use fleetwright_core::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::planned;
 
 /// The most constraints of one pod and NodePool: each is one more question to the solver.
 const MAX_CONSTRAINTS: usize = 12;
@@ -53,9 +57,12 @@ pub(crate) struct Patch {
     pub(crate) merge: Value,
 }
 
-/// Asks about the pods of one snapshot.
+/// Asks about the pods that a plan could not place.
 pub(crate) struct Finder<'a> {
     snapshot: &'a Snapshot,
+    plan: &'a Plan,
+    /// The snapshot as the plan leaves it, once it is needed.
+    after: OnceCell<Snapshot>,
     rules: &'a Rules,
     /// Answers by what pods have in common.
     known: Vec<(Arc<PodSpec>, Vec<Row>)>,
@@ -64,8 +71,9 @@ pub(crate) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, rules: &'a Rules) -> Self {
-        Self { snapshot, rules, known: Vec::new(), prepared: BTreeMap::new() }
+    pub(crate) fn new(snapshot: &'a Snapshot, plan: &'a Plan, rules: &'a Rules) -> Self {
+        let after = OnceCell::new();
+        Self { snapshot, plan, after, rules, known: Vec::new(), prepared: BTreeMap::new() }
     }
 
     /// All constraints that rule NodePools out for a pod that the solver could not place for `why`; only the first of each NodePool once
@@ -93,8 +101,12 @@ impl<'a> Finder<'a> {
         let mut asked = (**pod).clone();
         let mut rows = vec![row((pool, 1), first, pod, pod)];
         let mut last = first.clone();
-        while rows.len() < MAX_CONSTRAINTS && lift(&mut asked, &last) {
-            let new = || PreparedSnapshot::new(&only_pool(self.snapshot, pool), self.rules);
+        for _ in 1..MAX_CONSTRAINTS {
+            if !lift(&mut asked, &last) {
+                break;
+            }
+            let after = self.after.get_or_init(|| planned::with(self.snapshot, self.plan));
+            let new = || PreparedSnapshot::new(&only_pool(after, pool), self.rules);
             let prepared = self.prepared.entry(pool.to_owned()).or_insert_with(new);
             let plan = ask(prepared, &Arc::new(asked.clone()));
             let Some((_, Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { break };
@@ -103,10 +115,35 @@ impl<'a> Finder<'a> {
                 break;
             }
             last = next.eliminated.clone();
-            rows.push(row((pool, rows.len() + 1), &as_asked(&last, pod, &asked), pod, &asked));
+            if !self.shares_node(&asked, &last) {
+                rows.push(row((pool, rows.len() + 1), &as_asked(&last, pod, &asked), pod, &asked));
+            }
         }
         rows
     }
+
+    /// Whether a constraint is the affinity to pods of the plan by hostname. Without the other constraints, the plan would have put the pod on
+    /// their node, which is full here.
+    fn shares_node(&self, pod: &Pod, eliminated: &Eliminated) -> bool {
+        let Eliminated::Topology { kind: "pod affinity", key, .. } = eliminated else { return false };
+        **key == *HOSTNAME
+            && planned::pods(self.plan).any(|other| is_drawn_to(self.snapshot, pod, key, other))
+    }
+}
+
+/// Whether the affinity of a pod by a key selects another one.
+pub(crate) fn is_drawn_to(snapshot: &Snapshot, pod: &Pod, key: &str, other: &Pod) -> bool {
+    let space = &other.id.namespace;
+    let in_namespace = |term: &PodAffinityTerm| match &term.namespace_selector {
+        Some(labels) if snapshot.namespaces_matching(labels).contains(space) => true,
+        None if term.namespaces.is_empty() => pod.id.namespace == *space,
+        _ => term.namespaces.contains(space),
+    };
+    let is_selected = |term: &PodAffinityTerm| {
+        term.selector.as_ref().is_some_and(|selector| selector.matches(&other.labels))
+    };
+    let mut terms = pod.spec.pod_affinity.iter().filter(|term| *term.key == *key);
+    terms.any(|term| in_namespace(term) && is_selected(term))
 }
 
 /// The row of a constraint of a NodePool, for a pod from which those before it were `lifted`.
@@ -243,7 +280,11 @@ pub(crate) fn only_pool(snapshot: &Snapshot, pool: &str) -> Snapshot {
 
 /// The first plan for one pod.
 pub(crate) fn ask(prepared: &mut PreparedSnapshot, pod: &Arc<Pod>) -> Plan {
-    let pods = std::slice::from_ref(pod);
+    ask_together(prepared, std::slice::from_ref(pod))
+}
+
+/// The first plan for some pods.
+pub(crate) fn ask_together(prepared: &mut PreparedSnapshot, pods: &[Arc<Pod>]) -> Plan {
     let request = Request { pods, without: &[], purpose: Purpose::Provisioning, effort: Effort::First };
     Compatible.pack(prepared, &request)
 }

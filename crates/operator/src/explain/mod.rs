@@ -10,6 +10,7 @@ mod costs;
 pub(crate) mod funnel;
 mod instance_type;
 mod node_pool;
+mod planned;
 mod pod;
 #[cfg(test)]
 mod tests;

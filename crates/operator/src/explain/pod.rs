@@ -110,7 +110,7 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         let plan = question.plan();
         place(&mut report, &plan, &pod);
         if let Some((_, why)) = plan.unplaced.iter().find(|(other, _)| other.uid == pod.uid) {
-            report.constraints = Finder::new(&snapshot, &question.rules).rows(&pod, why);
+            report.constraints = Finder::new(&snapshot, &plan, &question.rules).rows(&pod, why);
         }
         report.costs = costs;
     }

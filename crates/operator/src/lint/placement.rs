@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use fleetwright_core::{
     disruption,
     model::{
-        DisruptionReason, InstanceType, Pod, Requirement, Requirements, Resources, Snapshot,
+        DisruptionReason, InstanceType, Limits, Pod, Requirement, Requirements, ResourceName, Resources,
+        Snapshot,
         labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
     },
     scheduling::{Eliminated, PreparedSnapshot, Rules, Unplaced},
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use super::{LintReport, cluster::has};
 use crate::{
-    explain::constraints::{Finder, Row, ask, only_pool},
+    explain::constraints::{Finder, Row, ask, ask_together, is_drawn_to, only_pool},
     figures,
     input::{Item, load::Loaded, select::identity},
     plan,
@@ -46,41 +47,84 @@ pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report
         let (kind, name) = owner.unwrap_or_else(|| ("Pod".to_owned(), pod.id.name.to_string()));
         first.entry((kind, pod.id.namespace.to_string(), name)).or_insert_with(|| pod.clone());
     }
-    let mut prepared = PreparedSnapshot::new(&snapshot, &rules);
-    let mut finder = Finder::new(&snapshot, &rules);
-    for (key, pod) in first.into_iter().take(MAX_WORKLOADS) {
+    let unread = if values.gate("NodeOverlay") { &[] } else { items };
+    workloads(items, unread, (loaded, &snapshot, &rules), first, report);
+    daemons(items, &snapshot, &rules, report);
+    node_pools(items, &snapshot, report);
+}
+
+/// Workloads of which no NodePool can run a pod, by what the pods of each are: kind, namespace and name. NodeOverlays of `unread` are not
+/// read.
+fn workloads(
+    items: &[Item],
+    unread: &[Item],
+    (loaded, snapshot, rules): (&Loaded, &Snapshot, &Rules),
+    first: BTreeMap<(String, String, String), Arc<Pod>>,
+    report: &mut LintReport,
+) {
+    // One pod of each together: those that are to run beside one another find each other. Limits say what may be launched, not what can.
+    let mut unlimited = snapshot.clone();
+    for pool in &mut unlimited.pools {
+        Arc::make_mut(pool).limits = Limits::default();
+    }
+    let asked: Vec<_> = first.into_iter().take(MAX_WORKLOADS).collect();
+    let pods: Vec<Arc<Pod>> = asked.iter().map(|(_, pod)| pod.clone()).collect();
+    let plan = ask_together(&mut PreparedSnapshot::new(&unlimited, rules), &pods);
+    let mut finder = Finder::new(&unlimited, &plan, rules);
+    for (key, pod) in asked {
         // Without its owner in the input, a pod stands for it.
         let own = ("Pod".to_owned(), pod.id.namespace.to_string(), pod.id.name.to_string());
         let of = |key| items.iter().rev().find(|item| is_of(item, key));
         let Some(item) = of(&key).or_else(|| of(&own)) else { continue };
-        let plan = ask(&mut prepared, &pod);
-        let Some((_, why @ Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { continue };
-        // What limits and the cloud refuse today is not wrong in the manifest, nor what reservations may hold.
-        let is_for_now = |eliminated: &Eliminated| {
-            matches!(
-                eliminated,
-                Eliminated::Limit { .. } | Eliminated::Halted(_) | Eliminated::NoInstanceTypes(_)
-            )
+        let verdict = plan.unplaced.iter().find(|(other, _)| other.uid == pod.uid);
+        let Some((_, why @ Unplaced::NoPoolFits(verdicts))) = verdict else { continue };
+        // What the cloud refuses today is not wrong in the manifest, nor what reservations may hold, nor affinity to pods that run.
+        let is_for_now = |eliminated: &Eliminated| match eliminated {
+            Eliminated::Halted(_) | Eliminated::NoInstanceTypes(_) | Eliminated::SharedCapacity => true,
+            Eliminated::Topology { kind: "pod affinity", key, .. } => {
+                let mut running = loaded.index.pods().filter(|other| other.node.is_some());
+                running.any(|other| is_drawn_to(snapshot, &pod, key, other))
+            }
+            _ => false,
         };
         if verdicts
             .iter()
-            .any(|verdict| is_for_now(&verdict.eliminated) || needs_reservation(&snapshot, &verdict.pool))
+            .any(|verdict| is_for_now(&verdict.eliminated) || needs_reservation(snapshot, &verdict.pool))
         {
             continue;
         }
         let rows = finder.rows(&pod, why);
         let all: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.node_pool, row.message)).collect();
-        // A patch of a NodePool that another constraint rules out too is no fix.
-        let is_only = |row: &&Row| rows.iter().filter(|other| other.node_pool == row.node_pool).count() == 1;
-        let fix = rows.iter().filter(is_only).find_map(|row| row.patch.as_ref());
-        let fix = fix.map_or_else(
-            || "change the workload, or let a NodePool have such nodes".to_owned(),
-            |patch| format!("patch of {}: {}", patch.object, patch.merge),
+        report.add(
+            "L117",
+            item,
+            "spec",
+            format!("no NodePool can run its pods: {}", all.join("; ")),
+            overlay_for(unread, &pod).unwrap_or_else(|| fix(&rows)),
         );
-        report.add("L117", item, "spec", format!("no NodePool can run its pods: {}", all.join("; ")), fix);
     }
-    daemons(items, &snapshot, &rules, report);
-    node_pools(items, &snapshot, report);
+}
+
+/// What to do about a workload that no NodePool fits.
+fn fix(rows: &[Row]) -> String {
+    // A patch of a NodePool that another constraint rules out too is no fix.
+    let is_only = |row: &&Row| rows.iter().filter(|other| other.node_pool == row.node_pool).count() == 1;
+    let fix = rows.iter().filter(is_only).find_map(|row| row.patch.as_ref());
+    fix.map_or_else(
+        || "change the workload, or let a NodePool have such nodes".to_owned(),
+        |patch| format!("patch of {}: {}", patch.object, patch.merge),
+    )
+}
+
+/// The NodeOverlay that has a resource which a pod requests.
+fn overlay_for(unread: &[Item], pod: &Pod) -> Option<String> {
+    unread.iter().filter(|item| item.value["kind"] == "NodeOverlay").find_map(|item| {
+        let capacity = item.value.pointer("/spec/capacity").and_then(Value::as_object)?;
+        let (resource, _) =
+            capacity.iter().find(|(name, _)| pod.requests().get(&ResourceName::from(name.as_str())) > 0)?;
+        let (.., name) = identity(&item.value);
+        Some(format!("set the feature gate NodeOverlay=true: NodeOverlay {name} gives nodes {resource}"))
+    })
 }
 
 /// Whether a NodePool launches reserved capacity alone and its catalogue, offline, knows none: what reservations hold is not known.

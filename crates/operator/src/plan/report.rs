@@ -233,7 +233,7 @@ pub(super) struct Context<'a> {
 impl PlanReport {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
-        let mut finder = constraints::Finder::new(context.snapshot, &context.rules);
+        let mut finder = constraints::Finder::new(context.snapshot, plan, &context.rules);
         let mut unschedulable: Vec<Unschedulable> = plan
             .unplaced
             .iter()
