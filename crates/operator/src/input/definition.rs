@@ -48,19 +48,26 @@ impl Definition {
         Ok(Self { schema: Structural::parse(&written)?, written })
     }
 
-    /// The fields of an object that the definition does not have, each with what to do.
-    pub(crate) fn unknown_fields(&self, value: &Value) -> Vec<(String, String)> {
+    /// The fields of an object that the definition does not have, each with what to do. `others` are kinds beside it that may have them.
+    pub(crate) fn unknown_fields(&self, value: &Value, others: &[(&str, &Self)]) -> Vec<(String, String)> {
         let fix = |path: &str| {
             let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
             let known = node(&self.written, parent)["properties"].as_object();
             match suggest::nearest(name, known.into_iter().flatten().map(|(key, _)| key.as_str())) {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => elsewhere(&self.written, name, "")
+                    .or_else(|| others.iter().find_map(|(kind, other)| other.place_of(name, kind)))
                     .map_or_else(|| "remove it".to_owned(), |place| format!("the field belongs to {place}")),
             }
         };
         let paths = self.schema.unknown_fields(value);
         paths.into_iter().map(|path| (path.to_string(), fix(&path))).collect()
+    }
+
+    /// Where objects of the definition have a field that another kind lacks.
+    fn place_of(&self, name: &str, kind: &str) -> Option<String> {
+        let has = |path: &&&str| node(&self.written, path)["properties"][name].is_object();
+        ["spec", "spec.template.spec"].iter().find(has).map(|path| format!("{path} of {kind}"))
     }
 
     /// Prunes nulls and applies defaults as the API server does. Returns why the API server would refuse the object.

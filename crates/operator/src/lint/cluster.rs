@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleetwright_core::suggest;
 use serde_json::Value;
 
 use super::{LintReport, objects::pod_template};
@@ -9,6 +10,69 @@ use crate::input::Item;
 
 pub(super) fn check(items: &[Item], report: &mut LintReport) {
     expiry(items, report);
+    storage_classes(items, report);
+}
+
+/// Volume claims of a StorageClass that the input does not have, beside others that it has.
+fn storage_classes(items: &[Item], report: &mut LintReport) {
+    let of_classes = items.iter().filter(|item| item.value["kind"] == "StorageClass");
+    let classes: BTreeSet<&str> =
+        of_classes.filter_map(|item| item.value.pointer("/metadata/name").and_then(Value::as_str)).collect();
+    if classes.is_empty() {
+        return;
+    }
+    for item in items {
+        for (path, claim) in claims(&item.value) {
+            let name = claim["storageClassName"].as_str().unwrap_or_default();
+            let is_bound = claim["volumeName"].as_str().is_some_and(|volume| !volume.is_empty());
+            if name.is_empty() || is_bound || classes.contains(name) {
+                continue;
+            }
+            let fix = suggest::nearest(name, classes.iter().copied()).map_or_else(
+                || {
+                    format!(
+                        "create it, or use one of {}",
+                        classes.iter().copied().collect::<Vec<_>>().join(", ")
+                    )
+                },
+                |meant| format!("did you mean {meant:?}?"),
+            );
+            report.add(
+                "L126",
+                item,
+                &format!("{path}.storageClassName"),
+                format!("the input has no StorageClass {name}: without it, no volume is provisioned, and the pod gets no node"),
+                fix,
+            );
+        }
+    }
+}
+
+/// The specs of the volume claims that an object is or has, each with its path.
+fn claims(value: &Value) -> Vec<(String, &Value)> {
+    if value["kind"] == "PersistentVolumeClaim" {
+        return vec![("spec".to_owned(), &value["spec"])];
+    }
+    let mut found = Vec::new();
+    if value["kind"] == "StatefulSet" {
+        let templates = value.pointer("/spec/volumeClaimTemplates");
+        for (at, template) in list(templates).enumerate() {
+            found.push((format!("spec.volumeClaimTemplates[{at}].spec"), &template["spec"]));
+        }
+    }
+    if let Some((path, template)) = pod_template(value) {
+        let base = if path.is_empty() { String::new() } else { format!("{path}.") };
+        for (at, volume) in list(template.pointer("/spec/volumes")).enumerate() {
+            if let Some(spec) = volume.pointer("/ephemeral/volumeClaimTemplate/spec") {
+                found.push((format!("{base}spec.volumes[{at}].ephemeral.volumeClaimTemplate.spec"), spec));
+            }
+        }
+    }
+    found
+}
+
+fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
+    value.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// NodePools whose nodes expire without a deadline, where pods refuse to be disrupted.

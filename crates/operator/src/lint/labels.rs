@@ -55,6 +55,8 @@ pub(super) fn check(items: &[Item], schema: &LabelSchema, report: &mut LintRepor
 struct KnownLabels<'a> {
     schema: &'a LabelSchema,
     keys: BTreeSet<String>,
+    /// The labels of the cloud of this build, whether or not a NodePool of the input is of it.
+    cloud: LabelSchema,
 }
 
 impl<'a> KnownLabels<'a> {
@@ -74,11 +76,11 @@ impl<'a> KnownLabels<'a> {
             let wanted = wanted.into_iter().flatten().filter_map(|wanted| wanted["key"].as_str());
             keys.extend(wanted.map(str::to_owned));
         }
-        Self { schema, keys }
+        Self { schema, keys, cloud: fleetwright_aws::schema::schema() }
     }
 
     fn has(&self, key: &str) -> bool {
-        self.keys.contains(key)
+        self.keys.contains(key) || self.cloud.well_known.contains(key)
     }
 
     /// The rule that a label breaks which no node has, if it is no label of the user's own, and what to do.
@@ -93,7 +95,8 @@ impl<'a> KnownLabels<'a> {
             );
             return Some(("L125", fix));
         }
-        self.schema.is_restricted(key).then(|| ("L122", "remove it".to_owned()))
+        let is_restricted = self.schema.is_restricted(key) || self.cloud.is_restricted(key);
+        is_restricted.then(|| ("L122", "remove it".to_owned()))
     }
 
     /// The key that was meant: with the same name in a domain of nearly the same spelling, or with nearly the same name in the same one.
@@ -101,11 +104,12 @@ impl<'a> KnownLabels<'a> {
         let (domain, name) = key.split_once('/')?;
         let same =
             |written: &str, known: &str| written == known || suggest::nearest(written, [known]).is_some();
-        let of = |known: &&String| {
+        let of = |known: &&str| {
             let (of, called) = known.split_once('/').unwrap_or(("", known));
             (of == domain && same(name, called)) || (called == name && !of.is_empty() && same(domain, of))
         };
-        let meant = self.keys.iter().find(of).map(String::as_str);
+        let of_cloud = self.cloud.well_known.iter().map(|known| &**known);
+        let meant = self.keys.iter().map(String::as_str).chain(of_cloud).find(of);
         // `lifecycle` of one system is the capacity type of another.
         meant.or_else(|| {
             let is_others = OF_OTHERS.contains(&key);

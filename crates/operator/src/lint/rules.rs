@@ -31,7 +31,7 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 }
 
 /// The rules, by code.
-pub(crate) const RULES: [Rule; 25] = [
+pub(crate) const RULES: [Rule; 26] = [
     error("L001", "Unknown field"),
     error("L002", "Refused by the API server"),
     warning("L101", "StorageClass binds volumes immediately"),
@@ -57,6 +57,7 @@ pub(crate) const RULES: [Rule; 25] = [
     error("L123", "Limit of a resource that no node has"),
     error("L124", "No instance type meets the requirements"),
     warning("L125", "Label of nodes that Karpenter does not launch"),
+    warning("L126", "StorageClass that does not exist"),
 ];
 
 /// The rule with a code.

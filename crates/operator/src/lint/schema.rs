@@ -55,10 +55,17 @@ impl Schemas {
             .or_else(|| item.value.pointer("/spec/nodeClassRef/kind"));
         let is_kwok = class.is_some_and(|kind| kind == "KWOKNodeClass") || key.1 == "KWOKNodeClass";
         let order = if is_kwok { [&self.of_kwok, &self.of_aws] } else { [&self.of_aws, &self.of_kwok] };
-        let Some(served) = order.iter().find_map(|all| all.get(&key)) else {
+        let Some(of_cloud) = order.iter().find(|all| all.contains_key(&key)) else {
             return self.check_version(item, &key, report);
         };
-        for (path, fix) in served.unknown_fields(&item.value) {
+        let Some(served) = of_cloud.get(&key) else { return };
+        let is_other = |kind: &str| kind != key.1 && (kind == "NodePool" || kind.ends_with("NodeClass"));
+        let others: Vec<(&str, &Definition)> = of_cloud
+            .iter()
+            .filter(|((_, kind), _)| is_other(kind))
+            .map(|((_, kind), definition)| (kind.as_str(), definition))
+            .collect();
+        for (path, fix) in served.unknown_fields(&item.value, &others) {
             report.add("L001", item, &path, format!("unknown field {path:?}"), fix);
         }
         for invalid in served.problems(&item.value) {
