@@ -123,6 +123,16 @@ impl ResourceUse {
         if self.allocatable > 0 { share } else { 0.0 }
     }
 
+    /// The requests of a pod.
+    pub(crate) fn requests(requests: &Resources) -> Vec<Self> {
+        let row = |(name, used): (fleetwright_core::model::ResourceName, i64)| Self {
+            resource: name.as_str().to_owned(),
+            used,
+            allocatable: 0,
+        };
+        requests.iter().map(row).collect()
+    }
+
     /// The rows of resources: those that the nodes have.
     fn rows(used: &Resources, allocatable: &Resources) -> Vec<Self> {
         let row = |(name, amount): (fleetwright_core::model::ResourceName, i64)| Self {

@@ -75,11 +75,7 @@ fn row(input: &FleetInput<'_>, pod: &Arc<Pod>, verdict: Option<&Verdict<'_>>) ->
     let id = pod.id.to_string();
     let mut row = PendingPod {
         created: pod.created,
-        requests: pod
-            .requests()
-            .iter()
-            .map(|(name, used)| ResourceUse { resource: name.as_str().to_owned(), used, allocatable: 0 })
-            .collect(),
+        requests: ResourceUse::requests(pod.requests()),
         reason: String::new(),
         message: String::new(),
         unschedulable: false,

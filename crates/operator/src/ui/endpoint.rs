@@ -12,7 +12,7 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    extract::State,
+    extract::{Path, State},
     http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::map_response,
     response::{IntoResponse, Response},
@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     document::{CostSample, FleetPage},
     html,
+    pods::NodePods,
 };
 use crate::{decisions, fleet::read};
 
@@ -37,6 +38,9 @@ const SAMPLED_EVERY: Duration = Duration::from_secs(30);
 const MAX_SAMPLES: usize = 24 * 120;
 /// How long to wait for the cluster to be reached.
 const NOT_REACHED: Duration = Duration::from_secs(1);
+
+/// The answer until the cluster is reached.
+const NOT_YET: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not reached yet");
 
 /// The controller, once the cluster is reached.
 type Source = Arc<dyn Fn() -> Option<Ctx> + Send + Sync>;
@@ -71,6 +75,7 @@ pub(crate) fn routes(source: impl Fn() -> Option<Ctx> + Clone + Send + Sync + 's
         .route("/ui/page.js", asset("text/javascript; charset=utf-8", html::SCRIPT))
         .route("/ui/style.css", asset("text/css; charset=utf-8", html::STYLE))
         .route("/ui/fleet.json", get(fleet))
+        .route("/ui/nodes/{name}/pods", get(pods))
         .with_state(endpoint)
         .nest("/ui", decisions::routes(move || of_decisions().map(|ctx| ctx.decisions)))
         .layer(map_response(secured))
@@ -93,12 +98,11 @@ async fn secured(mut response: Response) -> Response {
 
 /// The data of the page.
 async fn fleet(State(endpoint): State<Endpoint>) -> Result<Response, (StatusCode, &'static str)> {
-    let unavailable = (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not reached yet");
     let mut made = endpoint.made.lock().await;
     let body = match made.as_ref().filter(|made| Instant::now() < made.until) {
         Some(made) => made.body.clone(),
         None => {
-            let ctx = (endpoint.source)().ok_or(unavailable)?;
+            let ctx = (endpoint.source)().ok_or(NOT_YET)?;
             let costs = endpoint.costs.clone();
             let started = Instant::now();
             let failed = (StatusCode::INTERNAL_SERVER_ERROR, "the fleet cannot be described");
@@ -110,6 +114,23 @@ async fn fleet(State(endpoint): State<Endpoint>) -> Result<Response, (StatusCode
         }
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The pods of a node.
+async fn pods(
+    State(endpoint): State<Endpoint>,
+    Path(name): Path<String>,
+) -> Result<Response, (StatusCode, &'static str)> {
+    let ctx = (endpoint.source)().ok_or(NOT_YET)?;
+    let body = pods_of(&ctx, &name).ok_or((StatusCode::NOT_FOUND, "there is no such node"))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The pods of a node of a controller, as JSON. The snapshot is shared with the decisions: nothing is made for a request but its rows.
+pub(super) fn pods_of(ctx: &Ctx, name: &str) -> Option<Vec<u8>> {
+    let snapshot = ctx.cluster.index().snapshot(ctx.clocks.now());
+    let node = snapshot.nodes.iter().find(|node| node.node_name().is_some_and(|known| **known == *name))?;
+    serde_json::to_vec(&NodePods::of(node)).ok()
 }
 
 /// The fleet of a controller, as JSON.

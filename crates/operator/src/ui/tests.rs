@@ -136,6 +136,7 @@ async fn the_endpoint_only_reads_and_sends_its_policy_with_every_answer() {
         ("/ui/page.js", "200", "text/javascript"),
         ("/ui/style.css", "200", "text/css"),
         ("/ui/fleet.json", "503", "text/plain"),
+        ("/ui/nodes/some-node/pods", "503", "text/plain"),
         ("/ui/decisions", "503", "text/plain"),
     ] {
         let (head, _) = get(address, "GET", path).await;
@@ -164,7 +165,7 @@ async fn the_endpoint_only_reads_and_sends_its_policy_with_every_answer() {
 /// What a controller serves has its nodes and the cost over time, and nothing of pods but what decisions read.
 #[test]
 fn the_data_of_a_controller_has_no_secrets() {
-    let data = virtual_runtime().unwrap().block_on(async {
+    let (data, pods) = virtual_runtime().unwrap().block_on(async {
         let simulator = Simulator::new(SimulatorConfig::new(1, now())).await.unwrap();
         for object in [include_str!("../../demo/nodepool.yaml").to_owned(), planted()] {
             simulator.apply(&object).unwrap();
@@ -174,9 +175,18 @@ fn the_data_of_a_controller_has_no_secrets() {
         let costs = std::sync::Mutex::default();
         endpoint::add_sample(ctx, &costs);
         let data = endpoint::describe(ctx, &costs).unwrap();
-        String::from_utf8(data).unwrap()
+        let snapshot = ctx.cluster.index().snapshot(now());
+        let pods = endpoint::pods_of(ctx, snapshot.nodes[0].name()).unwrap();
+        assert_eq!(endpoint::pods_of(ctx, "another"), None);
+        (String::from_utf8(data).unwrap(), String::from_utf8(pods).unwrap())
     });
-    assert!(!data.contains(SECRET), "{data}");
+    assert!(!data.contains(SECRET) && !pods.contains(SECRET), "{data}\n{pods}");
+    let pods: Value = serde_json::from_str(&pods).unwrap();
+    assert_eq!((&pods["total"], &pods["pods"][0]["pod"]), (&1.into(), &"default/web".into()), "{pods}");
+    assert_eq!(
+        pods["pods"][0]["requests"][0],
+        serde_json::json!({"resource": "cpu", "used": 1000, "allocatable": 0})
+    );
     let data: Value = serde_json::from_str(&data).unwrap();
     assert_eq!(data["fleet"]["nodes"].as_array().unwrap().len(), 1, "{data}");
     let pools = data["fleet"]["nodePools"].as_array().unwrap();

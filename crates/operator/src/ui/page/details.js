@@ -61,6 +61,32 @@ function decisionItems(names) {
   ]);
 }
 
+/** The pods of a node, which the controller is asked for when the node is selected; a report does not have them. */
+function podsOf(node) {
+  const part = element("div", { "aria-live": "polite" });
+  if (byId("data") || node.pods === 0) return part;
+  const say = (words) => part.replaceChildren(element("h3", {}, "Pods"), element("p", { class: "soft" }, words));
+  say("Reading.");
+  readPods(node.name).then(
+    (answer) => {
+      const items = answer.pods.map((pod) => [
+        pod.pod,
+        element("small", {}, [pod.owner, ...pod.requests.filter((row) => row.resource !== "pods").map((row) => `${row.resource} ${quantity(row.resource, row.used)}`)].filter(Boolean).join(" · ")),
+      ]);
+      const rest = answer.total - answer.pods.length;
+      part.replaceChildren(...[listed("Pods", rest > 0 ? [...items, `and ${count(rest)} more`] : items)].flat());
+    },
+    (error) => say(`Reading failed: ${error.message}`),
+  );
+  return part;
+}
+
+async function readPods(name) {
+  const response = await fetch(`ui/nodes/${encodeURIComponent(name)}/pods`);
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  return response.json();
+}
+
 function explainNode(node) {
   const { takenAt } = page.data.fleet;
   showDetails(
@@ -83,6 +109,7 @@ function explainNode(node) {
     node.blockers.length > 0
       ? element("ul", { class: "list" }, blockerItems(node.blockers).map((item) => element("li", {}, item)))
       : element("p", { class: "soft" }, node.nodeClaim ? "Nothing that needs no simulation." : "It is not managed: it is never disrupted."),
+    podsOf(node),
     listed("Decisions", decisionItems([node.name, node.nodeClaim])),
   );
 }
