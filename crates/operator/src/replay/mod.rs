@@ -3,11 +3,13 @@
 //! - [`formats`]: which format a file has; recordings and dumps ([`trace`]), audit logs ([`audit`]) and traces of other tools
 //!   ([`kubereplay`], [`simkube`]) become changes with times.
 //! - [`lives`]: the pods of a trace, each with the time in which it is wanted.
+//! - [`cron_jobs`]: the Jobs that CronJobs create.
 //! - [`objects`]: objects as the simulator's API server takes them.
 //! - [`play`]: one variant in one simulator.
 //! - [`report`]: the variants side by side.
 
 mod audit;
+mod cron_jobs;
 mod formats;
 mod kubereplay;
 mod lives;
@@ -107,7 +109,7 @@ fn replay(
         rows.push(row);
     }
     let mut report = ReplayReport::new(&trace, &script, options.seed, rows, variants[0].1.currency);
-    report.notes.extend(notes);
+    report.notes.extend(script.notes.iter().cloned().chain(notes));
     Ok((report, gaps))
 }
 

@@ -14,7 +14,7 @@ const KEPT: [&str; 5] = [
     names::BUDGET_TIME_ZONE,
 ];
 /// How long a pod runs, for the simulated kubelet.
-const RUN_FOR: &str = "fleetwright.dev/run-for";
+pub(super) const RUN_FOR: &str = "fleetwright.dev/run-for";
 /// The group and version of the simulator's NodeClass.
 const CLASS_VERSION: &str = "karpenter.kwok.sh/v1alpha1";
 
@@ -31,7 +31,7 @@ const PLAYED: [&str; 9] = [
     "ResourceQuota",
 ];
 /// Workloads, which are played where a trace does not have their pods.
-const WORKLOADS: [&str; 4] = ["Deployment", "StatefulSet", "ReplicaSet", "Job"];
+const WORKLOADS: [&str; 5] = ["Deployment", "StatefulSet", "ReplicaSet", "Job", "CronJob"];
 
 /// Whether a kind is played beside pods; where the trace does not have the pods of workloads, these are played.
 pub(super) fn is_played(kind: &str, has_owned_pods: bool) -> bool {
@@ -126,7 +126,8 @@ fn class_name(priority: i64) -> String {
 
 /// The priority of a pod or of a template, if it needs a class.
 pub(super) fn priority(object: &Value) -> Option<i64> {
-    let at = ["/spec/priority", "/spec/template/spec/priority"];
+    let at =
+        ["/spec/priority", "/spec/template/spec/priority", "/spec/jobTemplate/spec/template/spec/priority"];
     let priority = at.iter().find_map(|at| object.pointer(at)?.as_i64())?;
     (priority != 0 && priority < 2_000_000_000).then_some(priority)
 }

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{
+    cron_jobs,
     lives::{PodLife, lives},
     objects,
     trace::{Change, Id, Trace},
@@ -34,6 +35,8 @@ pub(super) struct Script {
     namespaces: BTreeSet<String>,
     priorities: BTreeSet<i64>,
     classes: BTreeSet<String>,
+    /// What is not played as in a cluster.
+    pub(super) notes: Vec<String>,
 }
 
 impl Script {
@@ -54,22 +57,27 @@ impl Script {
             Some(until) => start.checked_add(until).unwrap_or(last),
             None => last,
         };
-        let objects = trace.changes.iter().filter(|(_, change)| match change {
-            Change::Put(object) => {
-                object["kind"].as_str().is_some_and(|kind| objects::is_played(kind, has_owned_pods))
-            }
-            Change::Delete(id) => objects::is_played(&id.1, has_owned_pods),
+        let is_played = |kind: &str| objects::is_played(kind, has_owned_pods);
+        let played = trace.changes.iter().filter(|(_, change)| match change {
+            Change::Put(object) => object["kind"].as_str().is_some_and(is_played),
+            Change::Delete(id) => is_played(&id.1),
         });
+        let mut played: Vec<(Timestamp, Change)> = played.cloned().collect();
+        let cron_jobs::CronRuns { jobs, notes } = cron_jobs::runs(&played, end);
+        played.retain(|(_, change)| !cron_jobs::is_of(change));
+        played.extend(jobs);
+        played.sort_by_key(|(at, _)| *at);
         let namespaces = puts().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let of_cluster = ["default", "kube-system", ""];
         Some(Self {
             start,
             end,
-            objects: objects.cloned().collect(),
+            objects: played,
             lives: lives(trace),
             namespaces: namespaces.filter(|name| !of_cluster.contains(name)).map(str::to_owned).collect(),
             priorities: puts().filter_map(objects::priority).collect(),
             classes: objects::classes(puts()),
+            notes,
         })
     }
 }
