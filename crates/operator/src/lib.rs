@@ -24,7 +24,8 @@
 //! ```
 //!
 //! The default feature `lab` adds the simulation: the cloud `fake`, and the commands `demo`, `fake-cloud` and `fake-kube`. The
-//! feature `aws` adds the cloud `aws` and its tools, the feature `otel` the export of traces.
+//! default feature `ec2` lets the tools answer for EC2NodeClasses without a connection to AWS, the feature `aws` adds the cloud `aws` and
+//! its tools, the feature `otel` the export of traces. An operator of another cloud depends on this crate without default features.
 
 #[cfg(feature = "aws")]
 mod account;
@@ -32,6 +33,7 @@ mod account;
 mod authority;
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "ec2")]
 mod base64;
 mod catalogue;
 mod cli;
@@ -43,6 +45,7 @@ mod decisions;
 mod devices;
 mod disrupt;
 mod dump;
+#[cfg(feature = "ec2")]
 mod ec2;
 mod explain;
 mod export;
@@ -92,6 +95,7 @@ pub use aws::AwsCloud;
 pub use catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue};
 pub use clock::SystemClock;
 pub use compat::{CloudCompat, ClusterObjects, DriftHash, Finding, Severity};
+#[cfg(feature = "ec2")]
 pub use ec2::{Ec2Catalogue, Ec2Compat};
 #[cfg(feature = "lab")]
 pub use lab::{FakeCatalogue, FakeCloud};

@@ -12,10 +12,10 @@ fn main() -> ExitCode {
         .catalogue(fleetwright_operator::FakeCatalogue);
     #[cfg(feature = "aws")]
     let operator = operator.cloud("aws", fleetwright_operator::AwsCloud);
-    // Definitions and instance types need no SDK: every build has them.
-    operator
-        .definitions("aws", fleetwright_aws_api::crds)
+    // Definitions and instance types need no SDK.
+    #[cfg(feature = "ec2")]
+    let operator = operator
         .catalogue(fleetwright_operator::Ec2Catalogue::default())
-        .compat(fleetwright_operator::Ec2Compat)
-        .main(std::env::args_os())
+        .compat(fleetwright_operator::Ec2Compat);
+    operator.definitions("aws", fleetwright_aws_api::crds).main(std::env::args_os())
 }

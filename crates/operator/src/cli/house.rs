@@ -76,6 +76,7 @@ impl Version {
     pub(crate) fn new(name: &'static str, version: &'static str, clouds: Vec<&'static str>) -> Self {
         let features = [
             ("lab", cfg!(feature = "lab")),
+            ("ec2", cfg!(feature = "ec2")),
             ("aws", cfg!(feature = "aws")),
             ("otel", cfg!(feature = "otel")),
         ];

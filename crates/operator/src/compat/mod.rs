@@ -38,6 +38,7 @@ use fleetwright_core::clock::Clock as _;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+#[cfg(feature = "ec2")]
 pub(crate) use self::fields::unreadable;
 pub use self::{
     cloud::CloudCompat,

@@ -59,6 +59,18 @@ struct KnownLabels<'a> {
     cloud: LabelSchema,
 }
 
+/// The labels of the cloud whose instance types this build has.
+#[cfg(feature = "ec2")]
+fn of_build() -> LabelSchema {
+    fleetwright_aws::schema::schema()
+}
+
+/// Karpenter's own: operators of other clouds know theirs by their NodePools.
+#[cfg(not(feature = "ec2"))]
+fn of_build() -> LabelSchema {
+    LabelSchema::default()
+}
+
 impl<'a> KnownLabels<'a> {
     fn of(items: &[Item], schema: &'a LabelSchema) -> Self {
         let of_schema = schema.well_known.iter().chain(schema.normalized.keys()).map(ToString::to_string);
@@ -76,7 +88,7 @@ impl<'a> KnownLabels<'a> {
             let wanted = wanted.into_iter().flatten().filter_map(|wanted| wanted["key"].as_str());
             keys.extend(wanted.map(str::to_owned));
         }
-        Self { schema, keys, cloud: fleetwright_aws::schema::schema() }
+        Self { schema, keys, cloud: of_build() }
     }
 
     fn has(&self, key: &str) -> bool {
