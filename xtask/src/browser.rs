@@ -156,6 +156,7 @@ fn live(binary: &Path, folder: &Path, browser: &mut Browser) -> anyhow::Result<(
     tab.size(SIZES[1].0, SIZES[1].1)?;
     keys(&mut tab)?;
     accessible(&mut tab)?;
+    pods(&mut tab, folder)?;
     let missing = tab.evaluate("fetch('ui/fleet.json', {method: 'POST'}).then((answer) => answer.status)")?;
     ensure!(missing == 405, "a POST is answered with {missing}");
     tab.is_clean()
@@ -224,6 +225,24 @@ fn keys(tab: &mut Tab<'_>) -> anyhow::Result<()> {
         ensure!(sorted == expected, "the header sorts {sorted}, not {expected}");
     }
     Ok(())
+}
+
+/// The node with the most pods lists them all once it is selected.
+fn pods(tab: &mut Tab<'_>, folder: &Path) -> anyhow::Result<()> {
+    let sort =
+        "[...document.querySelectorAll('#nodes th button')].find((head) => head.textContent === 'Pods')";
+    tab.evaluate(&format!("{sort}.click(); {sort}.click()"))?;
+    tab.evaluate("document.querySelector('#nodes tbody tr[tabindex=\"0\"]').click()")?;
+    let list = "[...document.querySelectorAll('dialog h3')].find((head) => head.textContent === 'Pods')?.nextElementSibling";
+    tab.wait(&format!("{list}?.tagName === 'UL'"))?;
+    let told = "[...document.querySelectorAll('dialog dt')].find((term) => term.textContent === 'Pods').nextElementSibling";
+    let found = tab.evaluate(&format!("[{list}.children.length, Number({told}.textContent)]"))?;
+    // Pods come and go between the two answers.
+    let [listed, counted] = [0, 1].map(|at| found[at].as_i64().unwrap_or(-1));
+    ensure!(listed > 0 && (listed - counted).abs() <= 5, "{listed} pods are listed of {counted}");
+    fs::write(folder.join("live-pods.png"), tab.screenshot()?)?;
+    tab.press("Escape")?;
+    tab.wait("!document.querySelector('dialog').open")
 }
 
 /// What assistive technology reads: every table, button, field and dialog has a name.
