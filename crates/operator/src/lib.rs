@@ -63,6 +63,7 @@ mod operator;
 mod otel;
 mod outcome;
 mod plan;
+mod planned;
 mod process;
 mod proxy;
 mod recording;

@@ -1,10 +1,10 @@
 //! C9xx: what happens soon after the switch: disruption commands, drift, expiration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleetwright_api::{self as api, duration, labels};
 use fleetwright_core::{
-    disruption::{Blocker, Command, Survey},
+    disruption::{Blocker, Candidate, Command, Survey},
     model::{Currency, Price, labels::NODEPOOL},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -15,9 +15,13 @@ use super::{
     finding::Finding,
     objects::{ClusterObjects, annotation, count, display, label, name, some, text},
 };
-use crate::disrupt;
+use crate::{
+    disrupt::{self, Forecast, STEP},
+    planned,
+};
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// What `compat` looks ahead.
+pub(super) const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The annotations that carry a drift hash, and the version that Fleetwright computes.
 #[derive(Clone, Copy, Debug)]
@@ -164,22 +168,74 @@ pub(super) fn commands(survey: &Survey, priced: bool, currency: Currency) -> Vec
             count(command.replacements.len(), "replacement"),
             count(pods, "pod"),
         );
-        let pools: std::collections::BTreeSet<String> = command
-            .candidates
-            .iter()
-            .filter_map(|candidate| Some(candidate.node.label(NODEPOOL)?.to_owned()))
-            .collect();
-        let pools: Vec<String> = pools.into_iter().collect();
         let fix = "for a quiet start, give the NodePool the budget {nodes: \"0\"} before the switch, and remove it afterwards";
-        Finding::note("C901", format!("NodePool {}", some(&pools)), what).fix(fix)
+        Finding::note("C901", format!("NodePool {}", pools(command)), what).fix(fix)
     };
     survey.commands.iter().map(command).collect()
 }
 
-/// What later passes may do: the nodes that budgets keep out of the first one, by NodePool.
-pub(super) fn waiting(survey: &Survey) -> Vec<Finding> {
+/// What the passes after the first do within the hour, by NodePool and method.
+pub(super) fn later(forecast: &Forecast, currency: Option<Currency>) -> Vec<Finding> {
+    let mut found: BTreeMap<(String, &str), Later<'_>> = BTreeMap::new();
+    for (_, command) in &forecast.commands {
+        found.entry((pools(command), command.method.name)).or_default().0.push(command);
+    }
+    let finding = |((pools, method), later): ((String, &str), Later<'_>)| {
+        let fix = "nothing, or fewer with the budgets of the NodePool";
+        Finding::note("C907", format!("NodePool {pools}"), later.text(method, currency)).fix(fix)
+    };
+    found.into_iter().map(finding).collect()
+}
+
+/// Commands of later passes by one method.
+#[derive(Default)]
+struct Later<'a>(Vec<&'a Command>);
+
+impl Later<'_> {
+    fn text(&self, method: &str, currency: Option<Currency>) -> String {
+        let candidates = || self.0.iter().flat_map(|command| &command.candidates);
+        let (new, old): (Vec<_>, Vec<_>) =
+            candidates().partition(|candidate| planned::is_planned(&candidate.node));
+        let mut nodes: Vec<&str> = old.into_iter().map(Candidate::name).collect();
+        let launched = format!("{} of this hour", count(new.len(), "replacement"));
+        if !new.is_empty() {
+            nodes.push(&launched);
+        }
+        let sum = |of: fn(&Command) -> usize| self.0.iter().map(|command| of(command)).sum::<usize>();
+        let price = |of: fn(&Command) -> Price| self.0.iter().map(|command| of(command)).sum::<Price>();
+        let (before, after) = (price(Command::price_before), price(Command::price_after));
+        let costs = match currency {
+            None => String::new(),
+            Some(currency) if after > before => {
+                format!("; costs {} more per hour", currency.amount(after.saturating_sub(before)))
+            }
+            Some(currency) => {
+                format!("; saves {} per hour", currency.amount(before.saturating_sub(after)))
+            }
+        };
+        format!(
+            "within the hour, later passes remove {} ({}) by {method}, launch {} and move {}{costs}, if each command is done in {} minutes \
+             and the load stays",
+            count(candidates().count(), "node"),
+            some(&nodes),
+            count(sum(|command| command.replacements.len()), "replacement"),
+            count(sum(Command::pods), "pod"),
+            STEP.as_mins(),
+        )
+    }
+}
+
+/// The NodePools of the nodes that a command removes.
+fn pools(command: &Command) -> String {
+    let pools: BTreeSet<&str> =
+        command.candidates.iter().filter_map(|candidate| candidate.node.label(NODEPOOL)).collect();
+    some(&pools.into_iter().collect::<Vec<_>>())
+}
+
+/// The nodes that still wait for budgets after the hour, by NodePool.
+pub(super) fn waiting(last: &Survey) -> Vec<Finding> {
     let mut pools: BTreeMap<&str, WaitingNodes> = BTreeMap::new();
-    for status in &survey.nodes {
+    for status in &last.nodes {
         let mut of_node = None;
         for blocker in &status.blockers {
             let Blocker::Budget { pool, reason, allowed, .. } = blocker else { continue };
@@ -212,7 +268,7 @@ impl WaitingNodes {
         });
         let verb = if self.nodes == 1 { "waits" } else { "wait" };
         let what = format!(
-            "{} {verb} for the budgets after the first pass ({}): later passes disrupt drifted ones, and others if they find a command",
+            "{} still {verb} for the budgets after an hour ({}): drifted ones are disrupted later, others if a pass finds a command",
             count(self.nodes, "node"),
             reasons.collect::<Vec<_>>().join("; "),
         );

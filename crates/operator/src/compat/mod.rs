@@ -243,7 +243,7 @@ fn policy(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// The decisions of Fleetwright: the first disruption pass, and the nodes of each NodePool.
+/// The decisions of Fleetwright: the disruption passes of the first hour, and the nodes of each NodePool.
 fn decide(
     items: Vec<Item>,
     options: &CompatOptions,
@@ -252,9 +252,12 @@ fn decide(
     (times, findings): ((Timestamp, Timestamp), &mut Vec<Finding>),
 ) -> anyhow::Result<Planned> {
     let asked = (&[][..], &options.catalogue);
-    let surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
+    let mut surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
     findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced, values.currency));
-    findings.extend(first_hour::waiting(&surveyed.survey));
+    let hour = (times.0, times.0.saturating_add(first_hour::HOUR).unwrap_or(Timestamp::MAX));
+    let forecast = surveyed.later_passes(values, hour);
+    findings.extend(first_hour::later(&forecast, surveyed.loaded.priced.then_some(values.currency)));
+    findings.extend(first_hour::waiting(&forecast.last));
     let today = first_hour::today(&surveyed.survey);
     let plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());
     let compared = plans::compare(&items, &plan, build.catalogues, values, (times.0, &today))?;

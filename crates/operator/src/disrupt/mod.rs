@@ -1,6 +1,7 @@
 //! `fleetwright disrupt` and `fleetwright explain node`, a dry run: what disruption would do now, and what blocks each node.
 
 mod expected;
+mod forecast;
 mod report;
 mod table;
 #[cfg(test)]
@@ -18,8 +19,11 @@ use fleetwright_core::{
 };
 use jiff::Timestamp;
 
-pub(crate) use self::report::{BlockerRow, blockers, savings};
 use self::report::{Context, DisruptReport, NodeRow, Timing};
+pub(crate) use self::{
+    forecast::{Forecast, STEP},
+    report::{BlockerRow, blockers, savings},
+};
 use crate::{
     catalogue::{CatalogueOptions, Catalogues, SourceRow},
     cli::{DisruptOptions, ExplainOptions},
@@ -152,6 +156,16 @@ pub(crate) fn decide(
     let spent = plan::Timing::new(started, read, ready, done);
     let timing = Timing { spent, simulations: survey.simulations };
     Ok(Surveyed { loaded, survey, timing })
+}
+
+impl Surveyed {
+    /// The passes after this one, which was at `at`, up to `until`.
+    pub(crate) fn later_passes(&mut self, values: &Values, (at, until): (Timestamp, Timestamp)) -> Forecast {
+        let settings = settings::controllers(values);
+        let (rules, methods) = (controller::rules(&settings), controller::methods(&settings));
+        let snapshot = self.loaded.index.snapshot(at);
+        forecast::later_passes(self.survey.clone(), &snapshot, (&rules, &methods), until)
+    }
 }
 
 fn survey(

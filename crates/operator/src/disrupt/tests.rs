@@ -100,6 +100,55 @@ fn the_explanation_of_a_node_has_its_drift_and_its_expiry() {
     assert!(text.contains("\nExpires    "), "{text}");
 }
 
+/// When later passes remove which nodes of a document in the short form, within an hour, and how many replacements they launch.
+fn later(text: &str) -> Vec<(String, Vec<String>, usize)> {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("fleet.yaml");
+    std::fs::write(&input, short::manifests(text)).unwrap();
+    let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
+    let at: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let asked = (&[][..], &CatalogueOptions::default());
+    let items = crate::input::read(&[input]).unwrap();
+    let mut first = decide(items, asked, &scenarios::catalogues(), &values, (at, at)).unwrap();
+    let forecast = first.later_passes(&values, (at, at + jiff::SignedDuration::from_hours(1)));
+    let row = |(at, command): &(Timestamp, disruption::Command)| {
+        let names = command.candidates.iter().map(|candidate| candidate.name().to_owned());
+        (at.strftime("%H:%M").to_string(), names.collect(), command.replacements.len())
+    };
+    forecast.commands.iter().map(row).collect()
+}
+
+#[test]
+fn later_passes_follow_as_the_budget_allows() {
+    let fleet = |budget: &str| {
+        let node = |name: &str| {
+            format!(
+                "- {{name: {name}, type: c-4x-amd64-linux, drifted: \"11:50\", hash: \"1\", pods: [{{name: of-{name}, cpu: \"3\", memory: 256Mi}}]}}\n"
+            )
+        };
+        let nodes: String = ["a", "b", "c"].map(node).concat();
+        format!(
+            "pools:\n- {{disruption: {{consolidationPolicy: WhenEmpty, budgets: [{{nodes: {budget}}}]}}}}\nnodes:\n{nodes}"
+        )
+    };
+    let row = |at: &str, node: &str| (at.to_owned(), vec![node.to_owned()], 1);
+    assert_eq!(later(&fleet("\"1\"")), [row("12:02", "b"), row("12:04", "c")]);
+    assert_eq!(later(&fleet("100%")), []);
+    assert_eq!(later(&fleet("\"0\"")), []);
+}
+
+#[test]
+fn later_passes_wait_for_consolidate_after() {
+    // The pod of the drifted node moves to the other one, which is too large for it and was quiet until then.
+    let fleet = r#"pools:
+- {disruption: {consolidationPolicy: WhenEmptyOrUnderutilized, consolidateAfter: 20m, budgets: [{nodes: 100%}]}}
+nodes:
+- {name: drifted, type: c-1x-amd64-linux, drifted: "11:50", hash: "1", pods: [{name: p, cpu: 100m, memory: 256Mi}]}
+- {name: large, type: c-8x-amd64-linux, pods: [{name: q, cpu: "3", memory: 256Mi}]}
+"#;
+    assert_eq!(later(fleet), [("12:22".to_owned(), vec!["large".to_owned()], 1)]);
+}
+
 #[test]
 fn a_mistyped_node_gets_a_suggestion() {
     let file =

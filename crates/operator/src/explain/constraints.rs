@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::planned;
+use crate::planned;
 
 /// The most constraints of one pod and NodePool: each is one more question to the solver.
 const MAX_CONSTRAINTS: usize = 12;
@@ -105,7 +105,7 @@ impl<'a> Finder<'a> {
             if !lift(&mut asked, &last) {
                 break;
             }
-            let after = self.after.get_or_init(|| planned::with(self.snapshot, self.plan));
+            let after = self.after.get_or_init(|| planned::with(self.snapshot, self.plan, "planned"));
             let new = || PreparedSnapshot::new(&only_pool(after, pool), self.rules);
             let prepared = self.prepared.entry(pool.to_owned()).or_insert_with(new);
             let plan = ask(prepared, &Arc::new(asked.clone()));

@@ -10,7 +10,6 @@ mod costs;
 pub(crate) mod funnel;
 mod instance_type;
 mod node_pool;
-mod planned;
 mod pod;
 #[cfg(test)]
 mod tests;
