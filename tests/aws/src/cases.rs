@@ -17,6 +17,7 @@ mod pages;
 mod plan;
 mod policies;
 mod reserved;
+mod windows;
 
 /// All cases. A new one is a function and a line below.
 pub(crate) fn all() -> Vec<Case> {
@@ -75,6 +76,11 @@ fn basics() -> Vec<Case> {
             "interruption",
             "messages of the queue are told of our instances, left to others, and cleared away",
             |cx| Box::pin(interruption::run(cx)),
+        ),
+        case(
+            "windows",
+            "a class of Windows images launches Windows nodes, and claims for Linux none",
+            |cx| Box::pin(windows::run(cx)),
         ),
     ]
 }

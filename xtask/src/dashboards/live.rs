@@ -23,7 +23,7 @@ const VARIABLES: [(&str, &str); 3] = [("$__rate_interval", "1m"), ("$nodepool", 
 /// The argument that is ours and not the runner's.
 const DASHBOARDS: &str = "--dashboards";
 /// Often enough for what a case shows for some seconds.
-const SCRAPE_INTERVAL: &str = "2s";
+const SCRAPE_INTERVAL: &str = "5s";
 /// Between the points in time of a query.
 const STEP: &str = "5s";
 

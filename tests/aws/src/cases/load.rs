@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use fleetwright_aws_emulator::throttle::Buckets;
-use fleetwright_core::cloud::{CloudProvider as _, Termination};
+use fleetwright_core::cloud::{CloudProvider as _, Instance};
 use fleetwright_core::model::NodeClaim;
 use futures::StreamExt as _;
 use jiff::SignedDuration;
 
 use super::consistency::many;
 use crate::case::Cx;
-use crate::cluster::UID;
+use crate::cluster::{Cluster, UID};
 
 const COUNT: usize = 1000;
 /// NodeClaims of one batch.
@@ -19,7 +19,7 @@ const BATCH: usize = 100;
 const ATTEMPTS: u32 = 40;
 
 pub(super) async fn thousand(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let cluster = cx.ours().await?;
+    let mut cluster = cx.ours().await?;
     cx.proxy.rules(|rules| {
         rules.buckets = Some(Buckets::default());
         // Of the cheaper type there is not enough.
@@ -29,7 +29,7 @@ pub(super) async fn thousand(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     });
     let before = cx.proxy.mark();
     let claims = many(COUNT);
-    let mut placed: Vec<NodeClaim> = Vec::new();
+    let mut placed: Vec<(NodeClaim, Instance)> = Vec::new();
     for (number, batch) in claims.chunks(BATCH).enumerate() {
         let (mut left, mut attempt, mut errors) = (batch.to_vec(), 1, BTreeSet::new());
         while !left.is_empty() {
@@ -42,9 +42,7 @@ pub(super) async fn thousand(cx: &mut Cx<'_>) -> anyhow::Result<()> {
             let mut missing = Vec::new();
             for (claim, answer) in left.into_iter().zip(answers) {
                 match answer {
-                    Ok(instance) => {
-                        placed.push(NodeClaim { provider_id: Some(instance.provider_id), ..claim });
-                    }
+                    Ok(instance) => placed.push((claim, instance)),
                     Err(error) => {
                         errors.insert(error.to_string());
                         missing.push(claim);
@@ -56,24 +54,28 @@ pub(super) async fn thousand(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         }
     }
     cx.equal("instances", &cx.born_of(UID).await?, &COUNT)?;
-    let distinct: BTreeSet<_> = placed.iter().filter_map(|claim| claim.provider_id.clone()).collect();
+    let distinct: BTreeSet<_> = placed.iter().map(|(_, instance)| instance.provider_id.clone()).collect();
     cx.equal("claims with an instance of their own", &distinct.len(), &COUNT)?;
     let up = cx.proxy.counts(before);
     let calls: usize = up.values().sum();
     cx.figures.push(format!("{calls} calls for {COUNT} launches: {up:?}"));
     cx.check(format!("{calls} calls for {COUNT} launches: {up:?}"), calls <= COUNT * 11 / 10 + 60)?;
+    steady_hour(cx, &mut cluster, &placed).await?;
+    all_end(cx, &cluster, placed).await
+}
 
+async fn all_end(
+    cx: &mut Cx<'_>,
+    cluster: &Cluster,
+    mut left: Vec<(NodeClaim, Instance)>,
+) -> anyhow::Result<()> {
     let before = cx.proxy.mark();
-    let mut left = placed;
     for _ in 0..ATTEMPTS {
-        let ends = futures::stream::iter(left.iter().map(|claim| async {
-            match &claim.provider_id {
-                Some(id) => cluster.provider.terminate(claim, id).await,
-                None => Ok(Termination::Gone),
-            }
-        }));
+        let ends = futures::stream::iter(
+            left.iter().map(|(claim, instance)| cluster.provider.terminate(claim, &instance.provider_id)),
+        );
         let ends: Vec<_> = ends.buffered(COUNT).collect().await;
-        let again = left.iter().zip(&ends).filter(|(_, end)| end.is_err()).map(|(claim, _)| claim.clone());
+        let again = left.iter().zip(&ends).filter(|(_, end)| end.is_err()).map(|(own, _)| own.clone());
         left = again.collect();
         if left.is_empty() {
             break;
@@ -92,11 +94,21 @@ pub(super) async fn steady(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut cluster = cx.ours().await?;
     let claims = many(BATCH);
     let instances = super::basics::launched(cluster.launch("one", 1, &claims).await)?;
-    for (claim, instance) in claims.iter().zip(&instances) {
+    let nodes: Vec<_> = claims.into_iter().zip(instances).collect();
+    steady_hour(cx, &mut cluster, &nodes).await
+}
+
+/// Counts the calls of an hour in which nothing changes, once all instances are named after their nodes.
+async fn steady_hour(
+    cx: &mut Cx<'_>,
+    cluster: &mut Cluster,
+    nodes: &[(NodeClaim, Instance)],
+) -> anyhow::Result<()> {
+    for (claim, instance) in nodes {
         cluster.adopt(claim, instance);
     }
-    // Instances are named after their nodes a few at a time.
-    for _ in 0..30 {
+    // Instances are named a few at a time.
+    for _ in 0..nodes.len() {
         let before = cx.proxy.mark();
         cluster.round("nodeclaim.tagging").await?;
         cluster.pass(SignedDuration::from_mins(1));
@@ -113,7 +125,8 @@ pub(super) async fn steady(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     let calls = cx.proxy.counts(before);
     let sum: usize = calls.values().sum();
-    cx.figures.push(format!("{sum} calls of a steady hour with {BATCH} nodes: {calls:?}"));
-    cx.check(format!("{sum} calls of a steady hour with {BATCH} nodes: {calls:?}"), sum <= 900)?;
+    let text = format!("{sum} calls of a steady hour with {} nodes: {calls:?}", nodes.len());
+    cx.figures.push(text.clone());
+    cx.check(text, sum <= 900)?;
     cx.equal("changes", &cx.proxy.mutations(before), &Vec::new())
 }
