@@ -17,6 +17,7 @@ use fleetwright_api::{
 };
 use fleetwright_core::{
     cloud::{CloudError, CloudProvider, Instance, Termination},
+    decisions::DeletedClaim,
     model::{ConditionStatus, ProviderId, Resources, labels, nodeclaim::ConditionType},
     nodeclaim::{ClaimStep, ClaimView, ConditionChange, InstanceState, Next, NodeChange},
     safety::Cause,
@@ -99,6 +100,7 @@ impl Executors {
             pending: Vec::new(),
             released: false,
             look_ahead_stages: None,
+            found: None,
         }
     }
 }
@@ -113,6 +115,8 @@ pub(crate) struct Executor<'a> {
     pending: Vec<StatusChange>,
     released: bool,
     look_ahead_stages: Option<Stages>,
+    /// Why the NodeClaim is deleted, for the record of the decision.
+    found: Option<String>,
 }
 
 /// A pending change of the status.
@@ -127,6 +131,11 @@ impl<'a> Executor<'a> {
     /// Runs `stages` on the status that is about to be written. If they change the status only, one patch writes both changes.
     pub(crate) fn with_look_ahead(self, stages: Stages) -> Self {
         Self { look_ahead_stages: Some(stages), ..self }
+    }
+
+    /// Records `found` as the reason of a deletion, in place of what the NodeClaim shows.
+    pub(crate) fn because(self, found: String) -> Self {
+        Self { found: Some(found), ..self }
     }
 
     /// Executes all steps in order, then writes the status.
@@ -278,6 +287,9 @@ impl<'a> Executor<'a> {
             None => return Ok(()),
         }
         let reason = cause.as_str();
+        let ClaimedNode { claim, nodes, pods, .. } = self.node;
+        let deleted = DeletedClaim { claim, nodes, pods, found: self.found.as_deref() };
+        self.executors.decisions.deletion(&deleted, cause);
         self.executors.decisions.claim_ended(self.name(), reason.unwrap_or("its Node was deleted"));
         tracing::info!(
             NodeClaim.name = self.name(),
@@ -383,6 +395,7 @@ impl<'a> Executor<'a> {
             self.executors.client.call("remove finalizer", api.patch(self.name(), &params, &body)).await;
         self.released = true;
         self.executors.decisions.claim_ended(self.name(), "it was deleted before its node was initialized");
+        self.executors.decisions.deletion_ended(self.name());
         if let Some(claim) = ignore_not_found(result)? {
             // Without finalizers, this write deletes the object.
             if claim.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {

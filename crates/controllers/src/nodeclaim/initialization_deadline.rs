@@ -170,7 +170,7 @@ impl InitializationDeadline {
                 })
                 .await?;
                 let next = Next::steps([ClaimStep::Delete(Cause::InitializationTimeout)]);
-                self.executors.on(node).execute(next).await?;
+                self.executors.on(node).because(text).execute(next).await?;
                 Ok(())
             }
             OverdueResponse::Halt => {

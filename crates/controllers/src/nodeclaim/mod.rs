@@ -42,9 +42,11 @@ mod validation;
 
 pub use cache::LifecycleCache;
 pub(crate) use cache::{REGISTRATION_HEALTH, registration_condition};
+pub(crate) use claimed_node::ClaimedNode;
 pub use consistency::Consistency;
 pub use disruption::Disruption;
 pub use eviction::EvictionQueue;
+pub(crate) use executor::only;
 pub use expiration::Expiration;
 pub use garbage_collection::GarbageCollection;
 pub use hydration::{ClaimHydration, NodeHydration};

@@ -20,7 +20,7 @@ use kube::{
 use super::families;
 use crate::{
     metrics::Metrics,
-    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, ignore_not_found},
+    runtime::{ApiClient, Clocks, Cluster, Ctx, ReconcileError, decisions::Decisions, ignore_not_found},
     safety::Safety,
 };
 
@@ -33,6 +33,7 @@ pub(super) struct OrphanCollector {
     safety: Safety,
     cluster_uid: Arc<str>,
     metrics: Arc<Metrics>,
+    decisions: Decisions,
     orphans: Mutex<Orphans>,
 }
 
@@ -54,6 +55,7 @@ impl OrphanCollector {
             safety: Safety::new(ctx),
             cluster_uid: ctx.cluster_uid.clone(),
             metrics: ctx.metrics.clone(),
+            decisions: ctx.decisions.clone(),
             orphans: Mutex::default(),
         }
     }
@@ -125,7 +127,10 @@ impl OrphanCollector {
             return Ok(Outcome::Held);
         }
         self.lock().forget(id);
-        let (Termination::Accepted | Termination::Gone) = self.cloud.terminate_orphan(id).await?;
+        let decision = self.decisions.orphan(id);
+        let answer = self.cloud.terminate_orphan(id).await;
+        self.decisions.orphan_ended(&decision, answer.as_ref().err().map(ToString::to_string));
+        let (Termination::Accepted | Termination::Gone) = answer?;
         self.metrics.inc(&families::ORPHANS_TERMINATED, &[]);
         delete_nodes(&self.client, &self.cluster, id).await?;
         Ok(Outcome::Terminated)

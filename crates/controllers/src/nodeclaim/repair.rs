@@ -199,7 +199,10 @@ async fn replace(
     let has_passed = node.claim.termination_deadline.is_some_and(|deadline| deadline < now);
     let deadline = (!has_passed).then_some(ClaimStep::SetRepairDeadline(now));
     let next = Next::steps(deadline.into_iter().chain([ClaimStep::Delete(Cause::Unhealthy)]));
-    executors.on(node).execute(next).await?;
+    let Breach { condition, status, due } = breach;
+    let found =
+        format!("node condition {condition} is {status}; the toleration of the repair policy ended at {due}");
+    executors.on(node).because(found).execute(next).await?;
     let image = node.claim.image_id.as_deref().unwrap_or_default();
     let condition = snake_case(&breach.condition);
     let figures = [&*condition, node.pool_name(), node.label(labels::CAPACITY_TYPE), image];

@@ -1,6 +1,7 @@
 //! The lifecycle of NodeClaims against the in-memory API server, in virtual time.
 
 mod crash;
+mod deletions;
 mod harness;
 mod hooks;
 mod nameless;

@@ -9,22 +9,23 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_api::{self as api, HasConditions, condition, labels::condition::REGISTERED};
 use fleetwright_core::{
+    decisions::DeletedClaim,
     disruption::{Scaling, scale, static_new_claim},
     model::{ClaimName, NodePool, Snapshot, Str, labels::NODEPOOL},
-    safety::{Act, Facts, Held, Pause, ReplicaBackoff},
+    safety::{Act, Cause, Facts, Held, Pause, ReplicaBackoff},
 };
 use fleetwright_state::{Change, Index, Key, Object, WatchedKind, limits};
-use kube::api::{DeleteParams, Preconditions};
 
 use crate::{
     events::{Event, regarding},
-    nodeclaim::end_creation,
+    nodeclaim::{ClaimedNode, end_creation, only},
     provisioning::{ClaimCreator, CreationCause},
     runtime::{
         ApiClient, Clocks, Cluster, Controller, Ctx, Names, ReconcileError, Recorder, Requeue,
-        ignore_not_found,
+        decisions::Decisions, ignore_not_found,
     },
     safety::Safety,
+    settings::Settings,
 };
 
 /// How often a NodePool is reconciled while nothing changes.
@@ -82,12 +83,20 @@ pub struct StaticDeprovisioning {
     client: ApiClient,
     cluster: Cluster,
     clocks: Clocks,
+    settings: Arc<Settings>,
+    decisions: Decisions,
 }
 
 impl StaticDeprovisioning {
     /// Takes what it uses from `ctx`.
     pub(crate) fn new(ctx: &Ctx) -> Self {
-        Self { client: ctx.client.clone(), cluster: ctx.cluster.clone(), clocks: ctx.clocks.clone() }
+        Self {
+            client: ctx.client.clone(),
+            cluster: ctx.cluster.clone(),
+            clocks: ctx.clocks.clone(),
+            settings: ctx.settings.clone(),
+            decisions: ctx.decisions.clone(),
+        }
     }
 }
 
@@ -120,7 +129,7 @@ impl Controller for StaticProvisioning {
         "static.provisioning"
     }
 
-    fn concurrency(&self, _: &crate::settings::Settings) -> usize {
+    fn concurrency(&self, _: &Settings) -> usize {
         10
     }
 
@@ -261,7 +270,7 @@ impl Controller for StaticDeprovisioning {
         "static.deprovisioning"
     }
 
-    fn concurrency(&self, _: &crate::settings::Settings) -> usize {
+    fn concurrency(&self, _: &Settings) -> usize {
         10
     }
 
@@ -272,26 +281,28 @@ impl Controller for StaticDeprovisioning {
     async fn reconcile(&self, key: &Key) -> Result<Requeue, ReconcileError> {
         let Some((_, _, scaling)) = read(&self.cluster, &self.clocks, key) else { return Ok(Requeue::No) };
         for name in scaling.remove.iter().take(MAX_PER_PASS) {
-            delete(&self.client, &self.cluster, name).await?;
+            self.delete(name).await?;
         }
         Ok(if scaling.remove.len() > MAX_PER_PASS { Requeue::Now } else { Requeue::After(INTERVAL) })
     }
 }
 
-/// Deletes this NodeClaim, not a later one with the same name.
-async fn delete(client: &ApiClient, cluster: &Cluster, name: &ClaimName) -> Result<(), ReconcileError> {
-    let Some(uid) = cluster.index().claim_model(name).map(|claim| claim.uid.to_string()) else {
-        return Ok(());
-    };
-    let api = client.cluster::<api::NodeClaim>();
-    let preconditions = Preconditions { uid: Some(uid), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    let deleted = ignore_not_found(client.call("delete nodeclaim", api.delete(name, &params)).await)?;
-    tracing::info!(NodeClaim.name = &**name, "deleted surplus nodeclaim of a static nodepool");
-    if let Some(claim) = deleted.and_then(|either| either.left()) {
-        cluster.observe(claim);
+impl StaticDeprovisioning {
+    /// Deletes this NodeClaim, not a later one with the same name.
+    async fn delete(&self, name: &ClaimName) -> Result<(), ReconcileError> {
+        let Some(node) = ClaimedNode::find(&self.cluster, &self.settings, name) else { return Ok(()) };
+        let api = self.client.cluster::<api::NodeClaim>();
+        let params = only(&node.claim.uid);
+        let deleted =
+            ignore_not_found(self.client.call("delete nodeclaim", api.delete(name, &params)).await)?;
+        tracing::info!(NodeClaim.name = &**name, "deleted surplus nodeclaim of a static nodepool");
+        let ClaimedNode { claim, nodes, pods, .. } = &node;
+        self.decisions.deletion(&DeletedClaim { claim, nodes, pods, found: None }, Cause::Surplus);
+        if let Some(claim) = deleted.and_then(|either| either.left()) {
+            self.cluster.observe(claim);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use fleetwright_core::{
 
 use super::*;
 
-const CAUSES: [Cause; 12] = [
+const CAUSES: [Cause; 13] = [
     Cause::Expired,
     Cause::Unhealthy,
     Cause::GarbageCollected,
@@ -19,6 +19,7 @@ const CAUSES: [Cause; 12] = [
     Cause::InsufficientCapacity,
     Cause::NodeClassNotReady,
     Cause::NodeDeleted,
+    Cause::Surplus,
     Cause::Interrupted(InterruptionKind::InstanceStatus),
     Cause::Interrupted(InterruptionKind::SystemStatus),
     Cause::Interrupted(InterruptionKind::Spot),
@@ -34,7 +35,7 @@ fn table() -> String {
         let limits = if limits.is_empty() { "none".to_owned() } else { limits.join(", ") };
         let name = match act {
             Act::DeleteClaim(cause) => {
-                format!("`delete_claim`: {}", cause.as_str().unwrap_or("node deleted"))
+                format!("`delete_claim`: {}", cause.word())
             }
             other => format!("`{}`", other.as_str()),
         };

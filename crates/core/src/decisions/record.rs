@@ -57,7 +57,7 @@ pub struct DecisionDraft {
     /// What it saves; absent where nothing is saved or a price is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saving: Option<SavingRow>,
-    /// Why: for a refusal and a held act, what stands in the way.
+    /// Why: for a refusal and a held act, what stands in the way; for a deletion, its cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<ReasonRow>,
     /// What came of it; absent for refusals and held acts, which are never carried out.
@@ -79,6 +79,8 @@ pub enum Choice {
     NodeClaim(ClaimChoice),
     /// Nodes to disrupt, with their replacements.
     Disruption(DisruptionChoice),
+    /// A NodeClaim to delete, or an instance to terminate, that is part of no disruption.
+    Deletion(DeletionChoice),
     /// Pods that get no node, or nodes that are not disrupted.
     Refusal(RefusalChoice),
     /// An act that a safety limit holds.
@@ -87,16 +89,17 @@ pub enum Choice {
 
 impl Choice {
     /// The kinds, as they are written.
-    pub const KINDS: [&str; 5] = ["plan", "nodeClaim", "disruption", "refusal", "held"];
+    pub const KINDS: [&str; 6] = ["plan", "nodeClaim", "disruption", "deletion", "refusal", "held"];
 
     /// The kind, as it is written.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        let [plan, claim, disruption, refusal, held] = Self::KINDS;
+        let [plan, claim, disruption, deletion, refusal, held] = Self::KINDS;
         match self {
             Self::Plan(_) => plan,
             Self::NodeClaim(_) => claim,
             Self::Disruption(_) => disruption,
+            Self::Deletion(_) => deletion,
             Self::Refusal(_) => refusal,
             Self::Held(_) => held,
         }
@@ -220,6 +223,35 @@ pub struct ReplacementRow {
     pub offering: OfferingRow,
 }
 
+/// A NodeClaim to delete, or an instance to terminate, that is part of no disruption.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionChoice {
+    /// `NodeClaim`, or `Instance` for one that no NodeClaim accounts for.
+    pub of: String,
+    /// Name of the NodeClaim, or provider id of the instance.
+    pub name: String,
+    /// Why, in one word: the `reason` of the metric `karpenter_nodeclaims_disrupted_total` where it counts the deletion.
+    pub cause: String,
+    /// The NodePool; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_pool: Option<String>,
+    /// The Node; absent before registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Provider id of the instance; absent before launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// Instance type; absent before launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Capacity type; absent before launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_type: Option<String>,
+    /// Pods to reschedule.
+    pub pods: usize,
+}
+
 /// Objects that a decision leaves out, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -311,7 +343,8 @@ pub enum OutcomeStatus {
     Decided,
     /// It is being carried out.
     Started,
-    /// It is carried out: NodeClaims of a plan are created, the node of a NodeClaim is initialized, nodes of a command are deleted.
+    /// It is carried out: NodeClaims of a plan are created, the node of a NodeClaim is initialized, nodes of a command are deleted, a deleted
+    /// NodeClaim has neither node nor instance any more, termination of an instance is requested.
     Succeeded,
     /// It was not valid any more when it was to start: nothing of it was done.
     Rejected,

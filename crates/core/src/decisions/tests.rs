@@ -2,14 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rstest::rstest;
+
 use super::{
     record::{DecisionInputs, MESSAGE_BYTES},
     *,
 };
 use crate::{
+    cloud::InterruptionKind,
     disruption::{self, Proposal, propose},
     model::{Currency, Pod, PodPhase, Price, Snapshot, nodeclaim::ConditionType},
-    safety::{Act, Held},
+    safety::{Act, Cause, Held},
     scheduling::{Effort, Plan, Purpose, Request, Rules, solve},
     testing::{ClusterBuilder, NodeBuilder, node, now, pod},
 };
@@ -168,6 +171,38 @@ fn a_held_act_has_its_limit_and_end() {
     let key = |held: &Held| held_key(Act::Taint, "a", held);
     assert_eq!(key(&outage(5)), key(&outage(6)), "other figures are the same limit");
     assert_ne!(key(&outage(5)), held_key(Act::Taint, "b", &outage(5)));
+}
+
+#[rstest]
+#[case(Cause::Expired, "expired: created at 2025-06-15T15:06:40Z, and older than its expireAfter of 24h")]
+#[case(Cause::GarbageCollected, "garbage_collected: the cloud has no instance fake:///n")]
+#[case(
+    Cause::RegistrationTimeout,
+    "registration_timeout: instance fake:///n was launched at 2025-06-15T15:06:40Z, and its node did not register in time"
+)]
+#[case(
+    Cause::Interrupted(InterruptionKind::Spot),
+    "spot_interrupted: Spot interruption warning was triggered"
+)]
+#[case(Cause::NodeDeleted, "node_deleted: its Node was deleted by another client")]
+#[case(Cause::Surplus, "surplus: its NodePool has more nodes than replicas")]
+fn a_deletion_has_its_cause(#[case] cause: Cause, #[case] expected: &str) {
+    let built = too_large("n").build();
+    let mut claim = (**built.claim.as_ref().unwrap()).clone();
+    claim.expire_after = Some(Duration::from_secs(86_400));
+    let nodes: Vec<_> = built.node.iter().cloned().collect();
+    let deleted = |found| DeletedClaim { claim: &claim, nodes: &nodes, pods: &built.pods, found };
+    let draft = of_deletion(&deleted(None), cause, now());
+    let Choice::Deletion(choice) = &draft.choice else { panic!("{draft:?}") };
+    assert_eq!((choice.of.as_str(), choice.node.as_deref(), choice.pods), ("NodeClaim", Some("n"), 1));
+    assert_eq!(
+        (choice.node_pool.as_deref(), choice.instance_type.as_deref()),
+        (Some("default"), Some("xlarge"))
+    );
+    assert_eq!(draft.outcome.as_ref().unwrap().status, OutcomeStatus::Started);
+    assert_eq!(format!("{}: {}", draft.reasons[0].reason, draft.reasons[0].message), expected);
+    let found = of_deletion(&deleted(Some("Ready is False")), cause, now());
+    assert_eq!(found.reasons[0].message, "Ready is False");
 }
 
 #[test]

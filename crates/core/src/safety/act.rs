@@ -41,6 +41,8 @@ pub enum Cause {
     Unhealthy,
     /// Its Node was deleted by another client.
     NodeDeleted,
+    /// Its NodePool has more nodes than replicas.
+    Surplus,
     /// The cloud announced an interruption of the instance.
     Interrupted(InterruptionKind),
 }
@@ -58,9 +60,15 @@ impl Cause {
             Self::Expired => Some("expired"),
             Self::GarbageCollected => Some("garbage_collected"),
             Self::Unhealthy => Some("unhealthy"),
-            Self::NodeDeleted => None,
+            Self::NodeDeleted | Self::Surplus => None,
             Self::Interrupted(kind) => Some(kind.as_str()),
         }
+    }
+
+    /// The cause in one word: the reason in metrics, where there is one.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        self.as_str().unwrap_or(if self == Self::Surplus { "surplus" } else { "node_deleted" })
     }
 }
 
@@ -187,6 +195,7 @@ pub fn limits_of(act: Act) -> &'static [Limit] {
             | Cause::LaunchTimeout
             | Cause::InitializationTimeout
             | Cause::NodeDeleted
+            | Cause::Surplus
             | Cause::Interrupted(_) => &[],
         },
         Act::Evict => &[Limit::EvictionRate],

@@ -99,6 +99,10 @@ fn decision(choice: &Choice, currency: Currency) -> String {
             };
             format!("{}/{}: {nodes}{new}", command.reason, command.action)
         }
+        Choice::Deletion(deletion) => {
+            let of_node = deletion.node.as_ref().map(|node| format!(" (node {node})")).unwrap_or_default();
+            format!("{}: {} {}{of_node}", deletion.cause, deletion.of, deletion.name)
+        }
         Choice::Refusal(refusal) => {
             format!("{} {}: {}", refusal.total, refusal.of, listed(&refusal.names, refusal.total))
         }

@@ -6,12 +6,12 @@ use fleetwright_controllers::runtime::decisions::Decisions;
 use fleetwright_core::{
     clock::{Clock, SharedClock},
     decisions::{
-        NodeClaimContext, Refused, inputs_of_nodes, inputs_of_plan, of_claim, of_command, of_held, of_plan,
-        of_refused_pods,
+        DeletedClaim, NodeClaimContext, Refused, inputs_of_nodes, inputs_of_plan, of_claim, of_command,
+        of_deletion, of_held, of_plan, of_refused_pods,
     },
     disruption::{self, propose},
     model::{Currency, Pod, PodPhase, nodeclaim::ConditionType},
-    safety::{Act, Held},
+    safety::{Act, Cause, Held},
     scheduling::{Effort, Purpose, Request, Rules, solve},
     testing::{ClusterBuilder, node, now, pod},
 };
@@ -89,6 +89,11 @@ fn decisions() -> Decisions {
     let snapshot = ClusterBuilder::with_default_pool().node(too_large.build()).build();
     let proposal = propose(&snapshot, &disruption::Rules::default(), now());
     decisions.record(of_command(&proposal.commands[0], inputs_of_nodes(&snapshot), now()));
+    let known = &snapshot.nodes[0];
+    let nodes: Vec<_> = known.node.iter().cloned().collect();
+    let claim = known.claim.as_deref().unwrap();
+    let deleted = DeletedClaim { claim, nodes: &nodes, pods: &known.pods, found: None };
+    decisions.record(of_deletion(&deleted, Cause::GarbageCollected, now()));
     held(&decisions, "");
     decisions
 }
@@ -191,11 +196,14 @@ async fn lists_are_selected_by_kind_time_and_number() {
         records.iter().map(|record| record["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(kinds("/decisions?kind=plan,held").await, ["plan", "held"]);
-    assert_eq!(kinds("/decisions?limit=2").await, ["disruption", "held"]);
+    assert_eq!(kinds("/decisions?limit=2").await, ["deletion", "held"]);
     assert_eq!(kinds("/decisions?since=2025-06-15T15:06:41Z").await, Vec::<String>::new());
     assert_eq!(kinds("/decisions?since=10m&kind=refusal").await, ["refusal"]);
     for (path, why) in [
-        ("/decisions?kind=plans", "kind \"plans\": give some of plan, nodeClaim, disruption, refusal, held"),
+        (
+            "/decisions?kind=plans",
+            "kind \"plans\": give some of plan, nodeClaim, disruption, deletion, refusal, held",
+        ),
         (
             "/decisions?since=soon",
             "since \"soon\": give a time such as 2025-06-15T15:06:40Z, or a duration such as 10m",
@@ -220,7 +228,7 @@ async fn a_stream_has_what_was_decided_then_each_change_and_is_resumed() {
     let process = decisions.ring().lock().process().to_owned();
     let endpoint = Endpoint::new(&serve(decisions.clone()).await).unwrap();
     let mut stream = endpoint.watch("kind=held,plan", None).await.unwrap();
-    for (revision, kind) in [(1, "plan"), (5, "held")] {
+    for (revision, kind) in [(1, "plan"), (6, "held")] {
         let (event, data) = event(&mut stream).await;
         assert_eq!((event, &data["kind"]), (format!("decision {process}-{revision}"), &json!(kind)));
     }

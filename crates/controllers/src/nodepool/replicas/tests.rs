@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use fleetwright_core::decisions::Choice;
 use serde_json::json;
 
 use crate::{
-    all::claim_controllers, metrics::scheduling::NODECLAIMS_CREATED, provisioning, runtime::Controller,
+    all::claim_controllers,
+    metrics::scheduling::NODECLAIMS_CREATED,
+    provisioning,
+    runtime::{Controller, decisions::DecisionQuery},
     testing::Harness,
 };
 
@@ -59,4 +63,22 @@ async fn claim_creation_is_rate_limited() {
         );
     }
     assert_eq!(created_count(&harness), 9.0, "no reservation was kept for NodeClaims that had to wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_of_a_surplus_nodeclaim_is_recorded() {
+    let harness = Harness::gated(|gates| gates.static_capacity = true);
+    harness.pool("fixed", json!({"replicas": 2, "limits": {"nodes": "2"}}));
+    let mut all = provisioning::controllers(&harness.ctx);
+    all.push(Arc::new(crate::nodepool::StaticProvisioning::new(&harness.ctx)));
+    all.push(Arc::new(crate::nodepool::StaticDeprovisioning::new(&harness.ctx)));
+    let _running = harness.run(all);
+    harness.pass(2).await;
+    harness.pool("fixed", json!({"replicas": 1, "limits": {"nodes": "2"}}));
+    harness.pass(2).await;
+    let query = DecisionQuery { kinds: vec!["deletion".into()], ..DecisionQuery::default() };
+    let records = harness.ctx.decisions.ring().lock().read(&query);
+    let [record] = &records[..] else { panic!("{records:?}") };
+    let Choice::Deletion(choice) = &record.draft.choice else { panic!("{record:?}") };
+    assert_eq!((choice.cause.as_str(), choice.node_pool.as_deref()), ("surplus", Some("fixed")));
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use fleetwright_core::{
     clock::SharedClock,
     decisions::{
-        Choice, DecisionDraft, DecisionInputs, DecisionOutcome, NodeClaimContext, OutcomeStatus, Refused,
-        ResumedCommand, held_key, inputs_of_nodes, inputs_of_plan, of_claim, of_command, of_held, of_plan,
-        of_refused_nodes, of_refused_pods, of_resumed, process_name,
+        Choice, DecisionDraft, DecisionInputs, DecisionOutcome, DeletedClaim, NodeClaimContext,
+        OutcomeStatus, Refused, ResumedCommand, held_key, inputs_of_nodes, inputs_of_plan, of_claim,
+        of_command, of_deletion, of_held, of_orphan, of_plan, of_refused_nodes, of_refused_pods, of_resumed,
+        process_name,
     },
     disruption::{Command, Proposal, StartedCommand},
-    model::{Currency, Pod, Snapshot},
-    safety::{Act, Held},
+    model::{Currency, Pod, ProviderId, Snapshot},
+    safety::{Act, Cause, Held},
     scheduling::{NewClaim, Plan},
 };
 use jiff::Timestamp;
@@ -179,6 +180,31 @@ impl Decisions {
 
 fn of_claim_named(name: &str) -> impl Fn(&str, &Choice) -> bool {
     move |_, choice| matches!(choice, Choice::NodeClaim(claim) if claim.node_claim == name)
+}
+
+/// Deletions that are part of no disruption.
+impl Decisions {
+    /// Records that a NodeClaim is deleted.
+    pub(crate) fn deletion(&self, deleted: &DeletedClaim<'_>, cause: Cause) {
+        self.record(of_deletion(deleted, cause, self.clock.now()));
+    }
+
+    /// Records that the node and the instance of a deleted NodeClaim are gone, if its deletion is recorded.
+    pub(crate) fn deletion_ended(&self, name: &str) {
+        let is_it = |_: &str, choice: &Choice| matches!(choice, Choice::Deletion(it) if it.of == "NodeClaim" && it.name == name);
+        self.end(is_it, OutcomeStatus::Succeeded, None);
+    }
+
+    /// Records that an instance which no NodeClaim accounts for is about to be terminated, and returns the id of the record.
+    pub(crate) fn orphan(&self, id: &ProviderId) -> String {
+        self.record(of_orphan(id, self.clock.now()))
+    }
+
+    /// Records whether the cloud accepted the termination of an instance, or why it did not.
+    pub(crate) fn orphan_ended(&self, decision: &str, error: Option<String>) {
+        let status = if error.is_some() { OutcomeStatus::Failed } else { OutcomeStatus::Succeeded };
+        self.end(|known, _| known == decision, status, error);
+    }
 }
 
 /// Commands and held acts.

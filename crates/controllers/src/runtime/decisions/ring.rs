@@ -56,7 +56,7 @@ pub struct DecisionRing {
     currency: Currency,
     issued: u64,
     revision: u64,
-    /// Plans, NodeClaims and commands; refusals and held acts.
+    /// Plans, NodeClaims, commands and deletions; refusals and held acts.
     lanes: [Lane; 2],
     dropped: u64,
     /// The last change of a record that was dropped.
@@ -110,7 +110,9 @@ impl DecisionRing {
     pub(super) fn add(&mut self, id: String, draft: DecisionDraft, time: Timestamp) {
         self.revision += 1;
         let lane = match draft.choice {
-            Choice::Plan(_) | Choice::NodeClaim(_) | Choice::Disruption(_) => &mut self.lanes[0],
+            Choice::Plan(_) | Choice::NodeClaim(_) | Choice::Disruption(_) | Choice::Deletion(_) => {
+                &mut self.lanes[0]
+            }
             Choice::Refusal(_) | Choice::Held(_) => &mut self.lanes[1],
         };
         let record = DecisionRecord { id, revision: self.revision, time, currency: self.currency, draft };

@@ -3,7 +3,7 @@
 /** Records that are kept. */
 const KEPT_DECISIONS = 2000;
 
-const KINDS = { plan: "Plan", nodeClaim: "NodeClaim", disruption: "Disruption", refusal: "Refusal", held: "Held" };
+const KINDS = { plan: "Plan", nodeClaim: "NodeClaim", disruption: "Disruption", deletion: "Deletion", refusal: "Refusal", held: "Held" };
 
 /** What was chosen, in one line. */
 function summary(record) {
@@ -18,6 +18,8 @@ function summary(record) {
     case "disruption":
       return `${choice.reason}: ${choice.action} ${choice.nodesTotal === 1 ? choice.nodes[0].node || choice.nodes[0].nodeClaim : counted(choice.nodesTotal, "node")}`
         + (choice.replacementsTotal > 0 ? ` with ${counted(choice.replacementsTotal, "replacement")}` : "");
+    case "deletion":
+      return `${choice.cause}: ${choice.of} ${choice.name}${choice.node ? ` (node ${choice.node})` : ""}: ${record.reasons?.[0]?.message ?? ""}`;
     case "refusal":
       return `${choice.total === 1 ? choice.names[0] : `${counted(choice.total, choice.of.toLowerCase())} such as ${choice.names[0]}`}: `
         + (record.reasons?.[0]?.message ?? "no reason recorded");
@@ -32,7 +34,7 @@ function summary(record) {
 function subjects(record) {
   const choice = record.choice ?? {};
   const nodes = (choice.nodes ?? []).flatMap((node) => [node.node, node.nodeClaim]);
-  return [choice.nodeClaim, choice.command, choice.subject, ...(choice.names ?? []), ...(choice.pods?.length ? choice.pods : []), ...nodes];
+  return [choice.name, choice.node, choice.nodeClaim, choice.command, choice.subject, ...(choice.names ?? []), ...(choice.pods?.length ? choice.pods : []), ...nodes];
 }
 
 const OUTCOMES = { succeeded: "good", started: "notice", decided: "", rejected: "bad", rolledBack: "bad", failed: "bad" };
