@@ -35,6 +35,11 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
         false
     }
 
+    /// What label keys mean on its nodes, whatever the input has: `lint` knows them beside those of the NodePools. By default, Karpenter's own.
+    fn labels(&self) -> LabelSchema {
+        LabelSchema::default()
+    }
+
     /// The instance types of a NodeClass.
     ///
     /// # Errors

@@ -59,6 +59,13 @@ impl Catalogues {
         known.map_or_else(ClassChange::of_provider, |known| known.class_change(old, new))
     }
 
+    /// What label keys mean to any of the clouds, whether or not an input has NodePools of it.
+    pub(crate) fn labels(&self) -> LabelSchema {
+        let mut all = LabelSchema::default();
+        self.0.iter().for_each(|known| merge(&mut all, &known.labels()));
+        all
+    }
+
     /// The instance types of the NodePools in `items`.
     ///
     /// # Errors

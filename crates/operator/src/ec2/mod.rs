@@ -20,7 +20,7 @@ use fleetwright_aws::{
     schema::schema,
 };
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::model::{Catalog, NodeClassRef, labels::OS};
+use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef, labels::OS};
 use serde_json::{Value, json};
 
 use crate::{
@@ -63,9 +63,13 @@ impl OfflineCatalogue for Ec2Catalogue {
         Table::is_table(text)
     }
 
+    fn labels(&self) -> LabelSchema {
+        schema()
+    }
+
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
         let figures = self.figures(request)?;
-        let mut offer = ClassOffer { schema: Arc::new(schema()), ..ClassOffer::default() };
+        let mut offer = ClassOffer { schema: Arc::new(self.labels()), ..ClassOffer::default() };
         let class = node_class(request, &mut offer);
         let Some(region) = place::region(request, &class, &figures.region) else {
             offer.source = types_of(&figures.table);

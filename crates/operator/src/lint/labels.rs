@@ -25,9 +25,9 @@ const OF_OTHERS: [&str; 8] = [
     "node.kubernetes.io/lifecycle",
 ];
 
-/// Adds the findings. What several NodePools, nodes and the schema of the cloud say of labels is known.
-pub(super) fn check(items: &[Item], schema: &LabelSchema, report: &mut LintReport) {
-    let known = KnownLabels::of(items, schema);
+/// Adds the findings. What NodePools, nodes, the `schema` of their clouds and the `clouds` of this build say of labels is known.
+pub(super) fn check(items: &[Item], schema: &LabelSchema, clouds: LabelSchema, report: &mut LintReport) {
+    let known = KnownLabels::of(items, schema, clouds);
     let beside = has(items, "NodePool");
     for item in items {
         let Some((at, template)) = pod_template(&item.value) else { continue };
@@ -55,24 +55,12 @@ pub(super) fn check(items: &[Item], schema: &LabelSchema, report: &mut LintRepor
 struct KnownLabels<'a> {
     schema: &'a LabelSchema,
     keys: BTreeSet<String>,
-    /// The labels of the cloud of this build, whether or not a NodePool of the input is of it.
-    cloud: LabelSchema,
-}
-
-/// The labels of the cloud whose instance types this build has.
-#[cfg(feature = "ec2")]
-fn of_build() -> LabelSchema {
-    fleetwright_aws::schema::schema()
-}
-
-/// Karpenter's own: operators of other clouds know theirs by their NodePools.
-#[cfg(not(feature = "ec2"))]
-fn of_build() -> LabelSchema {
-    LabelSchema::default()
+    /// The labels of the clouds of this build, whether or not a NodePool of the input is of one.
+    clouds: LabelSchema,
 }
 
 impl<'a> KnownLabels<'a> {
-    fn of(items: &[Item], schema: &'a LabelSchema) -> Self {
+    fn of(items: &[Item], schema: &'a LabelSchema, clouds: LabelSchema) -> Self {
         let of_schema = schema.well_known.iter().chain(schema.normalized.keys()).map(ToString::to_string);
         let mut keys: BTreeSet<String> = of_schema.collect();
         keys.extend([labels::HOSTNAME, labels::REGISTERED, labels::INITIALIZED].map(str::to_owned));
@@ -88,11 +76,11 @@ impl<'a> KnownLabels<'a> {
             let wanted = wanted.into_iter().flatten().filter_map(|wanted| wanted["key"].as_str());
             keys.extend(wanted.map(str::to_owned));
         }
-        Self { schema, keys, cloud: of_build() }
+        Self { schema, keys, clouds }
     }
 
     fn has(&self, key: &str) -> bool {
-        self.keys.contains(key) || self.cloud.well_known.contains(key)
+        self.keys.contains(key) || self.clouds.well_known.contains(key)
     }
 
     /// The rule that a label breaks which no node has, if it is no label of the user's own, and what to do.
@@ -107,7 +95,7 @@ impl<'a> KnownLabels<'a> {
             );
             return Some(("L125", fix));
         }
-        let is_restricted = self.schema.is_restricted(key) || self.cloud.is_restricted(key);
+        let is_restricted = self.schema.is_restricted(key) || self.clouds.is_restricted(key);
         is_restricted.then(|| ("L122", "remove it".to_owned()))
     }
 
@@ -120,7 +108,7 @@ impl<'a> KnownLabels<'a> {
             let (of, called) = known.split_once('/').unwrap_or(("", known));
             (of == domain && same(name, called)) || (called == name && !of.is_empty() && same(domain, of))
         };
-        let of_cloud = self.cloud.well_known.iter().map(|known| &**known);
+        let of_cloud = self.clouds.well_known.iter().map(|known| &**known);
         let meant = self.keys.iter().map(String::as_str).chain(of_cloud).find(of);
         // `lifecycle` of one system is the capacity type of another.
         meant.or_else(|| {

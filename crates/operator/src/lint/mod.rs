@@ -116,7 +116,7 @@ fn lint(
         budgets::check(items, &expanded, &mut report);
         left_out::check(items, &expanded, &loaded, &mut report);
         placement::check(items, &mut loaded, values, &mut report);
-        labels::check(items, loaded.index.schema(), &mut report);
+        labels::check(items, loaded.index.schema(), catalogues.labels(), &mut report);
     }
     let LintReport { mut findings, unchecked, .. } = report;
     findings.sort();

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use fleetwright_core::model::{LabelSchema, NodeClassRef};
+
 use super::*;
 use crate::{
+    catalogue::{ClassOffer, ClassRequest, OfflineCatalogue},
     cli::{Interface, Invocation, LintFormat, Tool, parse},
     scenarios,
 };
@@ -158,4 +161,58 @@ fn what_is_no_kubernetes_object_is_said() {
     let values = Values::resolve(&Default::default(), |_| None).unwrap();
     assert!(linted(&items, &values).unchecked[0].contains("no Kubernetes object"));
     assert_eq!(linted(&[], &values).unchecked, ["the input has no objects"]);
+}
+
+/// A cloud of a third party, which no NodePool of the input is of.
+struct Acme;
+
+impl OfflineCatalogue for Acme {
+    fn names(&self) -> &'static [&'static str] {
+        &["acme"]
+    }
+
+    fn serves(&self, _: &NodeClassRef) -> bool {
+        false
+    }
+
+    fn labels(&self) -> LabelSchema {
+        let mut labels = LabelSchema::default();
+        labels.well_known.insert("acme.example/gpu-family".into());
+        labels.restricted_domains.insert("acme.example".into());
+        labels
+    }
+
+    fn offer(&self, _: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
+        Ok(ClassOffer::default())
+    }
+
+    fn export(&self, _: &str, _: &CatalogueOptions, _: &Values) -> anyhow::Result<String> {
+        Ok(String::new())
+    }
+}
+
+#[test]
+fn labels_of_a_registered_cloud_are_known() {
+    let pod = |label: &str| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{nodeSelector: {{{label}: a}}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1, memory: 1Gi}}}}}}]}}}}"
+        );
+        let mut items = Vec::new();
+        input::parse(Path::new("in.yaml"), &text, &mut items).unwrap();
+        items
+    };
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let fixes = |label: &str, catalogues: &Catalogues| -> Vec<String> {
+        let found = lint(&pod(label), &CatalogueOptions::default(), catalogues, &values).unwrap().findings;
+        found.into_iter().filter(|finding| finding.code == "L122").map(|finding| finding.fix).collect()
+    };
+    let with = Catalogues(vec![std::sync::Arc::new(Acme)]);
+    assert_eq!(fixes("acme.example/gpu-familly", &with), ["did you mean \"acme.example/gpu-family\"?"]);
+    assert_eq!(fixes("acme.example/gpu-family", &with), [""; 0]);
+    assert_eq!(fixes("acme.example/rack", &with), ["remove it"]);
+    assert_eq!(
+        fixes("acme.example/gpu-familly", &Catalogues::default()),
+        [""; 0],
+        "the cloud is not of this build"
+    );
 }
