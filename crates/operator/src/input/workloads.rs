@@ -302,7 +302,7 @@ fn of_job(spec: &Value, succeeded: i64) -> i64 {
 pub(crate) fn pod_template(value: &Value) -> Option<&Value> {
     Workload::of_value(value, 0)?;
     let at = if value["kind"] == "CronJob" { "/spec/jobTemplate/spec/template" } else { "/spec/template" };
-    value.pointer(at).filter(|_| value["kind"] != "DaemonSet")
+    value.pointer(at)
 }
 
 /// The positions of the pods that the workload at a position of the input has.
@@ -313,9 +313,9 @@ pub(crate) fn pods_of(items: &[Item], at: usize) -> Vec<usize> {
     pods.of(&namespace_of(workload), template::selects(workload, of)).into_iter().map(|(at, _)| at).collect()
 }
 
-/// The replicas of a workload, as if `--replicas` named them.
+/// The replicas of a workload, as if `--replicas` named them. A DaemonSet has none.
 pub(crate) fn wanted_replicas(value: &Value) -> Option<Replicas> {
-    let workload = Workload::of_value(value, 0)?;
+    let workload = Workload::of_value(value, 0).filter(|workload| workload.kind != "DaemonSet")?;
     let (count, _) = wanted(&workload, value, None, &mut Vec::new())?;
     Some(Replicas { namespace: Some(workload.namespace), name: workload.name, count })
 }

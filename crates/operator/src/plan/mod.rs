@@ -1,5 +1,6 @@
 //! `fleetwright plan`, a dry run: the NodeClaims that the controller would create for pending pods.
 
+mod deletions;
 mod fail_if;
 mod fixpoint;
 mod fleet;
@@ -155,7 +156,7 @@ pub(crate) fn plan(
     }
     let now = session.solve(items.clone(), &[], Drift::Stays)?;
     let mut replicas = options.replicas.clone();
-    let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas, catalogues);
+    let changed = what_if::apply(items, input::read(&options.what_if)?, &mut replicas, catalogues)?;
     let before = what_if::drifted(&now.snapshot);
     let mut then = session.solve(changed.items.clone(), &replicas, Drift::Leaves { beyond: &before })?;
     then.loaded.notes.extend(changed.notes.iter().cloned());

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Solved, fail_if::Figures, fleet::Fleet, what_if::Changed};
+use super::{Solved, deletions, fail_if::Figures, fleet::Fleet, what_if::Changed};
 use crate::{
     catalogue::SourceRow,
     explain::constraints,
@@ -65,14 +65,18 @@ pub(super) struct WhatIf {
     pub(super) changed: Vec<String>,
     /// The objects as `kind/name` that are new.
     pub(super) created: Vec<String>,
+    /// The objects as `kind/name` that are deleted, without what goes with them.
+    pub(super) deleted: Vec<String>,
     /// The fleet without the objects, with the plan for its pending pods.
     pub(super) now: Fleet,
     /// The fleet with the objects, with the plan for its pending pods.
     pub(super) then: Fleet,
-    /// Running pods that move: those of nodes that drift, and those whose template changes.
+    /// Running pods that move: those of nodes that drift or are deleted, and those whose template changes.
     pub(super) moved: usize,
     /// NodeClaims that drift.
     pub(super) drifted: Vec<String>,
+    /// Nodes that are deleted.
+    pub(super) drained: Vec<String>,
 }
 
 /// A NodeClaim that would be created.
@@ -281,13 +285,16 @@ impl PlanReport {
             let objects = changed.objects.iter().filter(|(_, known)| *known == exists);
             objects.map(|(name, _)| name.clone()).collect()
         };
+        let (drained, displaced) = deletions::drained(&now.snapshot, &then.snapshot);
         self.what_if = Some(WhatIf {
             changed: of(true),
             created: of(false),
+            deleted: changed.deleted.clone(),
             now: now.then.clone(),
             then: then.then.clone(),
-            moved: then.moved + changed.restarted,
+            moved: then.moved + changed.restarted + displaced,
             drifted: then.leaving.iter().cloned().collect(),
+            drained,
         });
     }
 

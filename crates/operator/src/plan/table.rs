@@ -200,9 +200,13 @@ fn what_if(page: &mut Page, change: &WhatIf, currency: Currency) {
         let nodes = figures::count(then.cost.nodes_without_price, "node");
         page.line(format!("without the cost of {nodes} of unknown price"));
     }
-    for (title, objects) in
-        [("changed", &change.changed), ("created", &change.created), ("nodes that drift", &change.drifted)]
-    {
+    for (title, objects) in [
+        ("changed", &change.changed),
+        ("created", &change.created),
+        ("deleted", &change.deleted),
+        ("nodes that drift", &change.drifted),
+        ("nodes that are deleted", &change.drained),
+    ] {
         if !objects.is_empty() {
             page.line(format!("{title}: {}", names(objects)));
         }

@@ -124,3 +124,19 @@ fn the_document_names_the_currency_beside_bare_amounts() {
 fn the_schema_in_docs_is_that_of_the_report() {
     scenarios::check_schema::<PlanReport>("plan.schema.json");
 }
+
+#[test]
+fn a_mistyped_deletion_is_an_error() {
+    let path = scenarios::from_root("tests/scenarios/plan/what-if/delete-node.yaml");
+    let (options, _) = options(&path, "");
+    let items = input::read_from(&options.input).unwrap();
+    let text = "$patch: delete\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: defualt}\n";
+    let mut documents = Vec::new();
+    input::parse(Path::new("change.yml"), text, &mut documents).unwrap();
+    let applied = what_if::apply(items, documents, &mut Vec::new(), &scenarios::catalogues());
+    let why = applied.err().unwrap().to_string();
+    assert_eq!(
+        why,
+        "change.yml:1: $patch: delete: the input has no NodePool defualt (did you mean \"default\"?)"
+    );
+}
