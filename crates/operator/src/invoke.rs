@@ -72,7 +72,7 @@ impl Operator {
             Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
             Tool::Decisions(options) => return decisions::run(options),
             Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
-            Tool::Dump(options) => dump::run(options),
+            Tool::Dump(options) => dump::run(options, self.settings()),
             #[cfg(feature = "lab")]
             Tool::Replay(options) => {
                 return crate::replay::run(options, catalogues, flags, |flags| self.values(flags));

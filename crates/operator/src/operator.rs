@@ -176,6 +176,11 @@ impl Operator {
     }
 
     /// The parts of this binary that `compat` uses.
+    /// The settings of its clouds.
+    pub(crate) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
     pub(crate) fn build(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Build<'_>> {
         let clouds = self.interface().described.into_iter();
         Ok(Build {

@@ -13,6 +13,9 @@ pub(crate) struct DumpOptions {
     /// File to write, which only its owner may read. Defaults to standard output.
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// Add what `compat` reads: definitions, permissions, webhooks, leases, images, service accounts, and the settings of the controller.
+    #[arg(long, conflicts_with = "anonymize")]
+    pub(crate) compat: bool,
     /// Replace names, UIDs, label keys and label values by words that say nothing. Types, zones and figures stay, and plans are the same.
     #[arg(long)]
     pub(crate) anonymize: bool,

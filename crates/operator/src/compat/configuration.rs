@@ -19,7 +19,7 @@ use crate::settings::{
 /// Settings that name a file in the pod, or that only tools have: the command line determines them.
 const OF_TOOLS: [&str; 3] = ["PRICES_FILE", "INSTANCE_TYPES_FILE_PATH", "CATALOG"];
 /// Settings that Karpenter removed in 1.0.
-const REMOVED: [&str; 6] = [
+pub(crate) const REMOVED: [&str; 6] = [
     "DISABLE_WEBHOOK",
     "WEBHOOK_PORT",
     "WEBHOOK_METRICS_PORT",

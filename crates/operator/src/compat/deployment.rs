@@ -20,15 +20,7 @@ pub(super) struct Running<'a> {
 impl<'a> Running<'a> {
     /// `None` if a Deployment is not a controller of Karpenter or Fleetwright. A shadow decides beside a controller, and is none.
     fn of(deployment: &'a Value) -> Option<Self> {
-        let containers = || list(deployment, "/spec/template/spec/containers");
-        let is_named =
-            label(deployment, "app.kubernetes.io/name") == "karpenter" || name(deployment) == "karpenter";
-        let of_image = containers().find(|container| is_controller(text(container, "/image")));
-        let container = match of_image {
-            Some(container) => container,
-            None if is_named => containers().find(|container| is_configured(container))?,
-            None => return None,
-        };
+        let container = controller_container(deployment)?;
         (!is_shadow(container)).then_some(Self { deployment, container })
     }
 
@@ -46,6 +38,19 @@ impl<'a> Running<'a> {
 
     pub(super) fn is_fleetwright(&self) -> bool {
         text(self.container, "/image").contains("fleetwright")
+    }
+}
+
+/// The container of a Deployment that runs a controller of Karpenter or Fleetwright, or a shadow.
+pub(crate) fn controller_container(deployment: &Value) -> Option<&Value> {
+    let containers = || list(deployment, "/spec/template/spec/containers");
+    let is_named =
+        label(deployment, "app.kubernetes.io/name") == "karpenter" || name(deployment) == "karpenter";
+    let of_image = containers().find(|container| is_controller(text(container, "/image")));
+    match of_image {
+        Some(container) => Some(container),
+        None if is_named => containers().find(|container| is_configured(container)),
+        None => None,
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) mod clean;
 mod cloud;
 mod configuration;
 mod definitions;
-mod deployment;
+pub(crate) mod deployment;
 mod environment;
 mod fields;
 mod finding;
@@ -38,6 +38,7 @@ use fleetwright_core::clock::Clock as _;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+pub(crate) use self::configuration::REMOVED;
 #[cfg(feature = "ec2")]
 pub(crate) use self::fields::unreadable;
 pub use self::{
@@ -57,7 +58,7 @@ use crate::{
     cli::{CompatOptions, PlanOptions, TableOrJson},
     clock::SystemClock,
     disrupt,
-    input::{self, Item},
+    input::{self, Item, select::InputOptions},
     outcome::Outcome,
     plan::show_notes,
     settings::{
@@ -89,7 +90,8 @@ pub(crate) fn run(
     build: &Build<'_>,
     flags: &BTreeMap<String, String>,
 ) -> anyhow::Result<Outcome> {
-    let (mut items, denied) = input::read_all(&options.files)?;
+    let of = InputOptions { files: options.files.clone(), ..InputOptions::default() };
+    let (mut items, denied) = input::read_all(&of)?;
     if options.files.is_empty() {
         let wanted = config_maps(&ClusterObjects::new(&items, Vec::new(), true, SystemClock.now()));
         items.extend(input::read_config_maps(&wanted)?);

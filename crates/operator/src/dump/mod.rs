@@ -1,9 +1,10 @@
 //! `fleetwright dump`: what the tools read, as one file that they accept with `-f`.
 //!
 //! A dump holds the fields that decisions read ([`fields`]) and no others. With `--anonymize` it holds no names of the cluster either
-//! ([`anonymize`]), and plans the same.
+//! ([`anonymize`]), and plans the same. With `--compat` it also holds what `compat` reads ([`further`]).
 
 mod anonymize;
+mod further;
 mod keys;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::{
     figures,
     input::{self, Item, load},
     plan,
+    settings::table::Setting,
 };
 
 /// The annotation of a dump with the time at which it was taken.
@@ -38,9 +40,14 @@ pub(crate) const TAKEN_AT: &str = "fleetwright.dev/dump-taken-at";
 ///
 /// # Errors
 /// If the input cannot be read, or the file cannot be written.
-pub(crate) fn run(options: &DumpOptions) -> anyhow::Result<()> {
-    let items = input::read_from(&options.input)?;
-    let (mut objects, notes) = projected(&items);
+pub(crate) fn run(options: &DumpOptions, settings: &[Setting]) -> anyhow::Result<()> {
+    let (items, denied) = if options.compat {
+        input::read_all(&options.input)?
+    } else {
+        (input::read_from(&options.input)?, Vec::new())
+    };
+    let (mut objects, mut notes) = projected(&items, options.compat.then_some(settings));
+    notes.extend(denied.iter().map(|kind| format!("{kind} may not be listed and are left out")));
     if options.anonymize {
         Anonymizer::new(options.key.as_deref())?.anonymize(&mut objects);
     }
@@ -52,19 +59,29 @@ pub(crate) fn run(options: &DumpOptions) -> anyhow::Result<()> {
     }
 }
 
-/// The objects with the fields that are read, and notes on those that are left out.
-pub(crate) fn projected(items: &[Item]) -> (Vec<Value>, Vec<String>) {
+/// The objects with the fields that are read, and notes on those that are left out. With `settings`, those of clouds, also what `compat` reads.
+pub(crate) fn projected(items: &[Item], settings: Option<&[Setting]>) -> (Vec<Value>, Vec<String>) {
     let classes: BTreeSet<(String, String)> = load::class_kinds(items)
         .into_iter()
         .map(|class| (class.group.to_string(), class.kind.to_string()))
         .collect();
+    let groups = further::groups(&classes);
     let (mut objects, mut left_out) = (Vec::new(), BTreeMap::<String, usize>::new());
     for Item { value, .. } in items {
         let text = |at: &str| value.get(at).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let is_class = classes.contains(&(group.to_owned(), kind.to_owned()));
-        match fields::project(value, is_class) {
+        let project = |settings: Option<&[Setting]>| {
+            let mut kept = fields::project(value, is_class);
+            match (&mut kept, settings) {
+                (Some(kept), Some(settings)) => further::workload(value, kept, settings),
+                (None, Some(_)) => return further::object(value, &groups),
+                _ => {}
+            }
+            kept
+        };
+        match project(settings) {
             Some(object) => objects.push(object),
             None => *left_out.entry(format!("{version} {kind}")).or_default() += 1,
         }

@@ -61,7 +61,7 @@ fn decided(items: Vec<Item>, (options, values): &(PlanOptions, Values)) -> BTree
 }
 
 fn dumped(items: &[Item]) -> Vec<Value> {
-    projected(items).0
+    projected(items, None).0
 }
 
 fn anonymized(objects: &[Value]) -> Vec<Value> {
@@ -159,7 +159,7 @@ fn the_key_decides_about_the_words() {
 #[test]
 fn a_dump_of_a_cluster_full_of_secrets() {
     let items = input::read(&[scenarios::from_root("tests/scenarios/dump/cluster.yaml")]).unwrap();
-    let (objects, notes) = projected(&items);
+    let (objects, notes) = projected(&items, None);
     assert_eq!(notes, ["1 object of v1 Secret left out: no decision reads them"]);
     let (plain, anonymous) = (text(&objects), text(&anonymized(&objects)));
     assert!(!plain.contains("s3cr3t"), "{plain}");
@@ -168,4 +168,19 @@ fn a_dump_of_a_cluster_full_of_secrets() {
     }
     scenarios::check_file("tests/scenarios/dump/cluster.json", &plain);
     scenarios::check_file("tests/scenarios/dump/anonymized.json", &anonymous);
+}
+
+/// `compat` finds the same in a dump as in the cluster, and the dump has no secrets.
+#[test]
+fn a_dump_for_compat_has_what_compat_reads() {
+    let text_of = |settings| {
+        let items = input::read(&[scenarios::from_root("tests/scenarios/dump/compat.yaml")]).unwrap();
+        text(&projected(&items, settings).0)
+    };
+    let (plain, with) = (text_of(None), text_of(Some(&[][..])));
+    for word in ["s3cr3t", "node-lease", "others.example", "caBundle"] {
+        assert!(!with.contains(word), "{word}: {with}");
+    }
+    assert!(!plain.contains("ClusterRole") && !plain.contains("CLUSTER_NAME"), "{plain}");
+    scenarios::check_file("tests/scenarios/dump/compat.json", &with);
 }

@@ -88,13 +88,14 @@ pub(crate) fn read_from(options: &InputOptions) -> anyhow::Result<Vec<Item>> {
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
-    if !paths.is_empty() {
-        return Ok((files::read(paths)?, Vec::new()));
+pub(crate) fn read_all(options: &InputOptions) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    if !options.files.is_empty() {
+        return Ok((files::read(&options.files)?, Vec::new()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect(None).await.context("without -f the cluster is read")?;
+        let client = kube_client::connect_to(options.kubeconfig.as_deref(), options.context.as_deref());
+        let client = client.await.context("without -f the cluster is read")?;
         let (mut items, mut denied) = cluster::read_permitted(&client).await?;
         let (further, denied_further) = cluster::read_further(&client).await?;
         items.extend(further);

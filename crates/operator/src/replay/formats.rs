@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path, further: &[PathBuf]) -> anyhow::Result<Trace> {
     if reader.changes.is_empty() {
         bail!("{}: no objects", path.display());
     }
-    let (objects, notes) = dump::projected(&input::read_files(further)?);
+    let (objects, notes) = dump::projected(&input::read_files(further)?, None);
     reader.notes.extend(notes);
     if let Some((start, _)) = reader.changes.first() {
         let start = *start;

@@ -166,7 +166,7 @@ impl Reader {
             taken_at(text).with_context(|| format!("{}:1: annotation {}", file.display(), dump::TAKEN_AT))?;
         let mut items: Vec<Item> = Vec::new();
         input::parse(file, text, &mut items)?;
-        let (objects, notes) = dump::projected(&items);
+        let (objects, notes) = dump::projected(&items, None);
         self.notes.extend(notes);
         let mut missing: BTreeSet<Id> = self.known.keys().cloned().collect();
         for object in objects {
