@@ -52,13 +52,17 @@ const QUIET: Duration = Duration::from_secs(70);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Kinds that [`Simulator::delete_object`] supports beside the NodeClasses of the cloud, with their API versions.
-const KINDS: [(&str, &str); 15] = [
+const KINDS: [(&str, &str); 20] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
+    ("PersistentVolume", "v1"),
     ("PersistentVolumeClaim", "v1"),
+    ("LimitRange", "v1"),
+    ("ResourceQuota", "v1"),
     ("PodTemplate", "v1"),
     ("Deployment", "apps/v1"),
+    ("ReplicaSet", "apps/v1"),
     ("StatefulSet", "apps/v1"),
     ("DaemonSet", "apps/v1"),
     ("Job", "batch/v1"),
@@ -67,6 +71,7 @@ const KINDS: [(&str, &str); 15] = [
     ("NodeClaim", "karpenter.sh/v1"),
     ("NodeOverlay", "karpenter.sh/v1alpha1"),
     ("CapacityBuffer", "autoscaling.x-k8s.io/v1beta1"),
+    ("StorageClass", "storage.k8s.io/v1"),
     ("VolumeAttachment", "storage.k8s.io/v1"),
 ];
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use fleetwright_api::duration;
 use fleetwright_core::disruption::{Schedule, zone};
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
 use super::{
@@ -70,6 +71,7 @@ impl CronRuns {
                 .push(format!("CronJob {name} is not played: its schedule or time zone is invalid"));
         };
         let next = |at| schedule.next_after_in(&zone, at);
+        let mut starts = Starts::new(object);
         let mut number = 0;
         let mut at = next(from).filter(|at| *at <= until);
         while let Some(time) = at {
@@ -78,12 +80,80 @@ impl CronRuns {
             }
             number += 1;
             let after = next(time);
-            self.jobs.push((time, Change::Put(job(object, time, after))));
+            starts.run(time, job(object, time, after));
             at = after.filter(|at| *at <= until);
         }
+        self.jobs.extend(starts.end(until));
         if number == 0 {
             self.notes.push(format!("CronJob {name} has no run between {from} and {until}"));
         }
+    }
+}
+
+/// The runs of a CronJob by its `concurrencyPolicy`, as far as the trace says how long a run lasts; without that, one lasts until the next.
+struct Starts<'a> {
+    policy: &'a str,
+    /// How long a run lasts.
+    lasts: Option<SignedDuration>,
+    /// How long after its time a run may start.
+    deadline: Option<SignedDuration>,
+    /// The last run that was started, and its end.
+    running: Option<(Id, Timestamp)>,
+    /// The last time at which a run had to wait for another one, with its Job.
+    missed: Option<(Timestamp, Value)>,
+    changes: Vec<(Timestamp, Change)>,
+}
+
+impl<'a> Starts<'a> {
+    fn new(object: &'a Value) -> Self {
+        let spec = &object["spec"];
+        let annotations = &spec["jobTemplate"]["spec"]["template"]["metadata"]["annotations"];
+        Self {
+            policy: spec["concurrencyPolicy"].as_str().unwrap_or("Allow"),
+            lasts: annotations[objects::RUN_FOR].as_str().and_then(|text| duration::parse(text).ok()),
+            deadline: spec["startingDeadlineSeconds"].as_i64().map(SignedDuration::from_secs),
+            running: None,
+            missed: None,
+            changes: Vec::new(),
+        }
+    }
+
+    /// A run at its time.
+    fn run(&mut self, time: Timestamp, job: Value) {
+        self.start_missed(|end| end < time);
+        // Of the times that were missed, the latest counts.
+        self.missed = None;
+        let running = self.running.clone().filter(|(_, end)| *end > time);
+        match (self.policy, running) {
+            ("Forbid", Some(_)) => self.missed = Some((time, job)),
+            ("Replace", Some((id, _))) => {
+                self.changes.push((time, Change::Delete(id)));
+                self.start(time, job);
+            }
+            _ => self.start(time, job),
+        }
+    }
+
+    /// Starts the run that waited for another one, if that `has_ended` and the run is not too late.
+    fn start_missed(&mut self, has_ended: impl Fn(Timestamp) -> bool) {
+        let end = self.running.as_ref().map(|(_, end)| *end);
+        let Some(end) = end.filter(|end| has_ended(*end)) else { return };
+        if let Some((due, job)) = self.missed.take()
+            && self.deadline.is_none_or(|deadline| end.duration_since(due) <= deadline)
+        {
+            self.start(end, job);
+        }
+    }
+
+    fn start(&mut self, time: Timestamp, job: Value) {
+        let end = self.lasts.and_then(|lasts| time.checked_add(lasts).ok());
+        self.running = end.map(|end| (identity(&job), end));
+        self.changes.push((time, Change::Put(job)));
+    }
+
+    fn end(mut self, until: Timestamp) -> Vec<(Timestamp, Change)> {
+        self.start_missed(|end| end <= until);
+        self.changes
     }
 }
 
@@ -165,5 +235,41 @@ mod tests {
         }
         let (found, _) = times(&[(at("00:00"), cron_job("* * * * *"))]);
         assert_eq!(found.len(), 60);
+    }
+    /// `+` is a Job that starts and `-` one that is deleted, with its minute and the one that it is named for.
+    fn with_policy(policy: &str, lasts: &str, more: &Value) -> Vec<String> {
+        let mut object = cron_job("*/10 * * * *");
+        if let Change::Put(object) = &mut object {
+            object["spec"]["concurrencyPolicy"] = json!(policy);
+            let all = object["spec"].as_object_mut().unwrap();
+            all.extend(more.as_object().unwrap().clone());
+            let template = &mut object["spec"]["jobTemplate"]["spec"]["template"];
+            template["metadata"]["annotations"] = json!({objects::RUN_FOR: lasts});
+        }
+        let zero = at("00:00");
+        let minute = |at: Timestamp| at.duration_since(zero).as_mins();
+        let of =
+            |name: &str| name.rsplit_once('-').unwrap().1.parse::<i64>().unwrap() - zero.as_second() / 60;
+        let line = |(at, change): &(Timestamp, Change)| match change {
+            Change::Put(job) => format!("+{}:{}", minute(*at), of(job["metadata"]["name"].as_str().unwrap())),
+            Change::Delete(id) => format!("-{}:{}", minute(*at), of(&id.3)),
+        };
+        runs(&[(zero, object)], at("00:40")).jobs.iter().map(line).collect()
+    }
+
+    #[test]
+    fn runs_overlap_as_the_policy_says() {
+        let none = json!({});
+        assert_eq!(with_policy("Allow", "15m", &none), ["+10:10", "+20:20", "+30:30", "+40:40"]);
+        assert_eq!(
+            with_policy("Replace", "15m", &none),
+            ["+10:10", "-20:10", "+20:20", "-30:20", "+30:30", "-40:30", "+40:40"]
+        );
+        // A run that had to wait starts when the other one has ended: the latest of several.
+        assert_eq!(with_policy("Forbid", "15m", &none), ["+10:10", "+25:20", "+40:40"]);
+        assert_eq!(with_policy("Forbid", "25m", &none), ["+10:10", "+35:30"]);
+        let short = json!({"startingDeadlineSeconds": 60});
+        assert_eq!(with_policy("Forbid", "15m", &short), ["+10:10", "+30:30"]);
+        assert_eq!(with_policy("Forbid", "10m", &none), ["+10:10", "+20:20", "+30:30", "+40:40"]);
     }
 }

@@ -268,7 +268,10 @@ impl<'a> PlayedLoad<'a> {
 fn named((_, kind, namespace, name): &Id) -> String {
     const CLUSTER_SCOPED: [&str; 5] =
         ["NodePool", "NodeOverlay", "StorageClass", "PersistentVolume", "Namespace"];
-    if CLUSTER_SCOPED.contains(&&**kind) || kind.ends_with("NodeClass") {
+    if kind.ends_with("NodeClass") {
+        // Those of all clouds are played as the simulator's own.
+        format!("KWOKNodeClass {name}")
+    } else if CLUSTER_SCOPED.contains(&&**kind) {
         format!("{kind} {name}")
     } else {
         format!("{kind} {namespace}/{name}")

@@ -248,3 +248,64 @@ fn settings_to_compare_with() {
     assert_eq!(flags["batch-idle-duration"], "2s");
     assert!(against_flags("compatible").unwrap_err().to_string().contains("SETTING=VALUE"));
 }
+
+#[test]
+fn objects_of_every_played_kind_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text =
+        std::fs::read_to_string(self::folder().join("recording/recording-20260101T000000Z-000000.ndjson"))
+            .unwrap();
+    let resources = json!({"requests": {"storage": "1Gi"}});
+    let template = json!({"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c"}]}});
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    for (version, kind, namespace, spec) in [
+        (
+            "v1",
+            "PersistentVolume",
+            None,
+            json!({"storageClassName": "fast", "hostPath": {"path": "/x"},
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}),
+        ),
+        (
+            "v1",
+            "PersistentVolumeClaim",
+            Some("shop"),
+            json!({"storageClassName": "fast", "resources": resources,
+            "accessModes": ["ReadWriteOnce"]}),
+        ),
+        ("v1", "LimitRange", Some("shop"), json!({"limits": [{"type": "Container", "max": {"cpu": "64"}}]})),
+        ("v1", "ResourceQuota", Some("shop"), json!({"hard": {"pods": "1000"}})),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            Some("shop"),
+            json!({"maxUnavailable": 1, "selector": {"matchLabels": {"a": "b"}}}),
+        ),
+        (
+            "apps/v1",
+            "DaemonSet",
+            Some("shop"),
+            json!({"selector": {"matchLabels": {"app": "d"}}, "template": template}),
+        ),
+        ("karpenter.k8s.aws/v1", "EC2NodeClass", None, json!({})),
+        (
+            "karpenter.sh/v1",
+            "NodePool",
+            None,
+            json!({"template": {"spec": {"nodeClassRef": class, "requirements": []}}}),
+        ),
+    ] {
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "second", "namespace": namespace}, "spec": spec});
+        for (at, change) in [("00:05:00", "put"), ("00:06:00", "delete")] {
+            text += &format!("{}\n", json!({"at": format!("2026-01-01T{at}Z"), change: object}));
+        }
+    }
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "p"});
+    for (at, change) in [("00:05:00", "put"), ("00:06:00", "delete")] {
+        text += &format!("{}\n", json!({"at": format!("2026-01-01T{at}Z"), change: class}));
+    }
+    let path = folder.path().join("recording-a.ndjson");
+    std::fs::write(&path, text).unwrap();
+    let notes = played(&path, &[]).notes;
+    assert!(!notes.iter().any(|note| note.contains("second") || note.contains("fast")), "{notes:#?}");
+}
