@@ -94,7 +94,7 @@ pub enum Eliminated {
         allowed: usize,
         /// How many of those are large enough.
         large_enough: usize,
-        /// How many of those can be bought now.
+        /// How many of those are available now.
         available: usize,
         /// The requests of the pod and of daemons.
         requests: Resources,
@@ -255,7 +255,7 @@ impl fmt::Display for PoolVerdict {
                 )
             }
             Eliminated::NoInstanceTypes(why) => {
-                write!(f, "nodepool {:?} has no instance types that can be bought", &*self.pool)?;
+                write!(f, "nodepool {:?} has no available instance types", &*self.pool)?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
             }
             other => write!(f, "incompatible with nodepool {:?}, {other}", &*self.pool),
@@ -309,12 +309,15 @@ impl fmt::Display for Eliminated {
                     (_, _, 0) => "no instance type has the required offering",
                     _ => "no instance type met the requirements/resources/offering tuple",
                 };
-                write!(
-                    f,
-                    "{why}, of {total} types {allowed} met the requirements, {large_enough} of them are large enough, \
-                     {available} of those can be bought, resources={{{}}}: {nearest}",
-                    Requested(requests)
-                )
+                write!(f, "{why}, {total} instance types: {allowed} match the requirements")?;
+                // What is left of none says nothing.
+                if *allowed > 0 {
+                    write!(f, ", {large_enough} of them have enough resources")?;
+                }
+                if *large_enough > 0 {
+                    write!(f, ", {available} of those are available")?;
+                }
+                write!(f, ", resources={{{}}}: {nearest}", Requested(requests))
             }
             Self::MinValues { key, wanted, available } => write!(
                 f,
@@ -401,7 +404,7 @@ impl fmt::Display for Nearest {
             Self::Resource { name, most: 0, .. } => write!(f, "no allowed type has {name}"),
             Self::Resource { name, most, instance_type, .. } => write!(
                 f,
-                "the most {name} that an allowed type leaves for pods is {} (on {instance_type}){}",
+                "largest matching type: {instance_type}, {} {name} for pods{}",
                 amount(name, *most, Rounding::Down),
                 match name {
                     ResourceName::EphemeralStorage => ": let the NodeClass give nodes larger volumes",

@@ -9,7 +9,10 @@ use fleetwright_core::{
 };
 use serde_json::Value;
 
-use crate::{figures::names, plan::grid};
+use crate::{
+    figures::{count, names},
+    plan::grid,
+};
 
 /// The records as a table.
 pub(super) fn table(records: &[Value]) -> String {
@@ -64,24 +67,25 @@ fn decision(choice: &Choice, currency: Currency) -> String {
         Choice::Plan(plan) => {
             let mut parts = Vec::new();
             if plan.node_claims > 0 {
-                let (claims, pods) = (plan.node_claims, plan.pods_on_new_nodes);
-                parts.push(format!("{claims} new NodeClaims ({}) for {pods} pods", hourly(&plan.price)));
+                let claims = count(plan.node_claims, "new NodeClaim");
+                let pods = count(plan.pods_on_new_nodes, "pod");
+                parts.push(format!("{claims} ({}) for {pods}", hourly(&plan.price)));
             }
             if plan.pods_on_existing_nodes > 0 {
-                parts.push(format!("{} pods on existing nodes", plan.pods_on_existing_nodes));
+                parts.push(format!("{} on existing nodes", count(plan.pods_on_existing_nodes, "pod")));
             }
             if plan.unschedulable > 0 {
-                parts.push(format!("{} pods unschedulable", plan.unschedulable));
+                parts.push(format!("{} unschedulable", count(plan.unschedulable, "pod")));
             }
             parts.join(", ")
         }
         Choice::NodeClaim(claim) => {
             let offering = offering(&claim.offering);
             format!(
-                "{}: {offering} ({}) for {} pods",
+                "{}: {offering} ({}) for {}",
                 claim.node_claim,
                 hourly(&claim.offering.price),
-                claim.pods_total
+                count(claim.pods_total, "pod"),
             )
         }
         Choice::Disruption(command) => {
@@ -94,7 +98,7 @@ fn decision(choice: &Choice, currency: Currency) -> String {
                 .collect();
             let new = match command.replacements_total {
                 0 => String::new(),
-                total if new.is_empty() => format!(" -> {total} replacements"),
+                total if new.is_empty() => format!(" -> {}", count(total, "replacement")),
                 total => format!(" -> {}", listed(&new, total)),
             };
             format!("{}/{}: {nodes}{new}", command.reason, command.action)

@@ -159,7 +159,7 @@ fn one_impossible_pod_does_not_affect_others() {
     assert_eq!(plan.unplaced.len(), 1);
     let text = plan.unplaced[0].1.to_string();
     assert!(
-        text.contains("no instance type has enough resources, of 6 types 6 met the requirements"),
+        text.contains("no instance type has enough resources, 6 instance types: 6 match the requirements"),
         "{text}"
     );
 }
