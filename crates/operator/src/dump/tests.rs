@@ -112,7 +112,13 @@ fn scenario_files() -> impl Iterator<Item = (PathBuf, (PlanOptions, Values))> {
 #[test]
 fn dumps_of_the_scenarios_plan_the_same() {
     let mut count = 0;
-    for (path, options) in scenario_files().step_by(SAMPLE) {
+    let is_sampled = |number: usize, path: &Path| {
+        // It compares the values of taints as numbers.
+        number.is_multiple_of(SAMPLE) || path.ends_with("taints/operators.yaml")
+    };
+    for (_, (path, options)) in
+        scenario_files().enumerate().filter(|(number, (path, _))| is_sampled(*number, path))
+    {
         let items = input::read(std::slice::from_ref(&path)).unwrap();
         compare(&items, &options, &path.display().to_string());
         count += 1;

@@ -17,7 +17,7 @@ pub(super) trait Words {
     fn value(&mut self, key: &str, value: &str) -> String;
     /// Words for people.
     fn text(&mut self, text: &str) -> String;
-    /// A key that requirements compare as numbers.
+    /// A key that requirements or tolerations compare as numbers.
     fn is_compared(&mut self, _key: &str) {}
 }
 
@@ -50,6 +50,7 @@ fn rewrite_field(class: FieldClass, value: &mut Value, words: &mut dyn Words) {
         }
         FieldClass::Taints => each(value, |taint| {
             let key = text_of(taint, "key");
+            note_comparison(taint, &key, words);
             change(&mut taint["value"], |value| words.value(&key, value));
             change(&mut taint["key"], |key| words.key(key));
             if let Some(taint) = taint.as_object_mut() {
@@ -107,15 +108,20 @@ fn labels(value: &mut Value, words: &mut dyn Words) {
 }
 
 fn requirement(wanted: &mut Value, words: &mut dyn Words) {
-    let (key, operator) = (text_of(wanted, "key"), text_of(wanted, "operator"));
-    if matches!(&*operator, "Gt" | "Lt" | "Gte" | "Lte") {
-        words.is_compared(&key);
-    }
+    let key = text_of(wanted, "key");
+    note_comparison(wanted, &key, words);
     if let Some(values) = wanted.get_mut("values") {
         each(values, |value| change(value, |value| words.value(&key, value)));
     }
     if let Some(written) = wanted.get_mut("key") {
         change(written, |key| words.key(key));
+    }
+}
+
+/// Notes the key of a requirement or toleration that compares numbers.
+fn note_comparison(of: &Value, key: &str, words: &mut dyn Words) {
+    if matches!(&*text_of(of, "operator"), "Gt" | "Lt" | "Gte" | "Lte") {
+        words.is_compared(key);
     }
 }
 
