@@ -73,7 +73,7 @@ impl Clock for TokioClock {
 
 /// A cloud that has a catalogue and refuses everything else.
 pub(crate) struct CatalogOnly {
-    info: ProviderInfo,
+    pub(crate) info: ProviderInfo,
     pub(crate) catalog: Mutex<Arc<Catalog>>,
     prices_as_of: Option<Timestamp>,
 }

@@ -67,7 +67,11 @@ impl Environment {
 #[async_trait]
 pub trait CloudConnector: Send + Sync + 'static {
     /// What prices are in: those that the provider gives, those of instance types that the tools read, and the setting
-    /// `NODE_OVERHEAD_PRICE`. By default US dollars.
+    /// `NODE_OVERHEAD_PRICE`. By default US dollars. Where regions differ, [`ProviderInfo::currency`] and [`ClassOffer::currency`] say it
+    /// for theirs.
+    ///
+    /// [`ProviderInfo::currency`]: fleetwright_core::cloud::ProviderInfo::currency
+    /// [`ClassOffer::currency`]: crate::ClassOffer::currency
     fn currency(&self) -> Currency {
         Currency::USD
     }

@@ -7,7 +7,7 @@ mod trust;
 
 use std::collections::BTreeMap;
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 use jiff::Timestamp;
 
 pub use file::{FileError, parse, write};
@@ -44,13 +44,16 @@ pub struct Prices {
 const STATIC: &str = include_str!("../../data/prices.txt");
 /// The region whose table is used for regions without one.
 const FALLBACK: &str = "us-east-1";
+/// The same for regions of China, where prices are in yuan.
+const FALLBACK_OF_CHINA: &str = "cn-north-1";
 
 impl Prices {
     /// The prices of a region by the built-in tables.
     #[must_use]
     pub fn of_region(region: &str) -> Self {
         let mut tables = file::sections(STATIC);
-        let table = tables.remove(region).or_else(|| tables.remove(FALLBACK)).unwrap_or_default();
+        let fallback = if is_of_china(region) { FALLBACK_OF_CHINA } else { FALLBACK };
+        let table = tables.remove(region).or_else(|| tables.remove(fallback)).unwrap_or_default();
         Self { on_demand: table, ..Self::default() }
     }
 
@@ -156,6 +159,16 @@ impl Prices {
     }
 }
 
+/// What the prices of a region are in.
+#[must_use]
+pub fn currency(region: &str) -> Currency {
+    if is_of_china(region) { Currency::CNY } else { Currency::USD }
+}
+
+fn is_of_china(region: &str) -> bool {
+    region.starts_with("cn-")
+}
+
 /// The region whose endpoint has the prices of `region`; `None` without one.
 #[must_use]
 pub fn pricing_region(region: &str, isolated_vpc: bool) -> Option<&'static str> {
@@ -188,8 +201,21 @@ mod tests {
         let home = Prices::of_region("us-east-1");
         assert_eq!(home.on_demand("m5.large"), Some(price(0.096)));
         assert_eq!(Prices::of_region("eu-north-1"), home, "regions without a table have the first one's");
-        assert_ne!(Prices::of_region("cn-north-1"), home);
+        let china = Prices::of_region("cn-north-1");
+        assert_ne!(china, home);
+        assert_eq!(Prices::of_region("cn-northwest-1"), china, "in the same currency");
         assert_eq!(home.on_demand("m99.large"), None);
+    }
+
+    #[test]
+    fn prices_of_china_are_in_yuan() {
+        for (region, expected) in [
+            ("cn-northwest-1", Currency::CNY),
+            ("ca-central-1", Currency::USD),
+            ("us-gov-west-1", Currency::USD),
+        ] {
+            assert_eq!(currency(region), expected, "{region}");
+        }
     }
 
     #[test]

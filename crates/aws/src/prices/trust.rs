@@ -114,12 +114,12 @@ impl<K: Ord + Clone> Doubts<K> {
     }
 }
 
-/// The message about doubtful prices.
+/// The message about doubtful prices, which are in `currency`.
 #[must_use]
-pub fn doubts_message(doubts: &[Doubt]) -> String {
+pub fn doubts_message(doubts: &[Doubt], currency: Currency) -> String {
     let first = doubts.first().map_or_else(String::new, |doubt| {
         let Doubt { place, reported, known } = doubt;
-        let [reported, known] = [reported, known].map(|price| Currency::USD.amount(price));
+        let [reported, known] = [reported, known].map(|price| currency.amount(price));
         format!(", the first of {place}: {reported}/h, {known}/h before")
     });
     format!(
@@ -175,7 +175,7 @@ mod tests {
         let (reported_price, known) = (Price::from_nanos(100_000), Price::from_nanos(96_000_000));
         let doubt = Doubt { place: "m5.large".to_owned(), reported: reported_price, known };
         assert_eq!(
-            doubts_message(&[doubt.clone(), doubt]),
+            doubts_message(&[doubt.clone(), doubt], Currency::USD),
             "2 prices differ from the previous ones by more than a factor of 10, the first of m5.large: $0.0001/h, \
              $0.096/h before; they are used once AWS reports them again"
         );

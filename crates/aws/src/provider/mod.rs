@@ -43,7 +43,7 @@ use crate::foreign::{ForeignResources, ResourceType, UnstampedInstance, namesake
 use crate::images::Parameters;
 use crate::instancetype::{ClassCatalog, InstanceTypeCatalogue};
 use crate::launch::Addresses;
-use crate::prices::Prices;
+use crate::prices::{Prices, currency};
 use crate::schema::schema;
 use crate::settings::Settings;
 use crate::tags::{Ownership, ownership};
@@ -129,6 +129,7 @@ impl AwsProvider {
         let mut info = ProviderInfo::new("aws", [classes.kind().clone()]);
         info.schema = Arc::new(schema());
         info.repair_policies = repair_policies();
+        info.currency = Some(currency(&settings.region));
         let provider = Self {
             catalogs: Arc::new(Catalogs::new(&settings)),
             addresses: Arc::default(),

@@ -193,8 +193,13 @@ async fn stale_prices_suspend_consolidation() {
 
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_command_is_in_the_currency_of_the_cloud() {
-    for (currency, expected) in [(Currency::USD, "savings $0."), (Currency::EUR, "savings €0.")] {
-        let harness = Harness::set(|settings| settings.currency = currency);
+    let mut in_china = CatalogOnly::priced(None);
+    in_china.info.currency = Some(Currency::CNY);
+    for (harness, expected) in [
+        (Harness::new(), "savings $0."),
+        (Harness::set(|settings| settings.currency = Currency::EUR), "savings €0."),
+        (Harness::over(in_china), "savings CNY 0."),
+    ] {
         harness.pool("default", json!({}));
         node(&harness, "old", "Consolidatable");
         run_for(&harness, 60).await;

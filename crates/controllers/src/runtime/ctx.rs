@@ -93,8 +93,18 @@ impl Ctx {
     /// Returns the parts of a process with an empty index.
     #[must_use]
     pub fn new(parts: CtxParts) -> Self {
-        let CtxParts { api_server, client, clock, cloud, settings, seed, offload, cluster_uid, leadership } =
-            parts;
+        let CtxParts {
+            api_server,
+            client,
+            clock,
+            cloud,
+            mut settings,
+            seed,
+            offload,
+            cluster_uid,
+            leadership,
+        } = parts;
+        settings.currency = cloud.info().currency.unwrap_or(settings.currency);
         let index = index(&*cloud, &settings);
         let metrics = Arc::new(Metrics::default());
         let cloud = Arc::new(Metered { cloud, metrics: metrics.clone(), clock: clock.clone() });

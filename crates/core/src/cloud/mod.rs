@@ -50,7 +50,8 @@ pub use step::{
 use concurrent::at_most;
 
 use crate::model::{
-    Catalog, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, ObservedCapacity, ProviderId, Str,
+    Catalog, Currency, LabelSchema, Node, NodeClaim, NodeClassRef, NodePool, ObservedCapacity, ProviderId,
+    Str,
 };
 
 /// A kind of NodeClass that a provider declares, and the controllers follow.
@@ -115,6 +116,8 @@ pub struct ProviderInfo {
     /// How many launches are under way at a time: of all, if they are [one by one](Self::launches_one_by_one), otherwise calls of
     /// [`CloudProvider::launch_one`] of one [`CloudProvider::launch`].
     pub launch_concurrency: usize,
+    /// What its prices are in, if that follows from what it connected to, such as a region. Otherwise the binary says it for the whole cloud.
+    pub currency: Option<Currency>,
 }
 
 /// How long a NodeClaim may take before it is given up. The defaults are Karpenter's; shorter times count as the defaults.
@@ -149,6 +152,7 @@ impl ProviderInfo {
             patience: Patience::default(),
             launches_one_by_one: false,
             launch_concurrency: LAUNCH_CONCURRENCY,
+            currency: None,
         }
     }
 }

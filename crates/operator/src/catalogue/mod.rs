@@ -10,7 +10,7 @@ mod options;
 
 use std::{path::Path, sync::Arc};
 
-use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef};
+use fleetwright_core::model::{Catalog, Currency, LabelSchema, NodeClassRef};
 use serde_json::Value;
 
 #[cfg(feature = "lab")]
@@ -108,6 +108,8 @@ pub struct ClassOffer {
     pub source: String,
     /// Whether prices are known. If not, all types are in [`Catalog::unpriced`].
     pub priced: bool,
+    /// What prices are in, if that follows from the NodeClass, such as by its region. Otherwise `CloudConnector::currency` says it.
+    pub currency: Option<Currency>,
     /// Assumptions and omissions.
     pub notes: Vec<String>,
     /// Gaps of the catalogue. With any, a tool exits with status 3.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use fleetwright_core::model::{Catalog, InstanceType, LabelSchema, NodeClassRef, Price};
+use fleetwright_core::model::{Catalog, Currency, InstanceType, LabelSchema, NodeClassRef, Price};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub(crate) struct Offer {
     pub(crate) sources: Vec<SourceRow>,
     /// Whether the prices of all NodePools are known.
     pub(crate) priced: bool,
+    /// What prices are in: those of all NodePools, unless a gap says otherwise.
+    pub(crate) currency: Currency,
     /// What was assumed or left out.
     pub(crate) notes: Vec<String>,
     /// What the catalogues cannot answer.
@@ -78,7 +80,7 @@ impl Catalogues {
     ) -> anyhow::Result<Offer> {
         let scope = Scope::new(items);
         let wanted = self.wanted(values.text("CATALOG"))?;
-        let mut offer = Offer { priced: true, ..Offer::default() };
+        let mut offer = Offer { priced: true, currency: values.currency, ..Offer::default() };
         let path = Path::new(values.text("INSTANCE_TYPES_FILE_PATH"));
         let text = if path.as_os_str().is_empty() {
             None
@@ -87,7 +89,7 @@ impl Catalogues {
         };
         let reader = text.as_deref().and_then(|text| self.0.iter().find(|known| known.reads(text)));
         if let (Some(text), None) = (&text, reader) {
-            offer.of_kwok_file(path, text, &scope)?;
+            offer.of_kwok_file((path, text), &scope, values)?;
             return Ok(offer);
         }
         for (class, pools) in &scope.classes {
@@ -109,7 +111,7 @@ impl Catalogues {
                 options,
                 values,
             })?;
-            offer.add(pools, answer);
+            offer.add(pools, answer, values.currency);
         }
         Ok(offer)
     }
@@ -181,7 +183,12 @@ impl Offer {
         self.pools.iter().map(|(name, catalog)| (name.clone(), all(catalog))).collect()
     }
 
-    fn of_kwok_file(&mut self, path: &Path, text: &str, scope: &Scope<'_>) -> anyhow::Result<()> {
+    fn of_kwok_file(
+        &mut self,
+        (path, text): (&Path, &str),
+        scope: &Scope<'_>,
+        values: &Values,
+    ) -> anyhow::Result<()> {
         let (catalogue, skipped) = file::of_text(path, text)?;
         let offer = ClassOffer {
             catalog: catalogue.types,
@@ -189,9 +196,9 @@ impl Offer {
             source: format!("instance types of {}", path.display()),
             priced: true,
             notes: skipped.iter().map(|skipped| format!("{skipped}; it is left out")).collect(),
-            gaps: Vec::new(),
+            ..ClassOffer::default()
         };
-        self.add(&scope.pools(), offer);
+        self.add(&scope.pools(), offer, values.currency);
         Ok(())
     }
 
@@ -211,9 +218,21 @@ impl Offer {
         }
     }
 
-    fn add(&mut self, pools: &[&Value], answer: ClassOffer) {
-        let ClassOffer { catalog, schema, source, priced, notes, gaps } = answer;
+    /// Adds the instance types of some NodePools. `usual` is the currency of a catalogue that names none.
+    fn add(&mut self, pools: &[&Value], answer: ClassOffer, usual: Currency) {
+        let ClassOffer { catalog, schema, source, priced, currency, notes, mut gaps } = answer;
         let names: Vec<String> = pools.iter().map(|pool| name_of(pool).to_owned()).collect();
+        if priced {
+            let own = currency.unwrap_or(usual);
+            if !self.sources.iter().any(|row| row.priced) {
+                self.currency = own;
+            } else if own != self.currency {
+                let (names, own, all) = (names.join(", "), own.code(), self.currency.code());
+                gaps.push(format!(
+                    "NodePool {names}: prices are in {own} and those of other NodePools in {all}: nothing converts them"
+                ));
+            }
+        }
         self.pools.extend(names.iter().map(|name| (name.clone(), catalog.clone())));
         merge(Arc::make_mut(&mut self.schema), &schema);
         self.priced &= priced;

@@ -141,7 +141,7 @@ fn check(
     findings.extend(policies(options, build, &clouds, &values)?);
     let items = plans::readable(items);
     let planned = decide(items, options, build, &values, ((at, started), &mut findings))?;
-    Ok(CompatReport::new(findings, planned, values.currency))
+    Ok(CompatReport::new(findings, planned))
 }
 
 /// The definitions of this build, as far as the cluster is concerned.
@@ -255,10 +255,11 @@ fn decide(
 ) -> anyhow::Result<Planned> {
     let asked = (&[][..], &options.catalogue);
     let mut surveyed = disrupt::decide(items.clone(), asked, build.catalogues, values, times)?;
-    findings.extend(first_hour::commands(&surveyed.survey, surveyed.loaded.priced, values.currency));
+    let (currency, priced) = (surveyed.currency, surveyed.loaded.priced);
+    findings.extend(first_hour::commands(&surveyed.survey, priced, currency));
     let hour = (times.0, times.0.saturating_add(first_hour::HOUR).unwrap_or(Timestamp::MAX));
     let forecast = surveyed.later_passes(values, hour);
-    findings.extend(first_hour::later(&forecast, surveyed.loaded.priced.then_some(values.currency)));
+    findings.extend(first_hour::later(&forecast, priced.then_some(currency)));
     findings.extend(first_hour::waiting(&forecast.last));
     let today = first_hour::today(&surveyed.survey);
     let plan = PlanOptions::of_tool(options.budget, options.catalogue.clone());
@@ -266,5 +267,6 @@ fn decide(
     findings.extend(compared.findings);
     let mut notes = surveyed.loaded.notes;
     notes.extend(compared.notes.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
-    Ok(Planned { node_pools: compared.pools, notes, catalogues: compared.sources, incomplete: compared.gaps })
+    let (node_pools, catalogues, incomplete) = (compared.pools, compared.sources, compared.gaps);
+    Ok(Planned { node_pools, notes, catalogues, currency, incomplete })
 }

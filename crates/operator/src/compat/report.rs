@@ -62,11 +62,12 @@ pub(super) struct Planned {
     pub(super) node_pools: Vec<PoolRow>,
     pub(super) notes: Vec<String>,
     pub(super) catalogues: Vec<SourceRow>,
+    pub(super) currency: Currency,
     pub(super) incomplete: Vec<String>,
 }
 
 impl CompatReport {
-    pub(super) fn new(mut findings: Vec<Finding>, planned: Planned, currency: Currency) -> Self {
+    pub(super) fn new(mut findings: Vec<Finding>, planned: Planned) -> Self {
         findings.sort_by(|a, b| {
             (a.severity, &a.id, &a.object, &a.message).cmp(&(b.severity, &b.id, &b.object, &b.message))
         });
@@ -78,7 +79,7 @@ impl CompatReport {
             _ => "blocked",
         };
         let verdict = Verdict { result: result.to_owned(), blockers, warnings, notes: of(Severity::Note) };
-        let Planned { node_pools, notes, catalogues, incomplete } = planned;
+        let Planned { node_pools, notes, catalogues, currency, incomplete } = planned;
         Self { version: VERSION, currency, verdict, findings, node_pools, notes, catalogues, incomplete }
     }
 

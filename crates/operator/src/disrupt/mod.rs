@@ -14,7 +14,7 @@ use fleetwright_controllers::disruption as controller;
 use fleetwright_core::{
     clock::Clock as _,
     disruption::{self, DisruptionStatus, Method, Survey},
-    model::{Snapshot, StateNode},
+    model::{Currency, Snapshot, StateNode},
     suggest::did_you_mean,
 };
 use jiff::Timestamp;
@@ -71,7 +71,7 @@ pub(crate) fn explain(
     let explained = explained(items, &options.name, &options.catalogue, (catalogues, values), at)?;
     show_notes(&explained.notes, &explained.gaps)?;
     let node = &explained.node;
-    sheet::print(options.output, node, |_| table::one(node, &explained.sources, values.currency))?;
+    sheet::print(options.output, node, |_| table::one(node, &explained.sources, explained.currency))?;
     Ok(Outcome::of(&explained.gaps))
 }
 
@@ -87,13 +87,14 @@ pub(crate) fn explanation(
     at: Timestamp,
 ) -> anyhow::Result<Page> {
     let explained = explained(items, name, catalogue, tools, at)?;
-    Ok(table::one(&explained.node, &explained.sources, tools.1.currency))
+    Ok(table::one(&explained.node, &explained.sources, explained.currency))
 }
 
 /// The explanation of a node.
 struct Explained {
     node: NodeRow,
     sources: Vec<SourceRow>,
+    currency: Currency,
     notes: Vec<String>,
     gaps: Vec<String>,
 }
@@ -121,13 +122,16 @@ fn explained(
         let meant = did_you_mean(name, known.iter().map(String::as_str));
         format!("there is no Node or NodeClaim {name:?} in the input{meant}")
     })?;
-    Ok(Explained { node: report::node(&status), sources, notes, gaps: loaded.gaps })
+    let (node, currency) = (report::node(&status), snapshot.currency);
+    Ok(Explained { node, sources, currency, notes, gaps: loaded.gaps })
 }
 
 /// The result of disruption for an input.
 pub(crate) struct Surveyed {
     pub(crate) loaded: Loaded,
     pub(crate) survey: Survey,
+    /// What prices are in.
+    pub(crate) currency: Currency,
     timing: Timing,
 }
 
@@ -155,7 +159,7 @@ pub(crate) fn decide(
     let done = SystemClock.now();
     let spent = plan::Timing::new(started, read, ready, done);
     let timing = Timing { spent, simulations: survey.simulations };
-    Ok(Surveyed { loaded, survey, timing })
+    Ok(Surveyed { loaded, survey, currency: snapshot.currency, timing })
 }
 
 impl Surveyed {
@@ -184,7 +188,8 @@ fn survey(
             "no PodDisruptionBudgets in the input: pods look freer to move than they may be".to_owned(),
         );
     }
-    let Surveyed { mut loaded, mut survey, timing } = decide(items, asked, catalogues, values, times)?;
+    let Surveyed { mut loaded, mut survey, currency, timing } =
+        decide(items, asked, catalogues, values, times)?;
     loaded.notes.splice(0..0, notes);
     let snapshot = loaded.index.snapshot(times.0);
     loaded.notes.extend(expired(&survey, &snapshot, times.0));
@@ -201,7 +206,7 @@ fn survey(
         [] => "the methods".to_owned(),
         named => named.join(", "),
     };
-    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing, currency: values.currency, methods }))
+    Ok(DisruptReport::new(&survey, &Context { loaded: &loaded, timing, currency, methods }))
 }
 
 /// A note on the expired nodes, which are deleted beside all methods and budgets. Those of NodePools that replace expired nodes within

@@ -16,6 +16,7 @@ use anyhow::{Context as _, bail};
 use fleetwright_aws::{
     Settings,
     offline::{OfflineClass, Table, catalog},
+    prices::currency,
     provider::KnownClass,
     schema::schema,
 };
@@ -82,8 +83,9 @@ impl OfflineCatalogue for Ec2Catalogue {
         let zones = place::zones(request, &class, &region, &figures.table, &mut offer);
         let of_subnets = class.class.status.iter().flat_map(|status| &status.subnets);
         let all_zones = zones.iter().cloned().chain(of_subnets.map(|subnet| subnet.zone.clone())).collect();
-        let (prices, says) = prices::of(&region, &all_zones, figures.table.prices(), request)?;
+        let (prices, of_region, says) = prices::of(&region, &all_zones, figures.table.prices(), request)?;
         offer.source = format!("{}; {says}", types_of(&figures.table));
+        offer.currency = Some(currency(of_region));
         offer.priced = prices.has_on_demand();
         if !offer.priced {
             offer.gaps.push(format!(

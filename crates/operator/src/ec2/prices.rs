@@ -4,20 +4,21 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
-use fleetwright_aws::prices::{BUILT_IN_DATE, Prices, parse, write};
+use fleetwright_aws::prices::{BUILT_IN_DATE, Prices, currency, parse, write};
+use fleetwright_core::model::Currency;
 
 use crate::catalogue::ClassRequest;
 
-/// The prices of a region and their source; `own` are those of the file of instance types.
-pub(super) fn of(
-    region: &str,
+/// The prices of a region, the region that they are of, and their source; `own` are those of the file of instance types.
+pub(super) fn of<'a>(
+    region: &'a str,
     zones: &BTreeSet<String>,
     own: &str,
-    request: &ClassRequest<'_>,
-) -> anyhow::Result<(Prices, String)> {
-    let (mut prices, says) = on_demand(region, own, request)?;
+    request: &ClassRequest<'a>,
+) -> anyhow::Result<(Prices, &'a str, String)> {
+    let (mut prices, of_region, says) = on_demand(region, own, request)?;
     if !prices.has_on_demand() {
-        return Ok((prices, says));
+        return Ok((prices, of_region, says));
     }
     let spot = if prices.has_spot() {
         "spot prices of the same".to_owned()
@@ -26,36 +27,43 @@ pub(super) fn of(
         prices.assume_spot(percent, zones);
         format!("spot assumed {percent} % below on-demand (--spot-discount)")
     };
-    Ok((prices, format!("{says}; {spot}")))
+    Ok((prices, of_region, format!("{says}; {spot}")))
 }
 
-fn on_demand(region: &str, own: &str, request: &ClassRequest<'_>) -> anyhow::Result<(Prices, String)> {
+fn on_demand<'a>(
+    region: &'a str,
+    own: &str,
+    request: &ClassRequest<'a>,
+) -> anyhow::Result<(Prices, &'a str, String)> {
     let path = request.values.text("PRICES_FILE");
     if !path.is_empty() {
         let text = std::fs::read_to_string(path).with_context(|| format!("PRICES_FILE {path}"))?;
         let of_file = parse(&text, region).with_context(|| format!("PRICES_FILE {path}"))?;
-        return Ok((of_file, format!("prices of {path}")));
+        return Ok((of_file, region, format!("prices of {path}")));
     }
     if let Some(other) = &request.options.prices_from {
         let Some(prices) = Prices::built_in(other) else {
             bail!("--prices-from {other}: there are {}", Prices::built_in_regions().join(", "));
         };
         let says = if other == region { String::new() } else { format!(", NOT of {region} (--prices-from)") };
-        return Ok((prices, format!("{}{says}", built_in(other))));
+        return Ok((prices, other, format!("{}{says}", built_in(other))));
     }
     if !own.is_empty() {
         let of_file = parse(own, region).context("the prices of the instance types' file")?;
-        return Ok((of_file, "prices of the same source".to_owned()));
+        return Ok((of_file, region, "prices of the same source".to_owned()));
     }
     Ok(match Prices::built_in(region) {
-        Some(prices) => (prices, built_in(region)),
-        None => (Prices::default(), format!("no prices of {region}")),
+        Some(prices) => (prices, region, built_in(region)),
+        None => (Prices::default(), region, format!("no prices of {region}")),
     })
 }
 
 /// Describes the built-in prices of a region.
 fn built_in(region: &str) -> String {
-    let currency = if region.starts_with("cn-") { " in CNY" } else { "" };
+    let currency = match currency(region) {
+        Currency::USD => String::new(),
+        other => format!(" in {}", other.code()),
+    };
     format!("list prices{currency} of {region} as of {BUILT_IN_DATE}")
 }
 

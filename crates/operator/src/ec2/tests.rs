@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use fleetwright_core::model::Currency;
+
 use crate::{
     catalogue::{CatalogueOptions, Offer},
     input,
@@ -82,4 +84,37 @@ fn invalid_options_are_reported() {
     let all = catalogues();
     let (ec2, name) = all.named("ec2").unwrap();
     assert!(ec2.export(name, &plain, &values(&[])).unwrap_err().to_string().contains("--region is not set"));
+}
+
+const KWOK: &str = "
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: other}
+spec: {template: {spec: {nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}}}
+";
+
+/// The currency of NodePools of EC2 in `region` and of the kwok provider, and the gaps about it.
+fn in_two_clouds(region: &str, options: &CatalogueOptions) -> (Currency, Vec<String>) {
+    let mut items = Vec::new();
+    let text = format!("{}{KWOK}", POOL.replace("REGION", region));
+    input::parse(Path::new("in.yaml"), &text, &mut items).unwrap();
+    let offer = catalogues().offer(&items, options, &values(&[])).unwrap();
+    (offer.currency, offer.gaps)
+}
+
+#[test]
+fn amounts_in_two_currencies_are_a_gap() {
+    let plain = CatalogueOptions::default();
+    assert_eq!(in_two_clouds("us-east-1", &plain), (Currency::USD, Vec::new()));
+    let gap = "NodePool other: prices are in USD and those of other NodePools in CNY: nothing converts them";
+    assert_eq!(in_two_clouds("cn-north-1", &plain), (Currency::CNY, vec![gap.to_owned()]));
+    // Without prices of the region, its currency says nothing.
+    let (currency, gaps) = in_two_clouds("cn-northwest-1", &plain);
+    assert!(
+        currency == Currency::USD && gaps.len() == 1 && gaps[0].contains("no prices of cn-northwest-1"),
+        "{gaps:?}"
+    );
+    let dollars = CatalogueOptions { prices_from: Some("us-east-1".to_owned()), ..plain };
+    assert_eq!(in_two_clouds("cn-north-1", &dollars), (Currency::USD, Vec::new()));
 }

@@ -56,7 +56,7 @@ fn scenario_files() {
 
 #[test]
 fn explanations_in_another_currency_differ_by_its_sign_alone() {
-    for scenario in ["nodepool", "pod-many-types", "pod-spread", "type", "type-refused"] {
+    for scenario in ["nodepool", "pod-spread", "type", "type-refused"] {
         let path = scenarios::from_root(&format!("tests/scenarios/explain/{scenario}.yaml"));
         let [dollars, euros] = [Currency::USD, Currency::EUR].map(|currency| explained_in(&path, currency));
         assert!(dollars.contains('$'), "{scenario}: {dollars}");

@@ -107,8 +107,8 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
     let classes = class_kinds(&items);
     let settings = settings::controllers(values);
     let mut index = Index::new(offer.schema, classes.clone());
+    index.set_currency(offer.currency);
     // Without prices, nothing is minimized.
-    index.set_currency(settings.currency);
     index.set_objective(if offer.priced { settings.objective } else { Objective::LIST });
     let loaded = Loaded {
         index,

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
 use fleetwright_controllers::settings::SolveEffort;
+use fleetwright_core::model::Currency;
 use fleetwright_fake::{Catalogue, Vocabulary};
 use fleetwright_sim::{SimulatorConfig, simulator::virtual_runtime};
 
@@ -34,7 +35,7 @@ use self::{
     trace::{Change, Trace},
 };
 use crate::{
-    catalogue::Catalogues,
+    catalogue::{Catalogues, Offer},
     cli::{ReplayFormat, ReplayOptions},
     figures,
     input::{Item, Source},
@@ -82,10 +83,12 @@ fn replay(
         variants.push((against.clone(), resolve(&flags).with_context(|| format!("--against {against}"))?));
     }
     let (mut rows, mut notes, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut currency = Currency::default();
     for (name, values) in &variants {
-        let (catalogue, of_catalogue, lacking) = catalogue(&trace, options, catalogues, values)?;
+        let (catalogue, offer) = catalogue(&trace, options, catalogues, values)?;
         let mut config = SimulatorConfig::selling(options.seed, script.start, catalogue);
         config.settings = settings::controllers(values);
+        config.settings.currency = offer.currency;
         config.settings.solve_effort = SolveEffort::Iterations(ROUNDS);
         let runtime = match options.speed {
             Some(speed) => {
@@ -99,7 +102,8 @@ fn replay(
             notes.push(format!("{name}: {count} not played: {why}"));
         }
         if rows.is_empty() {
-            (notes, gaps) = (of_catalogue.into_iter().chain(notes).collect(), lacking);
+            (notes, gaps) = (offer.notes.into_iter().chain(notes).collect(), offer.gaps);
+            currency = offer.currency;
         }
         let row = VariantRow::new(name, &played);
         if row.pods_unbound > 0 && options.until.is_none() {
@@ -108,7 +112,7 @@ fn replay(
         }
         rows.push(row);
     }
-    let mut report = ReplayReport::new(&trace, &script, options.seed, rows, variants[0].1.currency);
+    let mut report = ReplayReport::new(&trace, &script, options.seed, rows, currency);
     report.notes.extend(script.notes.iter().cloned().chain(notes));
     Ok((report, gaps))
 }
@@ -132,7 +136,7 @@ fn catalogue(
     options: &ReplayOptions,
     catalogues: &Catalogues,
     values: &Values,
-) -> anyhow::Result<(Catalogue, Vec<String>, Vec<String>)> {
+) -> anyhow::Result<(Catalogue, Offer)> {
     let puts = trace.changes.iter().filter_map(|(_, change)| match change {
         Change::Put(object) => Some(Item { value: object.clone(), source: Source::Cluster }),
         Change::Delete(_) => None,
@@ -142,7 +146,7 @@ fn catalogue(
         matches!(kind, "NodePool" | "Node") || kind.ends_with("NodeClass")
     };
     let items: Vec<Item> = puts.filter(of_types).collect();
-    let offer = catalogues.offer(&items, &options.catalogue, values)?;
+    let mut offer = catalogues.offer(&items, &options.catalogue, values)?;
     let mut types = offer.pools.values();
     let Some(first) = types.next() else {
         if !items.iter().any(|item| item.value["kind"] == "NodePool") {
@@ -150,10 +154,9 @@ fn catalogue(
         }
         bail!("no catalogue for the NodePools of the trace: {}", offer.gaps.join("; "));
     };
-    let mut notes = offer.notes;
+    let first = first.clone();
     if types.any(|other| other.instance_types.len() != first.instance_types.len()) {
-        notes.push("NodePools have different catalogues: the first one's is played for all".to_owned());
+        offer.notes.push("NodePools have different catalogues: the first one's is played for all".to_owned());
     }
-    let catalogue = Catalogue { vocabulary: Vocabulary::Cloud, types: first.clone(), schema: offer.schema };
-    Ok((catalogue, notes, offer.gaps))
+    Ok((Catalogue { vocabulary: Vocabulary::Cloud, types: first, schema: offer.schema.clone() }, offer))
 }

@@ -23,10 +23,7 @@ use fleetwright_controllers::{
     runtime::{Offload, ReadOnlyClient, client, shutdown},
     shadow::{Shadow, ShadowParts},
 };
-use fleetwright_core::{
-    clock::{Clock as _, SharedClock},
-    model::Currency,
-};
+use fleetwright_core::clock::{Clock as _, SharedClock};
 
 pub(crate) use self::tool::run as run_tool;
 use self::{report::ShadowReport, source::CatalogueSource};
@@ -117,20 +114,19 @@ async fn prepare(operator: &Operator, values: Values, clock: SharedClock) -> any
         settings,
         offload: Offload::Thread,
     });
-    Ok(Prepared { shadow, source, currency: values.currency })
+    Ok(Prepared { shadow, source })
 }
 
 /// A shadow and where its instance types come from.
 struct Prepared {
     shadow: Shadow,
     source: Arc<CatalogueSource>,
-    currency: Currency,
 }
 
 impl Prepared {
     fn report(&self) -> ShadowReport {
         let journal = self.shadow.journal().lock();
-        ShadowReport::new(&journal, SystemClock.now(), self.source.provenance(), self.currency)
+        ShadowReport::new(&journal, SystemClock.now(), self.source.provenance(), self.source.currency())
     }
 }
 

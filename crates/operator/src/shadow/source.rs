@@ -11,7 +11,7 @@ use fleetwright_controllers::{runtime::ReadOnlyClient, shadow::InstanceTypeSourc
 use fleetwright_core::{
     clock::SharedClock,
     cloud::{CloudError, NodeClassKind, ProviderInfo},
-    model::{Catalog, NodePool},
+    model::{Catalog, Currency, NodePool},
 };
 use jiff::Timestamp;
 
@@ -60,8 +60,14 @@ impl CatalogueSource {
         }
         let mut info = ProviderInfo::new("shadow", classes);
         info.schema = offer.schema.clone();
+        info.currency = Some(offer.currency);
         let offer = Mutex::new((offer, clock.steady()));
         Ok(Self { client, catalogues, values, clock, info, offer, reading: tokio::sync::Mutex::default() })
+    }
+
+    /// What prices are in.
+    pub(super) fn currency(&self) -> Currency {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner).0.currency
     }
 
     /// Where instance types and prices come from, and what is not known of them.

@@ -12,7 +12,7 @@ use super::super::AwsProvider;
 use super::super::classes::object;
 use super::{DENIED_AGAIN, HALF_A_DAY};
 use crate::figures;
-use crate::prices::{Doubt, MarketPrices, doubts_message, keep, pricing_region};
+use crate::prices::{Doubt, MarketPrices, currency, doubts_message, keep, pricing_region};
 
 /// Longest annotation in bytes; all annotations of an object may have 256 KiB. The prices of a region with six zones have about 70 KiB.
 const TEXT_MAX: usize = 128 * 1024;
@@ -75,7 +75,8 @@ impl Pricing {
         }
         let count = u32::try_from(doubts.len()).map_or(f64::MAX, f64::from);
         self.provider.ledger.note(&figures::PRICES_DOUBTED, &[], count);
-        self.provider.problems.report(market, REASON, doubts_message(doubts), now)
+        let message = doubts_message(doubts, currency(&self.provider.settings.region));
+        self.provider.problems.report(market, REASON, message, now)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prices over time: stored across restarts, aging while AWS does not answer, and doubtful after jumps.
 
 use fleetwright_aws_api::{ec2nodeclass::condition, labels};
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Currency, Price};
 
 use super::cluster::{TestCluster, fresh};
 use super::*;
@@ -43,6 +43,15 @@ fn fail(cluster: &TestCluster, times: usize) {
             .aws
             .cloud
             .inject(Call::OnDemandPrices, Fault::Refuse(AwsError::new("InternalError", "try again")));
+    }
+}
+
+#[tokio::test]
+async fn prices_are_in_the_currency_of_the_region() {
+    for (region, currency) in [("us-west-2", Currency::USD), ("cn-north-1", Currency::CNY)] {
+        let settings = Settings { region: region.into(), ..settings() };
+        let cluster = TestCluster::new(settings, fresh("default")).await;
+        assert_eq!(cluster.aws.provider.lock().unwrap().info().currency, Some(currency), "{region}");
     }
 }
 
