@@ -181,6 +181,19 @@ impl Simulator {
         &*self.simulated
     }
 
+    /// Injects a fault into its cloud; one of a node, where instances are copied, into the copies. `false` if the cloud does not have it.
+    #[must_use]
+    pub fn inject(&self, fault: &CloudFault) -> bool {
+        self.simulated.inject(fault)
+            || (self.simulated.in_memory().is_none() && fake::inject_into_copies(&self.cloud, fault))
+    }
+
+    /// Removes the injected faults.
+    pub fn heal(&self) {
+        self.simulated.heal();
+        self.cloud.heal();
+    }
+
     /// A NodeClass called `default` of its cloud; another revision is another object.
     #[must_use]
     pub fn node_class(&self, revision: u32) -> Value {

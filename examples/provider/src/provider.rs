@@ -12,7 +12,7 @@ use fleetwright_core::{
         ProviderInfo, ProviderStep, RepairPolicy, Termination, async_trait, bootstrap, is_label_of_kubelet,
         jiff::Timestamp, taint_flag,
     },
-    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, Str, labels},
+    model::{Catalog, NodeClaim, NodeClassRef, NodePool, ProviderId, labels},
 };
 
 use crate::{

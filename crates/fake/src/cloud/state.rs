@@ -404,7 +404,13 @@ impl CloudState {
         if adopted.provider_id.is_empty() || self.instances.contains_key(&adopted.provider_id) {
             return false;
         }
-        let instance = Arc::new(birth::adopted(catalogue, adopted, now));
+        let mut instance = birth::adopted(catalogue, adopted, now);
+        if !instance.joined {
+            let (defects, joins) = self.faults.on_instance();
+            instance.defects = defects;
+            instance.joins_at = instance.joins_at.filter(|_| joins);
+        }
+        let instance = Arc::new(instance);
         if let Some(token) = token_of(&instance.tags) {
             self.tokens.insert(token, instance.id.clone());
         }

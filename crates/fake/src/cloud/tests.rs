@@ -194,6 +194,21 @@ async fn scripted_faults_occur_as_often_as_configured() {
 }
 
 #[tokio::test]
+async fn faults_of_nodes_affect_adopted_instances_that_are_still_to_join() {
+    let test = TestCloud::new(CloudConfig::instant(1));
+    test.cloud.inject(Fault::NeverJoins { occasion: Occasion::next(1) });
+    test.cloud.inject(Fault::SmallerMemory { occasion: Occasion::next(1), percent: 70 });
+    let adopt = |id: &str, joined| {
+        assert!(test.cloud.adopt(Adopted { provider_id: id.to_owned(), joined, ..Adopted::default() }));
+        let found = test.cloud.instances().into_iter().find(|instance| instance.id == id).unwrap();
+        (found.joins_at.is_some(), found.defects.memory_percent)
+    };
+    assert_eq!(adopt("kwok://joined", true), (true, None));
+    assert_eq!(adopt("kwok://first", false), (false, Some(70)));
+    assert_eq!(adopt("kwok://second", false), (true, None));
+}
+
+#[tokio::test]
 async fn too_many_calls_are_throttled() {
     let rate = Some(Rate { burst: 1, per_second: 1 });
     let test = TestCloud::new(CloudConfig { mutating_rate_limit: rate, ..CloudConfig::instant(1) });

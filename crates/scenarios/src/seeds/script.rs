@@ -40,6 +40,8 @@ pub(super) struct Interventions {
     pub(super) calm: bool,
     /// Since when prices are outdated, if they are.
     pub(super) old_prices: Option<Duration>,
+    /// When the NodeClass was last changed, deleted or created again, if it ever was: nodes may drift from it.
+    pub(super) class_changed: Option<Duration>,
 }
 
 pub(super) use objects::SECRET;
@@ -172,6 +174,9 @@ impl Script {
         if action.changes_what_is_allowed() {
             self.interventions.last = simulator.elapsed();
         }
+        if matches!(action, actions::Action::ClassChanged | actions::Action::ClassDeleted) {
+            self.interventions.class_changed = Some(simulator.elapsed());
+        }
         Ok(())
     }
 
@@ -221,7 +226,7 @@ impl Script {
     /// Ends all disturbances: no pod is protected any more, because a protected pod holds its node forever; limits suffice; clocks are
     /// right; deleted objects are recreated.
     pub(super) fn calm(&mut self, simulator: &mut Simulator) -> Result<(), SimulatorError> {
-        simulator.simulated_cloud().heal();
+        simulator.heal();
         self.end_cut(simulator);
         self.chaos.cut_after(0);
         self.feed.set_silent(false);
@@ -251,6 +256,7 @@ impl Script {
         let replicas = self.draw(4);
         self.scale(simulator, "web", replicas)?;
         self.interventions.last = simulator.elapsed();
+        self.interventions.class_changed = self.interventions.class_changed.map(|_| simulator.elapsed());
         self.interventions.calm = true;
         Ok(())
     }

@@ -44,7 +44,7 @@ pub trait SimulatedCloud: Send + Sync {
     /// simulator are those of its own instances: an instance of another cluster has a `cluster_uid` and no node.
     fn ground_truth(&self) -> Vec<Arc<GroundTruth>>;
 
-    /// Injects a fault. `false` if this cloud does not have it.
+    /// Injects a fault. `false` if this cloud does not have it. Faults of nodes reach a cloud whose instances are copied without it.
     fn inject(&self, _fault: &CloudFault) -> bool {
         false
     }

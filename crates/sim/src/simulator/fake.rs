@@ -148,6 +148,17 @@ impl SimulatedCloud for FakeCloud {
     }
 }
 
+/// Injects a fault of the next node into the copies of another cloud's instances. `false` if it is one of the cloud itself.
+pub(super) fn inject_into_copies(copies: &Cloud, fault: &CloudFault) -> bool {
+    let is_of_node = matches!(
+        fault,
+        CloudFault::NeverJoins | CloudFault::SmallerMemory { .. } | CloudFault::LateTaint { .. }
+    );
+    let Some(fault) = scripted(fault).filter(|_| is_of_node) else { return false };
+    copies.inject(fault);
+    true
+}
+
 /// A fault of a property run as the fake cloud's.
 fn scripted(fault: &CloudFault) -> Option<Fault> {
     Some(match *fault {

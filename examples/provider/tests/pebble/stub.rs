@@ -59,6 +59,8 @@ pub struct Inner {
     deleted_at: BTreeMap<String, Duration>,
     number: usize,
     pub faults: Vec<Fault>,
+    /// How long the next servers take to be created.
+    pub delays: Vec<Duration>,
     /// The mutating call after this many others takes effect and never answers.
     pub hang: Option<u32>,
     /// Zones without capacity; `None` is all of them.
@@ -214,7 +216,7 @@ impl Stub {
         let refuse = |status: StatusCode| (status, [("retry-after", "2")], Json(())).into_response();
         // Calls overlap.
         tokio::task::yield_now().await;
-        let (answer, hangs) = {
+        let (answer, hangs, delay) = {
             let mut inner = self.inner();
             let fault = inner.fault(call);
             if let Some(fault) = fault.filter(|fault| !fault.after_effect) {
@@ -229,10 +231,14 @@ impl Stub {
             if mutates {
                 inner.hang = inner.hang.and_then(|left| left.checked_sub(1));
             }
-            (answer, hangs)
+            let delay = if call == Call::Create { inner.delays.pop() } else { None };
+            (answer, hangs, delay)
         };
         if hangs {
             std::future::pending::<()>().await;
+        }
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
         }
         answer.map_or_else(refuse, |body| Json(body).into_response())
     }

@@ -156,7 +156,7 @@ impl Script {
                     6 | 7 if self.plan.fleets && self.draw(2) == 0 => tag_fault(number == 6),
                     _ => cloud_fault(number),
                 };
-                Ok(if simulator.simulated_cloud().inject(&fault) { what } else { "nothing" })
+                Ok(if simulator.inject(&fault) { what } else { "nothing" })
             }
             Action::UrgentLoad => self.scale_urgent(simulator).map(|()| "urgent load changed"),
             Action::Rollout => self.roll_out(simulator).map(|()| "rollout"),
