@@ -387,6 +387,16 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Takes the capacity that nodes report, whenever a figure changes. A provider whose instance types have a
     /// [`Prediction`](crate::model::Prediction) makes its catalogues and answers of it from now on: the capacity is
     /// [`ObservedCapacity::corrected`], and the overhead follows from that. Others ignore it.
+    ///
+    /// ```
+    /// # use fleetwright_core::model::{InstanceType, ObservedCapacity, Resources};
+    /// fn capacity(sold: &InstanceType, observed: &ObservedCapacity) -> Resources {
+    ///     match &sold.prediction {
+    ///         Some(prediction) => observed.corrected(&sold.name, &prediction.image, &prediction.capacity),
+    ///         None => sold.capacity.clone(),
+    ///     }
+    /// }
+    /// ```
     fn use_observed_capacity(&self, _observed: &Arc<ObservedCapacity>) {}
 
     /// Loops of the provider's own, for the controllers to run.
