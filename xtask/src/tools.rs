@@ -49,7 +49,7 @@ impl Program {
         let mut command =
             shell::cargo(&["install", self.name, "--locked", "--version", self.version, "--root"]);
         // It runs seldom and briefly: optimising it is most of the time.
-        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_LTO", "off");
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0").env("CARGO_PROFILE_RELEASE_LTO", "off");
         command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         // Our lints are not theirs.
         command.env_remove("RUSTC_WORKSPACE_WRAPPER");
