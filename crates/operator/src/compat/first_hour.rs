@@ -153,13 +153,7 @@ pub(super) fn commands(survey: &Survey, priced: bool, currency: Currency) -> Vec
         let nodes: Vec<String> =
             command.candidates.iter().map(|candidate| candidate.name().to_string()).collect();
         let pods: usize = command.candidates.iter().map(|candidate| candidate.pods.len()).sum();
-        let saves = match disrupt::savings(command).filter(|_| priced) {
-            None => String::new(),
-            Some(saves) => match saves.strip_prefix('-') {
-                Some(more) => format!("; costs {} more per hour", currency.amount(more)),
-                None => format!("; saves {} per hour", currency.amount(saves)),
-            },
-        };
+        let saves = saves([command], priced.then_some(currency));
         let what = format!(
             "the first disruption pass removes {} ({}) by {}, launches {} and moves {}{saves}",
             count(nodes.len(), "node"),
@@ -201,20 +195,10 @@ impl Later<'_> {
         if !new.is_empty() {
             nodes.push(&launched);
         }
+        let saves = saves(self.0.iter().copied(), currency);
         let sum = |of: fn(&Command) -> usize| self.0.iter().map(|command| of(command)).sum::<usize>();
-        let price = |of: fn(&Command) -> Price| self.0.iter().map(|command| of(command)).sum::<Price>();
-        let (before, after) = (price(Command::price_before), price(Command::price_after));
-        let costs = match currency {
-            None => String::new(),
-            Some(currency) if after > before => {
-                format!("; costs {} more per hour", currency.amount(after.saturating_sub(before)))
-            }
-            Some(currency) => {
-                format!("; saves {} per hour", currency.amount(before.saturating_sub(after)))
-            }
-        };
         format!(
-            "within the hour, later passes remove {} ({}) by {method}, launch {} and move {}{costs}, if each command is done in {} minutes \
+            "within the hour, later passes remove {} ({}) by {method}, launch {} and move {}{saves}, if each command is done in {} minutes \
              and the load stays",
             count(candidates().count(), "node"),
             some(&nodes),
@@ -222,6 +206,17 @@ impl Later<'_> {
             count(sum(Command::pods), "pod"),
             STEP.as_mins(),
         )
+    }
+}
+
+/// What commands save, as the end of a clause; empty without a `currency`, or if the price of a node is unknown.
+fn saves<'c>(commands: impl IntoIterator<Item = &'c Command>, currency: Option<Currency>) -> String {
+    match currency.zip(disrupt::savings(commands)) {
+        None => String::new(),
+        Some((currency, saves)) => match saves.strip_prefix('-') {
+            Some(more) => format!("; costs {} more per hour", currency.amount(more)),
+            None => format!("; saves {} per hour", currency.amount(saves)),
+        },
     }
 }
 

@@ -212,7 +212,7 @@ fn row(command: &Command, context: &Context<'_>, names: &Names) -> CommandRow {
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.iter().map(replacement).collect(),
         pods: moved.map(|pod| pod.id.to_string()).collect(),
-        savings_hourly: savings(command).filter(|_| context.loaded.priced),
+        savings_hourly: savings([command]).filter(|_| context.loaded.priced),
         disruption_cost: command.disruption_cost().pods(),
         scores: command.scores.iter().map(score).collect(),
     }
@@ -228,13 +228,18 @@ fn score(score: &BalancedScore) -> ScoreRow {
     }
 }
 
-/// The saving per hour; negative if the replacements cost more. `None` if the price of a node is unknown, which counts as zero.
-pub(crate) fn savings(command: &Command) -> Option<String> {
-    let (now, then) = (command.price_before(), command.price_after());
-    if command.candidates.iter().any(|candidate| candidate.price == Price::ZERO) {
-        return None;
+/// What commands save per hour; negative if the replacements cost more. `None` if the price of a node is unknown, which counts as zero.
+pub(crate) fn savings<'c>(commands: impl IntoIterator<Item = &'c Command>) -> Option<String> {
+    let (mut now, mut then) = (Price::ZERO, Price::ZERO);
+    for command in commands {
+        if command.candidates.iter().any(|candidate| candidate.price == Price::ZERO) {
+            return None;
+        }
+        now = [now, command.price_before()].into_iter().sum();
+        then = [then, command.price_after()].into_iter().sum();
     }
-    Some(if then > now { format!("-{}", then.saturating_sub(now)) } else { command.savings().to_string() })
+    let less = now.saturating_sub(then);
+    Some(if then > now { format!("-{}", then.saturating_sub(now)) } else { less.to_string() })
 }
 
 /// The row of a node, which says so if nothing blocks it and nothing is done with it: it is no candidate, or the methods found no command.

@@ -119,6 +119,27 @@ fn later(text: &str) -> Vec<(String, Vec<String>, usize)> {
 }
 
 #[test]
+fn savings_of_commands_are_unknown_if_one_price_is() {
+    let path = scenarios::from_root("tests/scenarios/disrupt/drift-order.yaml");
+    let text = short::manifests(&std::fs::read_to_string(&path).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("fleet.yaml");
+    std::fs::write(&input, text).unwrap();
+    let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
+    let at: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let asked = (&["drift".to_owned()][..], &CatalogueOptions::default());
+    let items = crate::input::read(&[input]).unwrap();
+    let mut commands =
+        decide(items, asked, &scenarios::catalogues(), &values, (at, at)).unwrap().survey.commands;
+    assert_eq!(commands.len(), 3);
+    // An empty node goes, and two are replaced by nodes of the same price.
+    assert_eq!(savings(&commands), savings([&commands[0]]));
+    assert!(savings(&commands).is_some_and(|saves| saves.starts_with("0.10")), "{:?}", savings(&commands));
+    commands[2].candidates[0].price = fleetwright_core::model::Price::ZERO;
+    assert_eq!(savings(&commands), None);
+}
+
+#[test]
 fn later_passes_follow_as_the_budget_allows() {
     let fleet = |budget: &str| {
         let node = |name: &str| {

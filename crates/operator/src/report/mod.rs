@@ -100,7 +100,7 @@ fn saving(
         reason: command.method.reason.to_string(),
         nodes: command.candidates.iter().map(|candidate| candidate.name().to_string()).collect(),
         replacements: command.replacements.len(),
-        savings_hourly: disrupt::savings(command).filter(|_| priced),
+        savings_hourly: disrupt::savings([command]).filter(|_| priced),
     });
     SavingReport {
         waste: division.waste(),
