@@ -13,7 +13,7 @@ const fn family(
     shape: FigureShape,
     help: &'static str,
 ) -> FigureFamily {
-    FigureFamily { name, help, labels, shape }
+    FigureFamily::new(name, help, labels, shape)
 }
 
 const SIZES: &[f64] =
@@ -282,7 +282,7 @@ impl Ledger {
         let counted = counted.into_iter().map(|((_, labels), (value, family))| (labels, value, family));
         let figure = |(labels, value, family): (Vec<String>, f64, Option<&'static FigureFamily>)| {
             let labels = labels.iter().map(|label| label.as_str().into()).collect();
-            Some(Figure { family: family?, labels, value: Some(value) })
+            Some(Figure::new(family?, labels, Some(value)))
         };
         counted.chain(seen).filter_map(figure).collect()
     }

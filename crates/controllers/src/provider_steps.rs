@@ -105,7 +105,7 @@ impl Controller for ProviderLoop {
 
 /// Exposes a metric of the provider.
 fn expose(metrics: &Metrics, figure: &Figure) {
-    let FigureFamily { name, help, labels, shape } = *figure.family;
+    let FigureFamily { name, help, labels, shape, .. } = *figure.family;
     let values: Vec<&str> = figure.labels.iter().map(|value| &**value).collect();
     let family = match shape {
         FigureShape::Counter => Family::counter(name, labels, help),
@@ -218,12 +218,8 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
 
-    static GAUGE: FigureFamily = FigureFamily {
-        name: "test_gauge",
-        help: "of a provider",
-        labels: &["which"],
-        shape: FigureShape::Gauge,
-    };
+    static GAUGE: FigureFamily =
+        FigureFamily::new("test_gauge", "of a provider", &["which"], FigureShape::Gauge);
 
     /// Reports the same interruption at each run.
     struct RepeatedInterruption;
@@ -241,11 +237,7 @@ mod tests {
             let mut write = Write::to(object.clone());
             write.labels.insert("looked-at".into(), Some("true".into()));
             let notice = Notice::normal(object, "Seen", "it is there");
-            let figure = |value: Option<f64>, label: &str| Figure {
-                family: &GAUGE,
-                labels: vec![label.into()],
-                value,
-            };
+            let figure = |value: Option<f64>, label: &str| Figure::new(&GAUGE, vec![label.into()], value);
             let figures = vec![figure(Some(7.0), "stays"), figure(Some(8.0), "goes"), figure(None, "goes")];
             Ok(Round::quiet(Duration::from_secs(1))
                 .with_interruptions(interruptions)

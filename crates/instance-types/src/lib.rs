@@ -179,7 +179,7 @@ impl TypeSpec {
                 return Err(key.clone());
             }
         }
-        let overhead = Overhead { kube_reserved: self.overhead, ..Overhead::default() };
+        let overhead = Overhead::new(self.overhead);
         let mut built = InstanceType::new(self.name, self.resources).with_overhead(overhead);
         built.requirements = requirements;
         built.offerings = self.offerings;

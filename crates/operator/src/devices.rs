@@ -99,5 +99,5 @@ fn read(written: &Value) -> Result<DeviceTemplates, TypeError> {
             .map(|BoundDevice { driver, pool, device }| DeviceId { driver, pool, device })
             .collect(),
     });
-    Ok(DeviceTemplates { slices: slices.collect::<Result<_, _>>()?, bindings: bindings.collect() })
+    Ok(DeviceTemplates::new(slices.collect::<Result<_, _>>()?).with_bindings(bindings.collect()))
 }

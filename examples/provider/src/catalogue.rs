@@ -87,7 +87,7 @@ fn instance_type(sold: &ServerType, zones: &[String], dry: &BTreeSet<Offer>) -> 
         InstanceType::new(sold.name.as_str(), capacity)
             .with_requirement(Requirement::is_in(labels::ARCH, ["amd64"]))
             .with_requirement(Requirement::is_in(labels::OS, ["linux"]))
-            .with_overhead(Overhead { kube_reserved, ..Overhead::default() })
+            .with_overhead(Overhead::new(kube_reserved))
             .with_offerings(offerings)
     })
 }

@@ -65,19 +65,16 @@ pub(super) fn devices(info: &InstanceTypeDescription) -> Arc<DeviceTemplates> {
     for gpu in nvidia {
         let (attributes, capacity) = (attributes(gpu), memory(gpu));
         for _ in 0..gpu.count {
-            devices.push(Arc::new(Device {
-                name: format!("gpu-{}", devices.len()).into(),
-                attributes: attributes.clone(),
-                capacity: BTreeMap::from([("memory".into(), capacity.clone())]),
-                ..Device::default()
-            }));
+            let mut device = Device::new(format!("gpu-{}", devices.len()));
+            device.attributes.clone_from(&attributes);
+            device.capacity.insert("memory".into(), capacity.clone());
+            devices.push(Arc::new(device));
         }
     }
     if devices.is_empty() {
         return Arc::default();
     }
-    let slice = SliceTemplate { driver: DRIVER.into(), pool: "gpus".into(), devices, counters: Vec::new() };
-    Arc::new(DeviceTemplates { slices: vec![slice], bindings: Vec::new() })
+    Arc::new(DeviceTemplates::new(vec![SliceTemplate::new(DRIVER, "gpus", devices)]))
 }
 
 fn attributes(gpu: &Gpu) -> BTreeMap<Str, Attribute> {

@@ -79,12 +79,8 @@ pub struct ResolvedInstanceType {
 impl ResolvedInstanceType {
     /// The key of the capacity that its nodes report; `None` without an image.
     fn prediction(&self, annotations: &Labels) -> Option<Prediction> {
-        Some(Prediction {
-            image: self.image.as_deref()?.into(),
-            capacity: self.predicted.clone(),
-            annotations: annotations.clone(),
-            uncertain: &TABLED,
-        })
+        let prediction = Prediction::new(self.image.as_deref()?, self.predicted.clone());
+        Some(prediction.with_annotations(annotations.clone()).with_uncertain(&TABLED))
     }
 }
 

@@ -46,7 +46,9 @@ pub(super) fn overhead(basis: &Basis<'_>) -> Overhead {
         "ephemeral-storage",
         threshold("nodefs.available", basis.storage, share_up(basis.storage, 10_000)),
     );
-    Overhead { kube_reserved, system_reserved, eviction_threshold }
+    Overhead::new(kube_reserved)
+        .with_system_reserved(system_reserved)
+        .with_eviction_threshold(eviction_threshold)
 }
 
 /// Each band is rounded down to whole millicores.

@@ -30,7 +30,7 @@ pub fn overlaid(own: &Arc<Catalog>, decided_by: Option<&Catalog>) -> Arc<Catalog
         Some(corrected) => Arc::new(merge(&instance_type, corrected, seen)),
         None => instance_type,
     });
-    Arc::new(Catalog { overlaid: seen.overlaid.clone(), ..Catalog::new(merged.collect()) })
+    Arc::new(Catalog::new(merged.collect()).with_overlaid(seen.overlaid.clone()))
 }
 
 /// The price that an overlay set for an offering.

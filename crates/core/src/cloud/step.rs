@@ -117,6 +117,7 @@ impl Outlook {
 
 /// A metric of a provider's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FigureFamily {
     /// The full name.
     pub name: &'static str,
@@ -126,6 +127,19 @@ pub struct FigureFamily {
     pub labels: &'static [&'static str],
     /// Its shape.
     pub shape: FigureShape,
+}
+
+impl FigureFamily {
+    /// A metric, with its full name.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        help: &'static str,
+        labels: &'static [&'static str],
+        shape: FigureShape,
+    ) -> Self {
+        Self { name, help, labels, shape }
+    }
 }
 
 /// The shape of a provider's metric, and so what a value does to it.
@@ -141,6 +155,7 @@ pub enum FigureShape {
 
 /// A value of a provider's metric.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Figure {
     /// The metric.
     pub family: &'static FigureFamily,
@@ -148,6 +163,14 @@ pub struct Figure {
     pub labels: Vec<Str>,
     /// The value; `None` takes the series away.
     pub value: Option<f64>,
+}
+
+impl Figure {
+    /// A value of a metric; `None` takes the series away. `labels` are the values of the metric's labels, in order.
+    #[must_use]
+    pub fn new(family: &'static FigureFamily, labels: Vec<Str>, value: Option<f64>) -> Self {
+        Self { family, labels, value }
+    }
 }
 
 /// The result of one round of a provider's step.

@@ -6,6 +6,7 @@ use super::{Quantity, ids::Str, requirement::Requirement};
 
 /// A device as its driver describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Device {
     /// Unique within its pool.
     pub name: Str,
@@ -23,6 +24,14 @@ pub struct Device {
     pub binds_to_node: bool,
     /// The nodes that can use it, if its slice defines that per device.
     pub nodes: Option<Nodes>,
+}
+
+impl Device {
+    /// A device of which only the name is known.
+    #[must_use]
+    pub fn new(name: impl Into<Str>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
 }
 
 /// The value of an attribute.
@@ -152,6 +161,7 @@ pub struct NodeTerm {
 
 /// A ResourceSlice: devices that a driver publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub struct ResourceSlice {
     /// `metadata.name`.
     pub name: Str,
@@ -175,6 +185,7 @@ pub struct ResourceSlice {
 
 /// The devices that nodes of an instance type will have once their drivers run.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceTemplates {
     /// What drivers will publish for the node alone.
     pub slices: Vec<SliceTemplate>,
@@ -183,6 +194,18 @@ pub struct DeviceTemplates {
 }
 
 impl DeviceTemplates {
+    /// The devices of these slices, which share no attribute beyond those that they name.
+    #[must_use]
+    pub fn new(slices: Vec<SliceTemplate>) -> Self {
+        Self { slices, ..Self::default() }
+    }
+
+    /// The same devices with attributes that some of them share.
+    #[must_use]
+    pub fn with_bindings(self, bindings: Vec<AttributeBinding>) -> Self {
+        Self { bindings, ..self }
+    }
+
     /// Whether there is nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -192,6 +215,7 @@ impl DeviceTemplates {
 
 /// What a driver will publish for a node.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SliceTemplate {
     /// The driver.
     pub driver: Str,
@@ -201,6 +225,20 @@ pub struct SliceTemplate {
     pub devices: Vec<Arc<Device>>,
     /// Counters that devices of the pool share.
     pub counters: Vec<CounterSet>,
+}
+
+impl SliceTemplate {
+    /// Devices that share no counters.
+    #[must_use]
+    pub fn new(driver: impl Into<Str>, pool: impl Into<Str>, devices: Vec<Arc<Device>>) -> Self {
+        Self { driver: driver.into(), pool: pool.into(), devices, counters: Vec::new() }
+    }
+
+    /// The same with counters that its devices share.
+    #[must_use]
+    pub fn with_counters(self, counters: Vec<CounterSet>) -> Self {
+        Self { counters, ..self }
+    }
 }
 
 /// Devices that will share the value of an attribute.

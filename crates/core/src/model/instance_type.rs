@@ -50,6 +50,7 @@ pub struct InstanceType {
 
 /// A provider's prediction of capacity, with what it depends on beside the instance type: the key of observed capacity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Prediction {
     /// The image of the nodes, as in `status.imageID` of their NodeClaims.
     pub image: Str,
@@ -62,6 +63,24 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The prediction for nodes of this image.
+    #[must_use]
+    pub fn new(image: impl Into<Str>, capacity: Resources) -> Self {
+        Self { image: image.into(), capacity, ..Self::default() }
+    }
+
+    /// The same prediction, for NodeClaims with these annotations alone.
+    #[must_use]
+    pub fn with_annotations(self, annotations: Labels) -> Self {
+        Self { annotations, ..self }
+    }
+
+    /// The same prediction, with resources that are observed although it is zero.
+    #[must_use]
+    pub fn with_uncertain(self, uncertain: &'static [&'static str]) -> Self {
+        Self { uncertain, ..self }
+    }
+
     /// Whether a NodeClaim with these annotations was launched by the NodeClass as it is now.
     #[must_use]
     pub fn is_of(&self, claim: &Labels) -> bool {
@@ -77,6 +96,7 @@ impl Prediction {
 
 /// What a node keeps for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Overhead {
     /// For Kubernetes' own parts.
     pub kube_reserved: Resources,
@@ -87,6 +107,24 @@ pub struct Overhead {
 }
 
 impl Overhead {
+    /// What Kubernetes' own parts keep, and nothing else.
+    #[must_use]
+    pub fn new(kube_reserved: Resources) -> Self {
+        Self { kube_reserved, ..Self::default() }
+    }
+
+    /// The same with what the operating system keeps.
+    #[must_use]
+    pub fn with_system_reserved(self, system_reserved: Resources) -> Self {
+        Self { system_reserved, ..self }
+    }
+
+    /// The same with what is held free of pods, so that the kubelet evicts in time.
+    #[must_use]
+    pub fn with_eviction_threshold(self, eviction_threshold: Resources) -> Self {
+        Self { eviction_threshold, ..self }
+    }
+
     /// All of it.
     #[must_use]
     pub fn total(&self) -> Resources {
@@ -284,6 +322,7 @@ pub fn allocatable(capacity: &Resources, overhead: &Overhead) -> Resources {
 
 /// All instance types that a NodePool can choose from, unavailable ones too.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Catalog {
     /// The types, by name.
     pub instance_types: Vec<Arc<InstanceType>>,
@@ -302,6 +341,18 @@ impl Catalog {
     pub fn new(mut instance_types: Vec<Arc<InstanceType>>) -> Self {
         instance_types.sort_by(|a, b| a.name.cmp(&b.name));
         Self { instance_types, ..Self::default() }
+    }
+
+    /// A catalogue without instance types, and why: with the fix.
+    #[must_use]
+    pub fn missing(why: impl Into<Str>) -> Self {
+        Self { missing: Some(why.into()), ..Self::default() }
+    }
+
+    /// The same catalogue, in which a NodeOverlay set the capacity of these types.
+    #[must_use]
+    pub fn with_overlaid(self, overlaid: BTreeSet<Str>) -> Self {
+        Self { overlaid, ..self }
     }
 
     /// The same catalogue with offerings without a known price.

@@ -36,7 +36,9 @@ pub mod workloads;
 
 pub use baseline::Baseline;
 pub use currency::Currency;
-pub use device::{Device, DeviceId, DeviceTemplates, ResourceSlice};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
+pub use device::ResourceSlice;
+pub use device::{Device, DeviceId, DeviceTemplates, SliceTemplate};
 pub use figures::Rounding;
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
@@ -65,7 +67,9 @@ pub use resource_claim::{ClaimSource, Devices, PodClaim, ResourceClaim, Selector
 pub use resources::{ResourceName, Resources};
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use snapshot::Snapshot;
-pub use taint::{Taint, TaintEffect, Toleration};
+#[cfg_attr(feature = "provider-api", doc(hidden))]
+pub use taint::Toleration;
+pub use taint::{Taint, TaintEffect};
 #[cfg_attr(feature = "provider-api", doc(hidden))]
 pub use volume::{StorageClass, StorageClasses, VolumeClaim, VolumeState};
 #[cfg_attr(feature = "provider-api", doc(hidden))]

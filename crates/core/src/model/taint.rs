@@ -110,6 +110,7 @@ pub enum TolerationOperator {
 
 /// What a pod puts up with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "provider-api", doc(hidden))]
 pub struct Toleration {
     /// The key; empty means every key (with [`TolerationOperator::Exists`] alone).
     pub key: Str,

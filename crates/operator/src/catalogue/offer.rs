@@ -213,8 +213,7 @@ impl Offer {
                 "no catalogue has the instance types of {kind} in {group}: give them with --instance-types FILE"
             );
             self.gaps.push(format!("NodePool {name}: {why}"));
-            let missing = Catalog { missing: Some(why.into()), ..Catalog::default() };
-            self.pools.insert(name.to_owned(), Arc::new(missing));
+            self.pools.insert(name.to_owned(), Arc::new(Catalog::missing(why)));
         }
     }
 

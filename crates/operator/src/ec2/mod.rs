@@ -77,7 +77,7 @@ impl OfflineCatalogue for Ec2Catalogue {
             let why =
                 "neither nodes nor subnets nor zones of the input name a region: give it with --region NAME";
             offer.gaps.push(format!("{}: {why}", request.class));
-            offer.catalog = Arc::new(Catalog { missing: Some(why.into()), ..Catalog::default() });
+            offer.catalog = Arc::new(Catalog::missing(why));
             return Ok(offer);
         };
         let zones = place::zones(request, &class, &region, &figures.table, &mut offer);

@@ -125,12 +125,9 @@ pub fn slice(slice: &k8s::ResourceSlice, schema: &LabelSchema) -> Result<device:
 /// If a quantity is invalid.
 pub fn template(slice: &k8s::ResourceSliceSpec) -> Result<device::SliceTemplate, Invalid> {
     let devices = slice.devices.iter().flatten().map(|one| Ok(Arc::new(device(one, "devices")?)));
-    Ok(device::SliceTemplate {
-        driver: text(&slice.driver),
-        pool: text(&slice.pool.name),
-        devices: devices.collect::<Result<_, Invalid>>()?,
-        counters: counters(slice.shared_counters.as_ref(), "sharedCounters")?,
-    })
+    let devices = devices.collect::<Result<_, Invalid>>()?;
+    let template = device::SliceTemplate::new(text(&slice.driver), text(&slice.pool.name), devices);
+    Ok(template.with_counters(counters(slice.shared_counters.as_ref(), "sharedCounters")?))
 }
 
 fn nodes(
@@ -176,16 +173,14 @@ fn device(device: &k8s::Device, field: &str) -> Result<Device, Invalid> {
         let counters = amounts_of(amounts, &format!("{field}.consumesCounters"))?;
         consumes.push(CounterUse { set: text(&used.counter_set), counters });
     }
-    Ok(Device {
-        name: text(&device.name),
-        attributes: attributes.collect(),
-        capacity,
-        consumes,
-        shared: device.allow_multiple_allocations == Some(true),
-        taints: device.taints.iter().flatten().map(taint).collect(),
-        binds_to_node: device.binds_to_node == Some(true),
-        nodes: None,
-    })
+    let mut lowered = Device::new(text(&device.name));
+    lowered.attributes = attributes.collect();
+    lowered.capacity = capacity;
+    lowered.consumes = consumes;
+    lowered.shared = device.allow_multiple_allocations == Some(true);
+    lowered.taints = device.taints.iter().flatten().map(taint).collect();
+    lowered.binds_to_node = device.binds_to_node == Some(true);
+    Ok(lowered)
 }
 
 fn attribute(value: &k8s::DeviceAttribute) -> Option<Attribute> {

@@ -27,7 +27,7 @@ impl Figures {
 }
 
 fn gauge(family: &'static FigureFamily, labels: &[&'static str], value: Option<f64>) -> Figure {
-    Figure { family, labels: labels.iter().map(|label| (*label).into()).collect(), value }
+    Figure::new(family, labels.iter().map(|label| (*label).into()).collect(), value)
 }
 
 #[async_trait]

@@ -207,13 +207,11 @@ impl ProviderStep for Foreigners {
             notices.extend(per_pool.take(5));
         }
         let gauge = |count: usize| Some(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-        let of = |resource: ResourceType| Figure {
-            family: &figures::FOREIGN,
-            labels: vec![resource.as_str().into()],
-            value: gauge(foreign.count(resource)),
+        let of = |resource: ResourceType| {
+            Figure::new(&figures::FOREIGN, vec![resource.as_str().into()], gauge(foreign.count(resource)))
         };
         let mut shown: Vec<Figure> = ResourceType::ALL.map(of).into();
-        shown.push(Figure { family: &figures::UNOWNED, labels: Vec::new(), value: gauge(count) });
+        shown.push(Figure::new(&figures::UNOWNED, Vec::new(), gauge(count)));
         Ok(Round::quiet(TEMPLATES_EVERY).with_notices(notices).with_figures(shown))
     }
 }
