@@ -108,7 +108,7 @@ async fn control(
 ) -> anyhow::Result<()> {
     ctx.metrics.register(Box::new(ProcessCollector::new())).context("metrics of the process")?;
     let _ = probe.ctx.set(ctx.clone());
-    let recording = recording.map(|options| record(options, &ctx)).transpose()?;
+    let recording = recording.map(|options| record(operator, options, &ctx)).transpose()?;
     let (trigger, stop) = shutdown();
     let (resign, resigned) = shutdown();
     let (client, clock) = (ctx.client.client(), ctx.clocks.clock().clone());
@@ -159,9 +159,10 @@ async fn control(
 }
 
 /// Starts the recording of the settings.
-fn record(options: RecordingOptions, ctx: &Ctx) -> anyhow::Result<Recording> {
+fn record(operator: &Operator, options: RecordingOptions, ctx: &Ctx) -> anyhow::Result<Recording> {
     let classes = &ctx.cloud.info().node_classes;
-    let recording = Recording::start(options, &ctx.client.client(), ctx.clocks.clock(), classes)?;
+    let (client, clock) = (ctx.client.client(), ctx.clocks.clock());
+    let recording = Recording::start(options, &client, clock, classes, operator.catalogues())?;
     ctx.metrics.register(Box::new(recording.active.clone())).context("the metric of the recording")?;
     Ok(recording)
 }

@@ -72,7 +72,7 @@ impl Operator {
             Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
             Tool::Decisions(options) => return decisions::run(options),
             Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
-            Tool::Dump(options) => dump::run(options, self.settings()),
+            Tool::Dump(options) => dump::run(options, catalogues, self.settings()),
             #[cfg(feature = "lab")]
             Tool::Replay(options) => {
                 return crate::replay::run(options, catalogues, flags, |flags| self.values(flags));
@@ -105,7 +105,7 @@ impl Operator {
             }
             Tool::Completion(options) => house::completion(cli::command(&self.interface()), options.shell),
             Tool::Man(options) => house::man(cli::command(&self.interface()), options.folder.as_deref()),
-            Tool::Crds { cloud } => crds::print(self.definitions_of(cloud)),
+            Tool::Crds { cloud } => crds::print(self.catalogues().definitions_of(cloud)),
             #[cfg(feature = "lab")]
             Tool::Demo(options) => crate::lab::demo(options),
             #[cfg(feature = "lab")]

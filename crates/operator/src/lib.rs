@@ -93,7 +93,7 @@ pub use fleetwright_controllers::{
 
 #[cfg(feature = "aws")]
 pub use aws::AwsCloud;
-pub use catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue};
+pub use catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, MovingImage, OfflineCatalogue};
 pub use clock::SystemClock;
 pub use compat::{CloudCompat, ClusterObjects, DriftHash, Finding, Severity};
 #[cfg(feature = "ec2")]

@@ -89,8 +89,6 @@ pub trait CloudConnector: Send + Sync + 'static {
     }
 }
 
-/// Returns the custom resource definitions of a cloud.
-type Definitions = Box<dyn Fn() -> Vec<CustomResourceDefinition> + Send + Sync>;
 /// Makes a controller.
 type MakeController = Box<dyn Fn(&Ctx) -> Arc<dyn Controller> + Send + Sync>;
 
@@ -100,7 +98,6 @@ pub struct Operator {
     version: &'static str,
     clouds: Vec<(&'static str, Arc<dyn CloudConnector>)>,
     catalogues: Catalogues,
-    definitions: Vec<(&'static str, Definitions)>,
     compats: Vec<Box<dyn CloudCompat>>,
     settings: Vec<Setting>,
     controllers: Vec<MakeController>,
@@ -115,7 +112,6 @@ impl Operator {
             version,
             clouds: Vec::new(),
             catalogues: Catalogues::default(),
-            definitions: Vec::new(),
             compats: Vec::new(),
             settings: Vec::new(),
             controllers: Vec::new(),
@@ -133,18 +129,18 @@ impl Operator {
     /// Registers the instance types of a cloud for the tools, which decide without a connection to it.
     #[must_use]
     pub fn catalogue(mut self, catalogue: impl OfflineCatalogue) -> Self {
-        self.catalogues.0.push(Arc::new(catalogue));
+        self.catalogues = self.catalogues.with(catalogue);
         self
     }
 
-    /// Registers further custom resource definitions that `crds --cloud NAME` prints.
+    /// Registers further custom resource definitions of a cloud: `crds --cloud NAME` prints them, and `lint` checks objects by them.
     #[must_use]
     pub fn definitions(
         mut self,
         cloud: &'static str,
         definitions: impl Fn() -> Vec<CustomResourceDefinition> + Send + Sync + 'static,
     ) -> Self {
-        self.definitions.push((cloud, Box::new(definitions)));
+        self.catalogues = self.catalogues.with_definitions(cloud, definitions);
         self
     }
 
@@ -179,17 +175,17 @@ impl Operator {
         &self.compats
     }
 
-    /// The parts of this binary that `compat` uses.
     /// The settings of its clouds.
     pub(crate) fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
+    /// The parts of this binary that `compat` uses.
     pub(crate) fn build(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Build<'_>> {
-        let clouds = self.interface().described.into_iter();
+        let clouds = self.catalogues.defined().into_iter();
         Ok(Build {
             catalogues: &self.catalogues,
-            definitions: clouds.map(|cloud| self.definitions_of(cloud)).collect(),
+            definitions: clouds.map(|cloud| self.catalogues.definitions_of(cloud)).collect(),
             clouds: &self.compats,
             settings: &self.settings,
             values: self.values(flags)?,
@@ -198,12 +194,7 @@ impl Operator {
 
     /// The command line.
     pub(crate) fn interface(&self) -> Interface<'_> {
-        let mut described: Vec<&'static str> = Vec::new();
-        for (name, _) in &self.definitions {
-            if !described.contains(name) {
-                described.push(name);
-            }
-        }
+        let described = self.catalogues.defined();
         Interface { name: self.name, version: self.version, settings: &self.settings, described }
     }
 
@@ -243,11 +234,5 @@ impl Operator {
     /// The added controllers.
     pub(crate) fn own_controllers(&self, ctx: &Ctx) -> Vec<Arc<dyn Controller>> {
         self.controllers.iter().map(|make| make(ctx)).collect()
-    }
-
-    /// The custom resource definitions of a cloud.
-    pub(crate) fn definitions_of(&self, cloud: &str) -> Vec<CustomResourceDefinition> {
-        let of_cloud = self.definitions.iter().filter(|(name, _)| *name == cloud);
-        of_cloud.flat_map(|(_, definitions)| definitions()).collect()
     }
 }

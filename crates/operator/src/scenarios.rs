@@ -4,7 +4,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::LazyLock,
 };
 
 use schemars::JsonSchema;
@@ -63,9 +63,16 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-/// The catalogues of the binary.
+/// The catalogues of the binary, which parse their definitions once.
 pub(crate) fn catalogues() -> Catalogues {
-    Catalogues(vec![Arc::new(FakeCatalogue), Arc::new(Ec2Catalogue::default())])
+    static ALL: LazyLock<Catalogues> = LazyLock::new(|| {
+        Catalogues::default()
+            .with_definitions("fake", fleetwright_api::crd::kwok)
+            .with_definitions("aws", fleetwright_aws_api::crds)
+            .with(FakeCatalogue)
+            .with(Ec2Catalogue::default())
+    });
+    ALL.clone()
 }
 
 /// The table of a report, without the line that all reports on the default catalogue of the fake cloud share.

@@ -209,22 +209,37 @@ fn kind_of(object: &Value) -> Option<(&str, &str)> {
     Some((group, object.get("kind")?.as_str()?))
 }
 
-/// The object with the fields that are read; `None` for a kind that no decision reads. With `is_class`, a kind that is not listed counts
-/// as a NodeClass, of which only its conditions are read.
+/// The object with the fields that are read; `None` for a kind that no decision reads. A kind that is not listed is a NodeClass if `class`
+/// has the table of what is read of it beside its conditions: a line per field with its path and its [`FieldClass`], such as
+/// `spec.zones[].name name`.
 #[must_use]
-pub fn project(object: &Value, is_class: bool) -> Option<Value> {
+pub fn project(object: &Value, class: Option<&'static str>) -> Option<Value> {
     let (group, kind) = kind_of(object)?;
-    let fields = kinds::fields(group, kind).or_else(|| is_class.then(kinds::class))?;
-    let mut kept = fields.project(object)?;
+    let mut kept = match (kinds::fields(group, kind), class) {
+        (Some(fields), _) => fields.project(object)?,
+        (None, Some(table)) => kinds::class(table).project(object)?,
+        (None, None) => return None,
+    };
     prune(&mut kept);
     Some(kept)
 }
 
-/// Calls `found` for each listed field of a projected object.
-pub fn visit(object: &mut Value, found: &mut dyn FnMut(FieldClass, &mut Value)) {
+/// Calls `found` for each listed field of a projected object. `class` is the table of a NodeClass, as for [`project`].
+pub fn visit(object: &mut Value, class: &'static str, found: &mut dyn FnMut(FieldClass, &mut Value)) {
     let Some((group, kind)) = kind_of(object) else { return };
-    let fields = kinds::fields(group, kind).unwrap_or_else(kinds::class);
-    fields.visit(object, found);
+    match kinds::fields(group, kind) {
+        Some(fields) => fields.visit(object, found),
+        None => kinds::class(class).visit(object, found),
+    }
+}
+
+/// The first line of a table that is no path with a class.
+#[must_use]
+pub fn invalid_line(table: &str) -> Option<&str> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_valid =
+        |line: &str| line.split_once(' ').is_some_and(|(_, class)| FieldClass::parse(class.trim()).is_some());
+    lines.into_iter().find(|line| !is_valid(line))
 }
 
 /// Removes volumes of kinds that are not read, down to their names: these would be all that is left of them.

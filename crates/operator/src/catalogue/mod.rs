@@ -4,6 +4,7 @@
 //! - [`offer`]: the catalogue of each NodePool of an input.
 //! - [`file`]: instance types of a file, for any NodeClass.
 
+mod definitions;
 mod file;
 mod offer;
 mod options;
@@ -13,6 +14,7 @@ use std::{path::Path, sync::Arc};
 use fleetwright_core::model::{Catalog, Currency, LabelSchema, NodeClassRef};
 use serde_json::Value;
 
+pub(crate) use self::definitions::Schemas;
 #[cfg(feature = "lab")]
 pub(crate) use self::file::of_file;
 pub(crate) use self::offer::{Catalogues, Footer, Offer, SourceRow};
@@ -40,6 +42,18 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
         LabelSchema::default()
     }
 
+    /// What decisions read of the NodeClasses that it serves, beside their conditions: a line per field with its path and the class of its
+    /// value, as in `fleetwright_state::fields`. `dump` and recordings hold nothing else of them.
+    fn fields(&self) -> &'static str {
+        ""
+    }
+
+    /// Fields of a NodeClass that select an image which changes by itself, so that nodes drift without a change of the NodeClass: `lint`
+    /// warns of them (L108).
+    fn moving_images(&self, _class: &Value) -> Vec<MovingImage> {
+        Vec::new()
+    }
+
     /// The instance types of a NodeClass.
     ///
     /// # Errors
@@ -57,6 +71,25 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
     /// # Errors
     /// If an option is invalid.
     fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String>;
+}
+
+/// A field of a NodeClass that selects an image which changes by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MovingImage {
+    /// The path of the field, such as `spec.images[0].name`.
+    pub field: String,
+    /// What happens.
+    pub message: String,
+    /// What to write instead.
+    pub fix: String,
+}
+
+impl MovingImage {
+    /// A field, what happens by it, and what to write instead.
+    pub fn new(field: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into(), fix: fix.into() }
+    }
 }
 
 /// What a change of a NodeClass does to its nodes.

@@ -4,16 +4,24 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use fleetwright_core::model::{Catalog, Currency, InstanceType, LabelSchema, NodeClassRef, Price};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue, file};
+use super::{
+    CatalogueOptions, ClassChange, ClassOffer, ClassRequest, MovingImage, OfflineCatalogue,
+    definitions::{Definitions, Schemas},
+    file,
+};
 use crate::{input::Item, settings::Values};
 
-/// The registered catalogues.
+/// What the registered clouds say without a connection: instance types, and the definitions of their NodeClasses.
 #[derive(Clone, Default)]
-pub(crate) struct Catalogues(pub(crate) Vec<Arc<dyn OfflineCatalogue>>);
+pub(crate) struct Catalogues {
+    all: Vec<Arc<dyn OfflineCatalogue>>,
+    definitions: Vec<(&'static str, Arc<Definitions>)>,
+}
 
 /// The instance types of an input, by NodePool.
 #[derive(Clone, Debug, Default)]
@@ -55,16 +63,74 @@ struct Scope<'a> {
 }
 
 impl Catalogues {
+    /// The same with another catalogue.
+    pub(crate) fn with(mut self, catalogue: impl OfflineCatalogue) -> Self {
+        self.all.push(Arc::new(catalogue));
+        self
+    }
+
+    /// The same with definitions of a cloud.
+    pub(crate) fn with_definitions(
+        mut self,
+        cloud: &'static str,
+        definitions: impl Fn() -> Vec<CustomResourceDefinition> + Send + Sync + 'static,
+    ) -> Self {
+        self.definitions.push((cloud, Arc::new(Definitions::new(definitions))));
+        self
+    }
+
+    /// The clouds that have definitions, in the order in which they were registered.
+    pub(crate) fn defined(&self) -> Vec<&'static str> {
+        let mut clouds: Vec<&'static str> = Vec::new();
+        for (name, _) in &self.definitions {
+            if !clouds.contains(name) {
+                clouds.push(name);
+            }
+        }
+        clouds
+    }
+
+    /// The custom resource definitions of a cloud.
+    pub(crate) fn definitions_of(&self, cloud: &str) -> Vec<CustomResourceDefinition> {
+        let of_cloud = self.definitions.iter().filter(|(name, _)| *name == cloud);
+        of_cloud.flat_map(|(_, definitions)| definitions.all()).collect()
+    }
+
+    /// The schemas of these definitions, cloud by cloud.
+    ///
+    /// # Errors
+    /// If one is invalid.
+    pub(crate) fn schemas(&self) -> anyhow::Result<Vec<&Schemas>> {
+        self.definitions.iter().map(|(_, definitions)| definitions.schemas()).collect()
+    }
+
+    fn serving(&self, group: &str, kind: &str) -> Option<&Arc<dyn OfflineCatalogue>> {
+        let class = NodeClassRef { group: group.into(), kind: kind.into(), name: "".into() };
+        self.all.iter().find(|known| known.serves(&class))
+    }
+
+    /// What is read of NodeClasses of this kind beside their conditions, if a cloud serves them.
+    pub(crate) fn class_fields(&self, group: &str, kind: &str) -> Option<&'static str> {
+        self.serving(group, kind).map(|known| known.fields())
+    }
+
+    /// Fields of a NodeClass that select an image which changes by itself.
+    pub(crate) fn moving_images(&self, class: &Value) -> Vec<MovingImage> {
+        let text = |key: &str| class[key].as_str().unwrap_or_default();
+        let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        self.serving(group, text("kind")).map_or_else(Vec::new, |known| known.moving_images(class))
+    }
+
     /// What a change does to the nodes of a NodeClass.
     pub(crate) fn class_change(&self, class: &NodeClassRef, old: &Value, new: &Value) -> ClassChange {
-        let known = self.0.iter().find(|known| known.serves(class));
+        let known = self.all.iter().find(|known| known.serves(class));
         known.map_or_else(ClassChange::of_provider, |known| known.class_change(old, new))
     }
 
     /// What label keys mean to any of the clouds, whether or not an input has NodePools of it.
     pub(crate) fn labels(&self) -> LabelSchema {
         let mut all = LabelSchema::default();
-        self.0.iter().for_each(|known| merge(&mut all, &known.labels()));
+        self.all.iter().for_each(|known| merge(&mut all, &known.labels()));
         all
     }
 
@@ -87,13 +153,13 @@ impl Catalogues {
         } else {
             Some(std::fs::read_to_string(path).with_context(|| path.display().to_string())?)
         };
-        let reader = text.as_deref().and_then(|text| self.0.iter().find(|known| known.reads(text)));
+        let reader = text.as_deref().and_then(|text| self.all.iter().find(|known| known.reads(text)));
         if let (Some(text), None) = (&text, reader) {
             offer.of_kwok_file((path, text), &scope, values)?;
             return Ok(offer);
         }
         for (class, pools) in &scope.classes {
-            let Some(known) = self.0.iter().find(|known| known.serves(class)) else {
+            let Some(known) = self.all.iter().find(|known| known.serves(class)) else {
                 offer.unserved(class, pools);
                 continue;
             };
@@ -118,7 +184,7 @@ impl Catalogues {
 
     /// The catalogue that `--catalog` names, by its own name.
     pub(crate) fn named(&self, name: &str) -> anyhow::Result<(&Arc<dyn OfflineCatalogue>, &'static str)> {
-        let all = self.0.iter().flat_map(|known| known.names().iter().map(move |name| (known, *name)));
+        let all = self.all.iter().flat_map(|known| known.names().iter().map(move |name| (known, *name)));
         match all.clone().find(|(_, known)| *known == name) {
             Some(found) => Ok(found),
             None => {

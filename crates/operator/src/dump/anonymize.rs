@@ -11,10 +11,10 @@ use aws_lc_rs::{hmac, rand};
 use serde_json::Value;
 
 use super::{
-    keys,
+    keys::{self, PublicKeys},
     words::{Words, rewrite},
 };
-use crate::input::prepare;
+use crate::{catalogue::Catalogues, input::prepare};
 
 /// Bytes of a random key.
 const KEY_BYTES: usize = 32;
@@ -22,16 +22,18 @@ const KEY_BYTES: usize = 32;
 const HASH: &str = fleetwright_api::labels::NODEPOOL_HASH;
 
 /// Renames with one key.
-pub(super) struct Anonymizer {
+pub(super) struct Anonymizer<'a> {
     key: hmac::Key,
+    catalogues: &'a Catalogues,
+    public: PublicKeys,
 }
 
-impl Anonymizer {
+impl<'a> Anonymizer<'a> {
     /// One with this key; without one, with a random key that is forgotten.
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub(super) fn new(key: Option<&str>) -> anyhow::Result<Self> {
+    pub(super) fn new(catalogues: &'a Catalogues, key: Option<&str>) -> anyhow::Result<Self> {
         let mut random = [0; KEY_BYTES];
         let bytes = match key {
             Some(key) => key.as_bytes(),
@@ -40,19 +42,20 @@ impl Anonymizer {
                 &random[..]
             }
         };
-        Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, bytes) })
+        let key = hmac::Key::new(hmac::HMAC_SHA256, bytes);
+        Ok(Self { key, catalogues, public: PublicKeys::new(catalogues.labels()) })
     }
 
     /// Renames everything in the objects.
     pub(super) fn anonymize(&self, objects: &mut [Value]) {
-        let mut found = Found::default();
+        let mut found = Found::new(&self.public);
         objects.iter_mut().for_each(|object| {
             found.note_set(object);
-            rewrite(object, &mut found);
+            rewrite(object, self.class_fields(object), &mut found);
         });
         let mut renames = Renames::new(self, &found);
         let before: Vec<Option<String>> = objects.iter().map(pool_hash).collect();
-        objects.iter_mut().for_each(|object| rewrite(object, &mut renames));
+        objects.iter_mut().for_each(|object| rewrite(object, self.class_fields(object), &mut renames));
         let mut hashes = BTreeMap::new();
         for (object, before) in objects.iter().zip(before) {
             if let (Some(before), Some(after)) = (before, pool_hash(object)) {
@@ -60,6 +63,11 @@ impl Anonymizer {
             }
         }
         objects.iter_mut().for_each(|object| rehash(object, &hashes));
+    }
+
+    fn class_fields(&self, object: &Value) -> &'static str {
+        let group = text(object, "/apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        self.catalogues.class_fields(group, text(object, "/kind")).unwrap_or_default()
     }
 
     fn hash(&self, word: &str) -> String {
@@ -93,8 +101,8 @@ fn rehash(object: &mut Value, hashes: &BTreeMap<(String, String), String>) {
 }
 
 /// The words of a dump.
-#[derive(Default)]
-struct Found {
+struct Found<'a> {
+    public: &'a PublicKeys,
     names: BTreeSet<String>,
     keys: BTreeSet<String>,
     uids: BTreeSet<String>,
@@ -105,7 +113,19 @@ struct Found {
     claims: BTreeMap<String, (String, String)>,
 }
 
-impl Found {
+impl<'a> Found<'a> {
+    fn new(public: &'a PublicKeys) -> Self {
+        Self {
+            public,
+            names: BTreeSet::new(),
+            keys: BTreeSet::new(),
+            uids: BTreeSet::new(),
+            compared: BTreeSet::new(),
+            sets: BTreeSet::new(),
+            claims: BTreeMap::new(),
+        }
+    }
+
     fn note_set(&mut self, object: &Value) {
         if object["kind"] != "StatefulSet" {
             return;
@@ -119,7 +139,7 @@ impl Found {
     }
 }
 
-impl Words for Found {
+impl Words for Found<'_> {
     fn name(&mut self, name: &str) -> String {
         self.names.insert(name.to_owned());
         name.to_owned()
@@ -136,7 +156,7 @@ impl Words for Found {
     }
 
     fn value(&mut self, key: &str, value: &str) -> String {
-        if !keys::has_public_values(key) {
+        if !self.public.has_public_values(key) {
             self.names.insert(value.to_owned());
         }
         value.to_owned()
@@ -153,15 +173,15 @@ impl Words for Found {
 
 /// The new words.
 struct Renames<'a> {
-    of: &'a Anonymizer,
-    found: &'a Found,
+    of: &'a Anonymizer<'a>,
+    found: &'a Found<'a>,
     names: BTreeMap<&'a str, String>,
     keys: BTreeMap<&'a str, String>,
     uids: BTreeMap<&'a str, String>,
 }
 
 impl<'a> Renames<'a> {
-    fn new(of: &'a Anonymizer, found: &'a Found) -> Self {
+    fn new(of: &'a Anonymizer<'a>, found: &'a Found<'a>) -> Self {
         let ranked = |prefix: &dyn Fn(&str) -> &'static str, words: &'a BTreeSet<String>| {
             let width = words.len().to_string().len();
             let word = |(rank, word): (usize, &'a String)| {
@@ -206,7 +226,7 @@ impl Words for Renames<'_> {
     }
 
     fn key(&mut self, key: &str) -> String {
-        if keys::is_public_key(key) {
+        if self.of.public.is_public(key) {
             return key.to_owned();
         }
         let word = self.keys.get(key).cloned().unwrap_or_else(|| format!("k-{}", self.of.hash(key)));
@@ -215,7 +235,7 @@ impl Words for Renames<'_> {
 
     fn value(&mut self, key: &str, value: &str) -> String {
         let is_compared = self.found.compared.contains(key) && value.parse::<i64>().is_ok();
-        if keys::has_public_values(key) || is_compared { value.to_owned() } else { self.name(value) }
+        if self.of.public.has_public_values(key) || is_compared { value.to_owned() } else { self.name(value) }
     }
 
     fn text(&mut self, text: &str) -> String {

@@ -1,7 +1,9 @@
 //! Which label keys, values and names an anonymized dump keeps: those of Kubernetes, Karpenter and clouds.
 
+use fleetwright_core::model::LabelSchema;
+
 /// Domains whose keys are public.
-const DOMAINS: [&str; 25] = [
+const DOMAINS: [&str; 23] = [
     "amd.com",
     "app.kubernetes.io",
     "apps.kubernetes.io",
@@ -12,8 +14,6 @@ const DOMAINS: [&str; 25] = [
     "eks.amazonaws.com",
     "failure-domain.beta.kubernetes.io",
     "fleetwright.dev",
-    "karpenter.k8s.aws",
-    "karpenter.kwok.sh",
     "karpenter.sh",
     "kubernetes.io",
     "kwok.x-k8s.io",
@@ -54,11 +54,10 @@ const NAMES: [&str; 9] = [
     "true",
 ];
 /// Keys whose values are public.
-const PUBLIC_VALUES: [&str; 11] = [
+const PUBLIC_VALUES: [&str; 10] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
     "beta.kubernetes.io/os",
-    "karpenter.k8s.aws/capacity-reservation-type",
     "karpenter.sh/capacity-type",
     "karpenter.sh/do-not-sync-taints",
     "kubernetes.io/arch",
@@ -80,12 +79,6 @@ pub(super) fn prefix(name: &str) -> &'static str {
     before.into_iter().find(|(kept, _)| name < *kept).map_or("n", |(_, prefix)| prefix)
 }
 
-/// Whether a label key is kept.
-pub(super) fn is_public_key(key: &str) -> bool {
-    let domain = key.split_once('/').filter(|(_, name)| !name.contains('/')).map(|(domain, _)| domain);
-    KEYS.contains(&key) || domain.is_some_and(|domain| DOMAINS.contains(&domain))
-}
-
 /// The domain that a renamed key keeps.
 pub(super) fn kept_domain(key: &str) -> Option<&str> {
     let (domain, name) = key.split_once('/')?;
@@ -95,11 +88,34 @@ pub(super) fn kept_domain(key: &str) -> Option<&str> {
     (!name.contains('/') && RESTRICTED.iter().any(is_of)).then_some(domain)
 }
 
-/// Whether the values of a label key are kept: types, zones, architectures and the like.
-pub(super) fn has_public_values(key: &str) -> bool {
-    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
-    let is_figure = name.starts_with("instance-") || matches!(name, "zone" | "region");
-    PUBLIC_VALUES.contains(&key) || (is_public_key(key) && is_figure)
+/// The label keys that are kept: those above, and those of the registered clouds.
+pub(super) struct PublicKeys {
+    clouds: LabelSchema,
+}
+
+impl PublicKeys {
+    /// `clouds` is what label keys mean to the registered clouds.
+    pub(super) fn new(clouds: LabelSchema) -> Self {
+        Self { clouds }
+    }
+
+    /// Whether a label key is kept.
+    pub(super) fn is_public(&self, key: &str) -> bool {
+        let domain = key.split_once('/').filter(|(_, name)| !name.contains('/')).map(|(domain, _)| domain);
+        let is_public_domain =
+            |domain: &str| DOMAINS.contains(&domain) || self.clouds.restricted_domains.contains(domain);
+        KEYS.contains(&key) || self.clouds.is_well_known(key) || domain.is_some_and(is_public_domain)
+    }
+
+    /// Whether the values of a label key are kept: types, zones, architectures and the like. Those of a cloud's own keys are in its
+    /// catalogue, but for the identities of reservations.
+    pub(super) fn has_public_values(&self, key: &str) -> bool {
+        let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+        let is_figure = name.starts_with("instance-") || matches!(name, "zone" | "region");
+        let is_of_cloud = self.clouds.is_well_known(key) && !LabelSchema::default().is_well_known(key);
+        let is_reservation = self.clouds.reservation_id.as_deref() == Some(key);
+        PUBLIC_VALUES.contains(&key) || (self.is_public(key) && is_figure) || (is_of_cloud && !is_reservation)
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +129,10 @@ mod tests {
     #[case("topology.kubernetes.io/zone", true, true)]
     #[case("topology.ebs.csi.aws.com/zone", true, true)]
     #[case("node.kubernetes.io/instance-type", true, true)]
-    #[case("karpenter.k8s.aws/instance-cpu", true, true)]
+    #[case("pebble.example/instance-cpu", true, true)]
+    #[case("pebble.example/grain", true, true)]
+    #[case("pebble.example/reservation", true, false)]
+    #[case("pebble.example/unknown", true, false)]
     #[case("karpenter.sh/nodepool", true, false)]
     #[case("kubernetes.io/hostname", true, false)]
     #[case("app.kubernetes.io/name", true, false)]
@@ -121,7 +140,12 @@ mod tests {
     #[case("acme.example/zone", false, false)]
     #[case("kubernetes.io/cluster/prod", false, false)]
     fn public_keys_and_values(#[case] key: &str, #[case] is_public: bool, #[case] has_public: bool) {
-        assert_eq!((is_public_key(key), has_public_values(key)), (is_public, has_public));
+        let mut clouds = LabelSchema::default()
+            .with_well_known(["pebble.example/grain", "pebble.example/reservation"])
+            .with_restricted_domain("pebble.example");
+        clouds.reservation_id = Some("pebble.example/reservation".into());
+        let keys = PublicKeys::new(clouds);
+        assert_eq!((keys.is_public(key), keys.has_public_values(key)), (is_public, has_public));
     }
 
     #[rstest]

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use self::anonymize::Anonymizer;
 use crate::{
+    catalogue::Catalogues,
     cli::DumpOptions,
     clock::SystemClock,
     figures,
@@ -40,16 +41,20 @@ pub(crate) const TAKEN_AT: &str = "fleetwright.dev/dump-taken-at";
 ///
 /// # Errors
 /// If the input cannot be read, or the file cannot be written.
-pub(crate) fn run(options: &DumpOptions, settings: &[Setting]) -> anyhow::Result<()> {
+pub(crate) fn run(
+    options: &DumpOptions,
+    catalogues: &Catalogues,
+    settings: &[Setting],
+) -> anyhow::Result<()> {
     let (items, denied) = if options.compat {
         input::read_all(&options.input)?
     } else {
         (input::read_from(&options.input)?, Vec::new())
     };
-    let (mut objects, mut notes) = projected(&items, options.compat.then_some(settings));
+    let (mut objects, mut notes) = projected(&items, catalogues, options.compat.then_some(settings));
     notes.extend(denied.iter().map(|kind| format!("{kind} may not be listed and are left out")));
     if options.anonymize {
-        Anonymizer::new(options.key.as_deref())?.anonymize(&mut objects);
+        Anonymizer::new(catalogues, options.key.as_deref())?.anonymize(&mut objects);
     }
     plan::show_notes(&notes, &[])?;
     let text = written(&objects, SystemClock.now())?;
@@ -60,7 +65,11 @@ pub(crate) fn run(options: &DumpOptions, settings: &[Setting]) -> anyhow::Result
 }
 
 /// The objects with the fields that are read, and notes on those that are left out. With `settings`, those of clouds, also what `compat` reads.
-pub(crate) fn projected(items: &[Item], settings: Option<&[Setting]>) -> (Vec<Value>, Vec<String>) {
+pub(crate) fn projected(
+    items: &[Item],
+    catalogues: &Catalogues,
+    settings: Option<&[Setting]>,
+) -> (Vec<Value>, Vec<String>) {
     let classes: BTreeSet<(String, String)> = load::class_kinds(items)
         .into_iter()
         .map(|class| (class.group.to_string(), class.kind.to_string()))
@@ -72,8 +81,9 @@ pub(crate) fn projected(items: &[Item], settings: Option<&[Setting]>) -> (Vec<Va
         let (version, kind) = (text("apiVersion"), text("kind"));
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let is_class = classes.contains(&(group.to_owned(), kind.to_owned()));
+        let class = catalogues.class_fields(group, kind).or_else(|| is_class.then_some(""));
         let project = |settings: Option<&[Setting]>| {
-            let mut kept = fields::project(value, is_class);
+            let mut kept = fields::project(value, class);
             match (&mut kept, settings) {
                 (Some(kept), Some(settings)) => further::workload(value, kept, settings),
                 (None, Some(_)) => return further::object(value, &groups),

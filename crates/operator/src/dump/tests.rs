@@ -61,12 +61,12 @@ fn decided(items: Vec<Item>, (options, values): &(PlanOptions, Values)) -> BTree
 }
 
 fn dumped(items: &[Item]) -> Vec<Value> {
-    projected(items, None).0
+    projected(items, &scenarios::catalogues(), None).0
 }
 
 fn anonymized(objects: &[Value]) -> Vec<Value> {
     let mut objects = objects.to_vec();
-    Anonymizer::new(Some("key")).unwrap().anonymize(&mut objects);
+    Anonymizer::new(&scenarios::catalogues(), Some("key")).unwrap().anonymize(&mut objects);
     objects
 }
 
@@ -154,7 +154,7 @@ fn the_key_decides_about_the_words() {
     let objects = worlds::world(1);
     let with = |key: Option<&str>| {
         let mut objects = objects.clone();
-        Anonymizer::new(key).unwrap().anonymize(&mut objects);
+        Anonymizer::new(&scenarios::catalogues(), key).unwrap().anonymize(&mut objects);
         text(&objects)
     };
     assert_eq!(with(Some("a")), with(Some("a")));
@@ -165,7 +165,7 @@ fn the_key_decides_about_the_words() {
 #[test]
 fn a_dump_of_a_cluster_full_of_secrets() {
     let items = input::read(&[scenarios::from_root("tests/scenarios/dump/cluster.yaml")]).unwrap();
-    let (objects, notes) = projected(&items, None);
+    let (objects, notes) = projected(&items, &scenarios::catalogues(), None);
     assert_eq!(notes, ["1 object of v1 Secret left out: no decision reads them"]);
     let (plain, anonymous) = (text(&objects), text(&anonymized(&objects)));
     assert!(!plain.contains("s3cr3t"), "{plain}");
@@ -181,7 +181,7 @@ fn a_dump_of_a_cluster_full_of_secrets() {
 fn a_dump_for_compat_has_what_compat_reads() {
     let text_of = |settings| {
         let items = input::read(&[scenarios::from_root("tests/scenarios/dump/compat.yaml")]).unwrap();
-        text(&projected(&items, settings).0)
+        text(&projected(&items, &scenarios::catalogues(), settings).0)
     };
     let (plain, with) = (text_of(None), text_of(Some(&[][..])));
     for word in ["s3cr3t", "node-lease", "others.example", "caBundle"] {
@@ -189,4 +189,13 @@ fn a_dump_for_compat_has_what_compat_reads() {
     }
     assert!(!plain.contains("ClusterRole") && !plain.contains("CLUSTER_NAME"), "{plain}");
     scenarios::check_file("tests/scenarios/dump/compat.json", &with);
+}
+
+#[test]
+fn the_fields_of_node_classes_are_understood() {
+    for (group, kind) in [("karpenter.k8s.aws", "EC2NodeClass"), ("karpenter.kwok.sh", "KWOKNodeClass")] {
+        let table = scenarios::catalogues().class_fields(group, kind).unwrap();
+        assert!(!table.is_empty(), "{kind}");
+        assert_eq!(fields::invalid_line(table), None, "{kind}");
+    }
 }

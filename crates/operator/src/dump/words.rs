@@ -21,9 +21,9 @@ pub(super) trait Words {
     fn is_compared(&mut self, _key: &str) {}
 }
 
-/// Rewrites every word of an object.
-pub(super) fn rewrite(object: &mut Value, words: &mut dyn Words) {
-    fields::visit(object, &mut |class, value| rewrite_field(class, value, words));
+/// Rewrites every word of an object. `class_fields` is what is read of it if it is a NodeClass.
+pub(super) fn rewrite(object: &mut Value, class_fields: &'static str, words: &mut dyn Words) {
+    fields::visit(object, class_fields, &mut |class, value| rewrite_field(class, value, words));
 }
 
 fn rewrite_field(class: FieldClass, value: &mut Value, words: &mut dyn Words) {

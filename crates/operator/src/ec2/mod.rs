@@ -2,6 +2,7 @@
 
 mod class_drift;
 mod compat;
+mod images;
 mod place;
 mod prices;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef, labels::OS};
 use serde_json::{Value, json};
 
 use crate::{
-    catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, OfflineCatalogue},
+    catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, MovingImage, OfflineCatalogue},
     settings::Values,
 };
 
@@ -66,6 +67,15 @@ impl OfflineCatalogue for Ec2Catalogue {
 
     fn labels(&self) -> LabelSchema {
         schema()
+    }
+
+    fn fields(&self) -> &'static str {
+        images::FIELDS
+    }
+
+    fn moving_images(&self, class: &Value) -> Vec<MovingImage> {
+        let terms = class.pointer("/spec/amiSelectorTerms").and_then(Value::as_array);
+        terms.into_iter().flatten().enumerate().filter_map(|(at, term)| images::moving(at, term)).collect()
     }
 
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {

@@ -227,10 +227,7 @@ impl Loader {
                 let fix = format!("it is read as if it were {successor}: convert it");
                 self.note(&source, format_args!("{kind} {name} of {version} is not served any more: {fix}"));
             }
-            self.class(&group, &kind, &value);
-            if kind != "KWOKNodeClass" {
-                return;
-            }
+            return self.class(&group, &kind, &value);
         }
         let namespaced = NAMESPACED.contains(&&*kind) || buffers::NAMESPACED.contains(&&*kind);
         if name.is_empty() {
@@ -307,7 +304,6 @@ impl Loader {
                 let fix = "NodeOverlay is not read: set the feature gate NodeOverlay=true";
                 self.note(source, fix);
             }
-            ("karpenter.kwok.sh", "KWOKNodeClass") => self.custom::<api::NodeClassView>(value, source),
             ("", "PodTemplate") if self.gates.capacity_buffer => {}
             // Their pods are objects of their own.
             ("apps", "Deployment") | ("batch", "Job" | "CronJob") => {}

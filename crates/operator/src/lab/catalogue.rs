@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::bail;
-use fleetwright_core::model::NodeClassRef;
+use fleetwright_core::model::{LabelSchema, NodeClassRef};
 use fleetwright_fake::catalogue::{Catalogue, Skipped, dump, kwok, realistic};
 use fleetwright_instance_types::labels::GROUP;
 
@@ -57,6 +57,14 @@ impl OfflineCatalogue for FakeCatalogue {
 
     fn serves(&self, class: &NodeClassRef) -> bool {
         &*class.group == GROUP && &*class.kind == "KWOKNodeClass"
+    }
+
+    fn labels(&self) -> LabelSchema {
+        (*kwok().schema).clone()
+    }
+
+    fn fields(&self) -> &'static str {
+        "spec.nodeRegistrationDelay scalar"
     }
 
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {

@@ -97,7 +97,7 @@ fn lint(
         unchecked: Vec::new(),
         defaults: cluster::container_defaults(items),
     };
-    let schemas = schema::Schemas::shared()?;
+    let schemas = schema::OfClouds(catalogues.schemas()?);
     if items.is_empty() {
         report.unchecked.push("the input has no objects".to_owned());
     }
@@ -107,7 +107,7 @@ fn lint(
         }
         schemas.check(item, &mut report);
         builtin::check(item, &mut report);
-        objects::check(item, &mut report);
+        objects::check(item, catalogues, &mut report);
     }
     cluster::check(items, &mut report);
     if let Some(expanded) = expanded(items) {

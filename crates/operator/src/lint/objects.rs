@@ -4,7 +4,10 @@ use fleetwright_core::{model::Quantity, suggest};
 use serde_json::Value;
 
 use super::LintReport;
-use crate::input::{Item, validation::meant_resource};
+use crate::{
+    catalogue::Catalogues,
+    input::{Item, validation::meant_resource},
+};
 
 /// A drain deadline above this keeps a node that nobody wants for days.
 const LONG_GRACE_HOURS: i64 = 72;
@@ -17,15 +20,17 @@ const STARTUP_TAINTS: [&str; 3] = [
     "karpenter.sh/unregistered",
 ];
 
-pub(super) fn check(item: &Item, report: &mut LintReport) {
+pub(super) fn check(item: &Item, catalogues: &Catalogues, report: &mut LintReport) {
     let kind = item.value["kind"].as_str().unwrap_or_default();
     match kind {
         "NodePool" => node_pool(item, report),
-        "EC2NodeClass" => ec2_node_class(item, report),
         "StorageClass" => storage_class(item, report),
         "PodDisruptionBudget" => budget(item, report),
         "Node" => node(item, report),
         _ => {}
+    }
+    for image in catalogues.moving_images(&item.value) {
+        report.add("L108", item, &image.field, image.message, image.fix);
     }
     if let Some((path, template)) = pod_template(&item.value) {
         pod(item, &path, template, report);
@@ -218,29 +223,6 @@ fn known_value(item: &Item, path: &str, key: &Value, value: &str, report: &mut L
             None => format!("use one of {}", known.join(", ")),
         };
         report.add("L112", item, path, format!("no node has {key}={value}"), fix);
-    }
-}
-
-fn ec2_node_class(item: &Item, report: &mut LintReport) {
-    let terms = item.value.pointer("/spec/amiSelectorTerms").and_then(Value::as_array);
-    for (at, term) in terms.into_iter().flatten().enumerate() {
-        if term["alias"].as_str().is_some_and(|alias| alias.ends_with("@latest")) {
-            report.add(
-                "L108",
-                item,
-                &format!("spec.amiSelectorTerms[{at}].alias"),
-                "each new image makes all nodes drift, untested",
-                "name a version, such as al2023@v20260101, and move it after a test",
-            );
-        } else if term["name"].as_str().is_some_and(|name| name.contains('*')) && term["id"].is_null() {
-            report.add(
-                "L108",
-                item,
-                &format!("spec.amiSelectorTerms[{at}].name"),
-                "the name selects several images: the newest of each architecture is used, and nodes drift when one appears",
-                "name one image, or use an alias with a version",
-            );
-        }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) const RULES: [Rule; 26] = [
     warning("L103", "Very long terminationGracePeriod"),
     warning("L104", "do-not-disrupt on a replicated workload"),
     warning("L106", "Node waits for a startup taint"),
-    warning("L108", "AMI selector that follows the latest image"),
+    warning("L108", "Image selector that follows the latest image"),
     warning("L109", "No disruption for a reason"),
     warning("L110", "No limits"),
     error("L111", "Requirement that no value meets"),

@@ -1,61 +1,22 @@
 //! The custom resource definitions, offline: unknown fields, types, patterns, enumerations and CEL rules, as the API server applies them.
 
-use std::{collections::BTreeMap, sync::OnceLock};
-
 use serde_json::Value;
 
 use super::LintReport;
-use crate::input::{Item, definition::Definition, retired};
+use crate::{
+    catalogue::Schemas,
+    input::{Item, definition::Definition, retired},
+};
 
-/// The definitions by API version and kind. The cloud's rules about labels are those of the kind of NodeClass.
-pub(super) struct Schemas {
-    of_aws: BTreeMap<(String, String), Definition>,
-    of_kwok: BTreeMap<(String, String), Definition>,
-}
+/// The schemas of the registered clouds: those of NodeClasses, and of Karpenter's kinds with the cloud's rules about labels.
+pub(super) struct OfClouds<'a>(pub(super) Vec<&'a Schemas>);
 
-impl Schemas {
-    /// Those of this build, parsed once.
-    ///
-    /// # Errors
-    /// If a definition of this build is invalid.
-    pub(super) fn shared() -> anyhow::Result<&'static Self> {
-        static LOADED: OnceLock<Schemas> = OnceLock::new();
-        if let Some(known) = LOADED.get() {
-            return Ok(known);
-        }
-        let loaded = Self::load()?;
-        Ok(LOADED.get_or_init(|| loaded))
-    }
-
-    fn load() -> anyhow::Result<Self> {
-        let all = |crds: Vec<_>| -> anyhow::Result<BTreeMap<(String, String), Definition>> {
-            let mut found = BTreeMap::new();
-            for crd in crds {
-                let crd: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition = crd;
-                for version in &crd.spec.versions {
-                    let schema =
-                        version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-                    let Some(schema) = schema else { continue };
-                    let key = (format!("{}/{}", crd.spec.group, version.name), crd.spec.names.kind.clone());
-                    found.insert(key, Definition::parse(serde_json::to_value(schema)?)?);
-                }
-            }
-            Ok(found)
-        };
-        Ok(Self { of_aws: all(fleetwright_aws_api::crds())?, of_kwok: all(fleetwright_api::crd::kwok())? })
-    }
-
+impl OfClouds<'_> {
     /// Adds what the API server would refuse of an object.
     pub(super) fn check(&self, item: &Item, report: &mut LintReport) {
         let text = |at: &str| item.value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = (text("/apiVersion"), text("/kind"));
-        let class = item
-            .value
-            .pointer("/spec/template/spec/nodeClassRef/kind")
-            .or_else(|| item.value.pointer("/spec/nodeClassRef/kind"));
-        let is_kwok = class.is_some_and(|kind| kind == "KWOKNodeClass") || key.1 == "KWOKNodeClass";
-        let order = if is_kwok { [&self.of_kwok, &self.of_aws] } else { [&self.of_aws, &self.of_kwok] };
-        let Some(of_cloud) = order.iter().find(|all| all.contains_key(&key)) else {
+        let Some(of_cloud) = self.of_object(item, &key) else {
             return self.check_version(item, &key, report);
         };
         let Some(served) = of_cloud.get(&key) else { return };
@@ -73,13 +34,26 @@ impl Schemas {
         }
     }
 
+    /// The definitions that apply to an object: those of the cloud whose NodeClass it is or names. The first that have its kind, where no
+    /// cloud has such a NodeClass.
+    fn of_object(&self, item: &Item, key: &(String, String)) -> Option<&Schemas> {
+        let at = ["/spec/template/spec/nodeClassRef", "/spec/nodeClassRef"];
+        let class = at.iter().find_map(|at| item.value.pointer(at));
+        let is_of_class = |of_cloud: &&&Schemas| {
+            class.is_some_and(|class| {
+                of_cloud
+                    .keys()
+                    .any(|(version, kind)| class["kind"] == kind.as_str() && class["group"] == group(version))
+            })
+        };
+        let mut serving = self.0.iter().filter(|of_cloud| of_cloud.contains_key(key));
+        serving.clone().find(is_of_class).or_else(|| serving.next()).copied()
+    }
+
     /// Reports an object whose version is not served any more, or never was by one of Karpenter's kinds.
     fn check_version(&self, item: &Item, (version, kind): &(String, String), report: &mut LintReport) {
-        let group = version.split('/').next().unwrap_or_default();
-        let served = [&self.of_aws, &self.of_kwok]
-            .into_iter()
-            .flat_map(BTreeMap::keys)
-            .find(|(known, of)| of == kind && known.split('/').next() == Some(group));
+        let keys = || self.0.iter().flat_map(|of_cloud| of_cloud.keys());
+        let served = keys().find(|(known, of)| of == kind && group(known) == group(version));
         let fix = match (retired::successor(version, kind), served) {
             (Some(successor), _) => format!("convert the object to {successor}"),
             (None, Some((served, _))) => format!("convert the object to {served} {kind}"),
@@ -87,4 +61,8 @@ impl Schemas {
         };
         report.add("L002", item, "apiVersion", format!("{kind} of {version} is not served"), fix);
     }
+}
+
+fn group(version: &str) -> &str {
+    version.split('/').next().unwrap_or_default()
 }

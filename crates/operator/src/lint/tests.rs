@@ -6,7 +6,7 @@ use fleetwright_core::model::{LabelSchema, NodeClassRef};
 
 use super::*;
 use crate::{
-    catalogue::{ClassOffer, ClassRequest, OfflineCatalogue},
+    catalogue::{ClassOffer, ClassRequest, MovingImage, OfflineCatalogue},
     cli::{Interface, Invocation, LintFormat, Tool, parse},
     scenarios,
 };
@@ -171,8 +171,8 @@ impl OfflineCatalogue for Acme {
         &["acme"]
     }
 
-    fn serves(&self, _: &NodeClassRef) -> bool {
-        false
+    fn serves(&self, class: &NodeClassRef) -> bool {
+        &*class.kind == "AcmeNodeClass"
     }
 
     fn labels(&self) -> LabelSchema {
@@ -182,6 +182,14 @@ impl OfflineCatalogue for Acme {
         labels
     }
 
+    fn moving_images(&self, class: &serde_json::Value) -> Vec<MovingImage> {
+        let moves = class["spec"]["image"] == "latest";
+        moves
+            .then(|| MovingImage::new("spec.image", "the image changes", "name a version"))
+            .into_iter()
+            .collect()
+    }
+
     fn offer(&self, _: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
         Ok(ClassOffer::default())
     }
@@ -189,6 +197,38 @@ impl OfflineCatalogue for Acme {
     fn export(&self, _: &str, _: &CatalogueOptions, _: &Values) -> anyhow::Result<String> {
         Ok(String::new())
     }
+}
+
+/// Objects of a registered cloud are checked by its definitions, and what it says of its images is a finding.
+#[test]
+fn node_classes_of_a_registered_cloud_are_checked() {
+    let class = |spec: &str| {
+        let text = format!(
+            "{{apiVersion: acme.example/v1, kind: AcmeNodeClass, metadata: {{name: a}}, spec: {spec}}}"
+        );
+        let mut items = Vec::new();
+        input::parse(Path::new("in.yaml"), &text, &mut items).unwrap();
+        items
+    };
+    let definitions = || {
+        let text =
+            std::fs::read_to_string(scenarios::from_root("tests/scenarios/lint/acme-crd.json")).unwrap();
+        vec![serde_json::from_str(&text).unwrap()]
+    };
+    let with = Catalogues::default().with(Acme).with_definitions("acme", definitions);
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let found = |spec: &str, catalogues: &Catalogues| -> Vec<String> {
+        let all = lint(&class(spec), &CatalogueOptions::default(), catalogues, &values).unwrap().findings;
+        all.into_iter()
+            .map(|finding| format!("{} {}: {}", finding.code, finding.path, finding.message))
+            .collect()
+    };
+    assert_eq!(found("{image: v1, cores: 2}", &with), [""; 0]);
+    assert_eq!(found("{image: v1, core: 2}", &with), ["L001 spec.core: unknown field \"spec.core\""]);
+    let refused = found("{image: v1, cores: two}", &with);
+    assert!(matches!(&*refused, [one] if one.starts_with("L002 spec.cores: ")), "{refused:?}");
+    assert_eq!(found("{image: latest}", &with), ["L108 spec.image: the image changes"]);
+    assert_eq!(found("{image: latest, core: 2}", &Catalogues::default()), [""; 0]);
 }
 
 #[test]
@@ -206,7 +246,7 @@ fn labels_of_a_registered_cloud_are_known() {
         let found = lint(&pod(label), &CatalogueOptions::default(), catalogues, &values).unwrap().findings;
         found.into_iter().filter(|finding| finding.code == "L122").map(|finding| finding.fix).collect()
     };
-    let with = Catalogues(vec![std::sync::Arc::new(Acme)]);
+    let with = Catalogues::default().with(Acme);
     assert_eq!(fixes("acme.example/gpu-familly", &with), ["did you mean \"acme.example/gpu-family\"?"]);
     assert_eq!(fixes("acme.example/gpu-family", &with), [""; 0]);
     assert_eq!(fixes("acme.example/rack", &with), ["remove it"]);

@@ -32,7 +32,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use self::tape::Tape;
-use crate::{input::cluster, settings::Values};
+use crate::{catalogue::Catalogues, input::cluster, settings::Values};
 
 /// Deliveries that wait for the thread. A list is one; 10,000 changes are some seconds of a busy cluster.
 const WAITING_MAX: usize = 10_000;
@@ -125,6 +125,7 @@ impl Recording {
         client: &Client,
         clock: &SharedClock,
         classes: &[NodeClassKind],
+        catalogues: &Catalogues,
     ) -> anyhow::Result<Self> {
         let active =
             IntGauge::new("fleetwright_recording", "Whether RECORD_DIR is written: 0 after an error")?;
@@ -135,10 +136,12 @@ impl Recording {
         let mut watches = JoinSet::new();
         let of_classes = classes.iter().map(|class| {
             let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
-            ApiResource::from_gvk_with_plural(&gvk, &class.plural)
+            let fields = catalogues.class_fields(&class.group, &class.kind).unwrap_or_default();
+            (ApiResource::from_gvk_with_plural(&gvk, &class.plural), Some(fields))
         });
-        for resource in cluster::kinds().chain(of_classes) {
-            watches.spawn(watch::follow(client.clone(), resource, clock.clone(), sink.clone()));
+        for (resource, class) in cluster::kinds().map(|kind| (kind, None)).chain(of_classes) {
+            let watched = watch::Watched { resource, class };
+            watches.spawn(watch::follow(client.clone(), watched, clock.clone(), sink.clone()));
         }
         Ok(Self { _watches: watches, active })
     }

@@ -6,7 +6,7 @@ use fleetwright_fake_kube::{Config, Server};
 use serde_json::json;
 
 use super::*;
-use crate::clock::SystemClock;
+use crate::{clock::SystemClock, scenarios};
 
 const PLANTED: &str = "s3cr3t";
 
@@ -156,7 +156,7 @@ async fn secrets_of_pods_nodes_and_claims_are_not_recorded() {
     let options = RecordingOptions { folder: folder.path().to_owned(), bytes_max: MIB };
     let client = Client::new(server.service(), "default");
     let clock: SharedClock = Arc::new(SystemClock);
-    let recording = Recording::start(options, &client, &clock, &[]).unwrap();
+    let recording = Recording::start(options, &client, &clock, &[], &scenarios::catalogues()).unwrap();
     let names = ["planted-pod", "planted-node", "planted-claim", "planted-nodeclaim"];
     let read = || -> String {
         let paths = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());

@@ -30,15 +30,22 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The delay before another list of a kind that the API server refuses.
 const REFUSED: Duration = Duration::from_secs(600);
 
+/// What one watch is of.
+pub(super) struct Watched {
+    pub(super) resource: ApiResource,
+    /// Of a NodeClass, what is read beside its conditions.
+    pub(super) class: Option<&'static str>,
+}
+
 /// Follows one kind until the writer has ended.
-pub(super) async fn follow(client: Client, resource: ApiResource, clock: SharedClock, sink: Arc<Sink>) {
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+pub(super) async fn follow(client: Client, watched: Watched, clock: SharedClock, sink: Arc<Sink>) {
+    let api: Api<DynamicObject> = Api::all_with(client, &watched.resource);
     while sink.is_open() {
-        let delay = match list_and_watch(&api, &resource, &clock, &sink).await {
+        let delay = match list_and_watch(&api, &watched, &clock, &sink).await {
             Ok(()) => RETRY,
             Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404 | 405) => REFUSED,
             Err(error) => {
-                tracing::debug!(kind = resource.kind, %error, "recording: cannot list or watch");
+                tracing::debug!(kind = watched.resource.kind, %error, "recording: cannot list or watch");
                 RETRY
             }
         };
@@ -49,7 +56,7 @@ pub(super) async fn follow(client: Client, resource: ApiResource, clock: SharedC
 /// Lists, then watches until the version is too old, a delivery was lost or the writer has ended.
 async fn list_and_watch(
     api: &Api<DynamicObject>,
-    resource: &ApiResource,
+    watched: &Watched,
     clock: &SharedClock,
     sink: &Sink,
 ) -> Result<(), kube::Error> {
@@ -57,14 +64,14 @@ async fn list_and_watch(
     let (mut objects, mut version) = (Vec::new(), String::new());
     loop {
         let page = api.list(&params).await?;
-        objects.extend(page.items.iter().filter_map(|object| projected(resource, object)));
+        objects.extend(page.items.iter().filter_map(|object| watched.projected(object)));
         version = page.metadata.resource_version.unwrap_or(version);
         match page.metadata.continue_.filter(|more| !more.is_empty()) {
             Some(more) => params = params.continue_token(&more),
             None => break,
         }
     }
-    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+    let (api_version, kind) = (watched.resource.api_version.clone(), watched.resource.kind.clone());
     if !sink.send(clock.now(), Delivery::List { api_version, kind, objects }) {
         return Ok(());
     }
@@ -87,7 +94,7 @@ async fn list_and_watch(
                 version.clone_from(newer);
             }
             // After a loss, a new list says what there is.
-            if let Some(object) = projected(resource, &object)
+            if let Some(object) = watched.projected(&object)
                 && !sink.send(clock.now(), delivery(object))
             {
                 return Ok(());
@@ -97,9 +104,12 @@ async fn list_and_watch(
     Ok(())
 }
 
-/// The fields that are read.
-fn projected(resource: &ApiResource, object: &DynamicObject) -> Option<Value> {
-    let mut object = serde_json::to_value(object).ok()?;
-    (object["apiVersion"], object["kind"]) = (json!(resource.api_version), json!(resource.kind));
-    fields::project(&object, resource.kind.ends_with("NodeClass"))
+impl Watched {
+    /// The fields that are read.
+    fn projected(&self, object: &DynamicObject) -> Option<Value> {
+        let mut object = serde_json::to_value(object).ok()?;
+        (object["apiVersion"], object["kind"]) =
+            (json!(self.resource.api_version), json!(self.resource.kind));
+        fields::project(&object, self.class)
+    }
 }

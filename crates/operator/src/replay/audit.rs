@@ -1,6 +1,6 @@
 //! Audit logs of an API server (`audit.k8s.io/v1`), one event per line.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::trace::{Id, Reader, projected};
 
-/// Kinds that are read, by group and plural.
-const KINDS: [(&str, &str, &str); 13] = [
+/// Kinds that are read beside NodeClasses, by group and plural.
+const KINDS: [(&str, &str, &str); 11] = [
     ("", "pods", "Pod"),
     ("", "namespaces", "Namespace"),
     ("", "persistentvolumeclaims", "PersistentVolumeClaim"),
@@ -21,8 +21,6 @@ const KINDS: [(&str, &str, &str); 13] = [
     ("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
     ("storage.k8s.io", "storageclasses", "StorageClass"),
     ("karpenter.sh", "nodepools", "NodePool"),
-    ("karpenter.k8s.aws", "ec2nodeclasses", "EC2NodeClass"),
-    ("karpenter.kwok.sh", "kwoknodeclasses", "KWOKNodeClass"),
 ];
 
 /// Whether a line is an event of an audit log.
@@ -56,17 +54,15 @@ fn read_event(reader: &mut Reader, event: &Value) -> anyhow::Result<Option<Strin
     let text = |at: &str| event.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let done = event.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300);
     let (group, resource) = (text("/objectRef/apiGroup"), text("/objectRef/resource"));
-    let known = KINDS.iter().find(|(of, plural, _)| *of == group && *plural == resource);
-    let Some((_, _, kind)) = known.filter(|_| done && text("/stage") == "ResponseComplete") else {
-        return Ok(None);
-    };
+    let known = kind(group, resource).filter(|_| done && text("/stage") == "ResponseComplete");
+    let Some(kind) = known.as_deref() else { return Ok(None) };
     let at: Timestamp = text("/requestReceivedTimestamp").parse().context("requestReceivedTimestamp")?;
     let version = text("/objectRef/apiVersion");
     let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     // As identities have it where an object has no namespace.
     let namespace = Some(text("/objectRef/namespace")).filter(|name| !name.is_empty()).unwrap_or("default");
     let id =
-        |name: &str| -> Id { (group.to_owned(), (*kind).to_owned(), namespace.to_owned(), name.to_owned()) };
+        |name: &str| -> Id { (group.to_owned(), kind.to_owned(), namespace.to_owned(), name.to_owned()) };
     match (text("/verb"), text("/objectRef/subresource")) {
         ("create", "") => {
             let object = [&event["responseObject"], &event["requestObject"]].into_iter().find(|object| {
@@ -108,6 +104,14 @@ fn read_event(reader: &mut Reader, event: &Value) -> anyhow::Result<Option<Strin
         _ => {}
     }
     Ok(None)
+}
+
+/// The kind of a resource that is read. Of NodeClasses the plural is known alone, whose letters are small; a replay plays those of all clouds
+/// as its own.
+fn kind(group: &str, plural: &str) -> Option<Cow<'static, str>> {
+    let listed = KINDS.iter().find(|(of, known, _)| *of == group && *known == plural);
+    let of_cloud = || plural.strip_suffix("nodeclasses").map(|cloud| format!("{cloud}NodeClass").into());
+    listed.map(|(_, _, kind)| Cow::Borrowed(*kind)).or_else(of_cloud)
 }
 
 fn put(reader: &mut Reader, at: Timestamp, object: &Value, (version, kind): (&str, &str)) {

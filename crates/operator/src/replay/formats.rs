@@ -12,7 +12,7 @@ use super::{
     audit, kubereplay, simkube,
     trace::{Change, Reader, Trace, TraceFormat},
 };
-use crate::{dump, input, recording::tape};
+use crate::{catalogue::Catalogues, dump, input, recording::tape};
 
 /// Reads a file, or the files of a folder in order of their names, and `further` objects, which exist from the start.
 ///
@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path, further: &[PathBuf]) -> anyhow::Result<Trace> {
     if reader.changes.is_empty() {
         bail!("{}: no objects", path.display());
     }
-    let (objects, notes) = dump::projected(&input::read_files(further)?, None);
+    let (objects, notes) = dump::projected(&input::read_files(further)?, &Catalogues::default(), None);
     reader.notes.extend(notes);
     if let Some((start, _)) = reader.changes.first() {
         let start = *start;

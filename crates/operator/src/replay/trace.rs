@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    catalogue::Catalogues,
     dump,
     input::{self, Item, select::identity},
 };
@@ -166,7 +167,7 @@ impl Reader {
             taken_at(text).with_context(|| format!("{}:1: annotation {}", file.display(), dump::TAKEN_AT))?;
         let mut items: Vec<Item> = Vec::new();
         input::parse(file, text, &mut items)?;
-        let (objects, notes) = dump::projected(&items, None);
+        let (objects, notes) = dump::projected(&items, &Catalogues::default(), None);
         self.notes.extend(notes);
         let mut missing: BTreeSet<Id> = self.known.keys().cloned().collect();
         for object in objects {
@@ -188,5 +189,6 @@ fn taken_at(text: &str) -> anyhow::Result<Timestamp> {
 /// The object with the fields that are read, whatever the format had.
 pub(super) fn projected(object: &Value) -> Option<Value> {
     let name = object["kind"].as_str().unwrap_or_default();
-    fields::project(object, name.ends_with("NodeClass"))
+    // A replay plays NodeClasses by their names alone.
+    fields::project(object, name.ends_with("NodeClass").then_some(""))
 }

@@ -143,7 +143,7 @@ async fn instance_types_come_from_the_catalogue_of_the_clusters_node_pools() {
         let values = Values::resolve(&std::collections::BTreeMap::new(), |_| None).unwrap();
         CatalogueSource::connect(
             client,
-            Catalogues(vec![Arc::new(FakeCatalogue)]),
+            Catalogues::default().with(FakeCatalogue),
             values,
             Arc::new(SystemClock),
         )

@@ -136,68 +136,6 @@ const BUFFER: &str = "
     status.conditions told-conditions
 ";
 
-const KWOK_CLASS: &str = "
-    spec.nodeRegistrationDelay scalar
-    status.conditions told-conditions
-";
-
-/// Without user data and tags of instances: no instance type depends on them, and they may hold anything.
-const EC2_CLASS: &str = "
-    spec.amiFamily scalar
-    spec.amiSelectorTerms[].alias scalar
-    spec.amiSelectorTerms[].id name
-    spec.amiSelectorTerms[].name name
-    spec.amiSelectorTerms[].owner name
-    spec.amiSelectorTerms[].ssmParameter name
-    spec.amiSelectorTerms[].tags labels
-    spec.subnetSelectorTerms[].id name
-    spec.subnetSelectorTerms[].tags labels
-    spec.securityGroupSelectorTerms[].id name
-    spec.securityGroupSelectorTerms[].name name
-    spec.securityGroupSelectorTerms[].tags labels
-    spec.capacityReservationSelectorTerms[].id name
-    spec.capacityReservationSelectorTerms[].ownerID name
-    spec.capacityReservationSelectorTerms[].tags labels
-    spec.role name
-    spec.instanceProfile name
-    spec.associatePublicIPAddress scalar
-    spec.detailedMonitoring scalar
-    spec.ipPrefixCount scalar
-    spec.instanceStorePolicy scalar
-    spec.blockDeviceMappings[].deviceName scalar
-    spec.blockDeviceMappings[].rootVolume scalar
-    spec.blockDeviceMappings[].ebs.volumeSize scalar
-    spec.blockDeviceMappings[].ebs.volumeType scalar
-    spec.blockDeviceMappings[].ebs.snapshotID name
-    spec.kubelet.maxPods scalar
-    spec.kubelet.podsPerCore scalar
-    spec.kubelet.systemReserved amounts
-    spec.kubelet.kubeReserved amounts
-    spec.kubelet.evictionHard amounts
-    spec.kubelet.evictionSoft amounts
-    spec.kubelet.evictionSoftGracePeriod amounts
-    spec.kubelet.evictionMaxPodGracePeriod scalar
-    spec.kubelet.imageGCHighThresholdPercent scalar
-    spec.kubelet.imageGCLowThresholdPercent scalar
-    spec.kubelet.cpuCFSQuota scalar
-    status.subnets[].id name
-    status.subnets[].zone scalar
-    status.subnets[].zoneID scalar
-    status.amis[].id scalar
-    status.amis[].name scalar
-    status.amis[].deprecated scalar
-    status.amis[].requirements requirements
-    status.capacityReservations[].id name
-    status.capacityReservations[].availabilityZone scalar
-    status.capacityReservations[].instanceType scalar
-    status.capacityReservations[].instanceMatchCriteria scalar
-    status.capacityReservations[].reservationType scalar
-    status.capacityReservations[].state scalar
-    status.capacityReservations[].endTime scalar
-    status.capacityReservations[].ownerID name
-    status.conditions told-conditions
-";
-
 const VOLUME: &str = "
     spec.storageClassName name
     spec.local.path scalar
@@ -392,7 +330,7 @@ const SLICE: &str = "
 type Tables = &'static [(&'static str, &'static str)];
 
 /// Group, kind, and the tables of its fields.
-const KINDS: [(&str, &str, Tables); 29] = [
+const KINDS: [(&str, &str, Tables); 28] = [
     ("", "Namespace", &[]),
     ("", "Pod", &[("spec", POD_SPEC), ("status", POD_STATUS)]),
     ("", "Node", &[("", NODE)]),
@@ -461,7 +399,6 @@ const KINDS: [(&str, &str, Tables); 29] = [
     ("karpenter.sh", "NodeClaim", &[("", NODE_CLAIM)]),
     ("karpenter.sh", "NodeOverlay", &[("", NODE_OVERLAY)]),
     ("autoscaling.x-k8s.io", "CapacityBuffer", &[("", BUFFER)]),
-    ("karpenter.kwok.sh", "KWOKNodeClass", &[("", KWOK_CLASS)]),
 ];
 
 /// A workload with a pod template.
@@ -472,20 +409,17 @@ const TEMPLATED: [(&str, &str); 3] =
 pub(super) fn fields(group: &str, kind: &str) -> Option<&'static Fields> {
     static ALL: OnceLock<Vec<(&str, &str, Fields)>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let aws: (&str, &str, Tables) = ("karpenter.k8s.aws", "EC2NodeClass", &[("", EC2_CLASS)]);
-        let kinds = KINDS.into_iter().chain([aws]);
-        kinds.map(|(group, kind, tables)| (group, kind, of_tables(tables))).collect()
+        KINDS.into_iter().map(|(group, kind, tables)| (group, kind, of_tables(tables))).collect()
     });
     all.iter().find(|(of, known, _)| (*of, *known) == (group, kind)).map(|(_, _, fields)| fields)
 }
 
-/// The fields of a NodeClass of a kind that is not listed.
-pub(super) fn class() -> &'static Fields {
-    static CLASS: OnceLock<Fields> = OnceLock::new();
-    CLASS.get_or_init(|| of_tables(&[("", "status.conditions told-conditions")]))
+/// The fields of a NodeClass: its conditions, and the lines of `table`.
+pub(super) fn class(table: &'static str) -> Fields {
+    of_tables(&[("", "status.conditions told-conditions"), ("", table)])
 }
 
-fn of_tables(tables: Tables) -> Fields {
+fn of_tables(tables: &[(&'static str, &'static str)]) -> Fields {
     let mut fields = Fields::none();
     fields.extend(OBJECT);
     for (below, table) in tables {
@@ -498,11 +432,11 @@ fn of_tables(tables: Tables) -> Fields {
 #[cfg(test)]
 pub(super) fn lines() -> impl Iterator<Item = &'static str> {
     let tables = KINDS.into_iter().flat_map(|(_, _, tables)| tables.iter().map(|(_, table)| *table));
-    tables.chain([OBJECT, EC2_CLASS]).flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty())
+    tables.chain([OBJECT]).flat_map(str::lines).map(str::trim).filter(|line| !line.is_empty())
 }
 
 /// Group and kind of everything that is listed.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KINDS.into_iter().map(|(group, kind, _)| (group, kind)).chain([("karpenter.k8s.aws", "EC2NodeClass")])
+    KINDS.into_iter().map(|(group, kind, _)| (group, kind))
 }

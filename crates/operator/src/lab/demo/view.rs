@@ -50,7 +50,7 @@ impl DemoView {
         let mut screen = Screen::new()?;
         screen.draw(&app)?;
         let explainer = Explainer {
-            catalogues: Catalogues(vec![std::sync::Arc::new(crate::lab::FakeCatalogue)]),
+            catalogues: Catalogues::default().with(crate::lab::FakeCatalogue),
             values: values(options)?,
             catalogue: CatalogueOptions::default(),
         };
