@@ -9,6 +9,7 @@ mod documented;
 mod dump;
 pub(crate) mod house;
 mod lint;
+mod permissions;
 #[cfg(feature = "lab")]
 mod replay;
 mod report;
@@ -31,6 +32,7 @@ pub(crate) use self::{
     decisions::{DecisionsFormat, DecisionsOptions},
     dump::DumpOptions,
     lint::{FailOn, LintFormat, LintOptions},
+    permissions::PermissionsOptions,
     report::{ReportOptions, ReportOutput},
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
     top::TopOptions,
@@ -140,6 +142,8 @@ pub(crate) enum Tool {
         #[arg(long)]
         cloud: String,
     },
+    /// Prints the service account of an operator and its permissions for `kubectl apply -f -`.
+    Permissions(PermissionsOptions),
     /// Runs the fake cloud and its kubelets in a process of their own, which outlives the controller.
     #[cfg(feature = "lab")]
     FakeCloud(FakeCloud),
@@ -392,15 +396,16 @@ pub(crate) fn command(interface: &Interface<'_>) -> Command {
 /// The command with all tools, by the name of the binary.
 fn tools(interface: &Interface<'_>) -> Command {
     let tools = <Tools as clap::CommandFactory>::command().name(interface.name).version(interface.version);
-    tools.mut_subcommand("crds", |crds| {
-        crds.mut_arg("cloud", |cloud| {
+    let of_cloud = |tool: Command| {
+        tool.mut_arg("cloud", |cloud| {
             let cloud = cloud.value_parser(PossibleValuesParser::new(&interface.described));
             match interface.described.first() {
                 Some(first) => cloud.required(false).default_value(*first),
                 None => cloud,
             }
         })
-    })
+    };
+    tools.mut_subcommand("crds", of_cloud).mut_subcommand("permissions", of_cloud)
 }
 
 /// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.

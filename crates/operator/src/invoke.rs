@@ -7,7 +7,7 @@ use crate::{
     cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool, house},
     compat, controller, crds, decisions, disrupt, dump, explain, export, lint,
     outcome::Outcome,
-    plan, report,
+    permissions, plan, report,
     settings::Values,
     shadow,
     sheet::{self, Page},
@@ -106,6 +106,13 @@ impl Operator {
             Tool::Completion(options) => house::completion(cli::command(&self.interface()), options.shell),
             Tool::Man(options) => house::man(cli::command(&self.interface()), options.folder.as_deref()),
             Tool::Crds { cloud } => crds::print(self.catalogues().definitions_of(cloud)),
+            Tool::Permissions(options) => {
+                let name = options.name.as_deref().unwrap_or_else(|| self.name());
+                let namespace = options.namespace.as_deref().unwrap_or(name);
+                let definitions = catalogues.definitions_of(&options.cloud);
+                let text = permissions::manifest(name, namespace, &definitions);
+                Ok(anstream::stdout().lock().write_all(text.as_bytes())?)
+            }
             #[cfg(feature = "lab")]
             Tool::Demo(options) => crate::lab::demo(options),
             #[cfg(feature = "lab")]

@@ -62,6 +62,7 @@ mod logging;
 mod operator;
 mod otel;
 mod outcome;
+mod permissions;
 mod plan;
 mod planned;
 mod process;
