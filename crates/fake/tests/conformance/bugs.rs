@@ -12,10 +12,14 @@ use std::{
 use async_trait::async_trait;
 use fleetwright_core::{
     cloud::{
-        CloudError, CloudLayer, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest,
-        RegistrationHold, Termination,
+        CloudError, CloudLayer, CloudProvider, Drift, Identity, Instance, Interruption, InterruptionKind,
+        LaunchError, LaunchRequest, Outlook, ProviderInfo, ProviderStep, RegistrationHold, RepairPolicy,
+        Round, Termination,
     },
-    model::{BatchId, Catalog, Node, NodeClaim, NodePool, ProviderId, labels::ZONE},
+    model::{
+        BatchId, Catalog, Node, NodeClaim, NodePool, ProviderId,
+        labels::{CAPACITY_TYPE, ON_DEMAND, ZONE},
+    },
 };
 use fleetwright_fake::{Cloud, api::Lifecycle, cloud::Adopted};
 
@@ -76,6 +80,13 @@ pub(crate) enum Bug {
     CountsByType,
     CountsNoLaunches,
     ProvesAnyCluster,
+    IdentifiesByName,
+    StepInterruptsAll,
+    StepNeverRests,
+    FailedListInterruptsAll,
+    RepairsAtOnce,
+    ReservedAsOnDemand,
+    ReservationsWithoutCount,
 }
 
 type Token = (BatchId, u32, String);
@@ -83,6 +94,7 @@ type Token = (BatchId, u32, String);
 /// A provider with a bug.
 pub(crate) struct BuggyProvider {
     inner: Arc<dyn CloudProvider>,
+    info: ProviderInfo,
     bug: Bug,
     cloud: Arc<Cloud>,
     /// Counts calls of launch.
@@ -98,8 +110,13 @@ pub(crate) struct BuggyProvider {
 
 impl BuggyProvider {
     pub(crate) fn new(inner: Arc<dyn CloudProvider>, bug: Bug, cloud: Arc<Cloud>) -> Self {
+        let mut info = inner.info().clone();
+        if bug == Bug::RepairsAtOnce {
+            info.repair_policies.push(RepairPolicy::new("DiskPressure", "True", Duration::ZERO));
+        }
         Self {
             inner,
+            info,
             bug,
             cloud,
             calls: AtomicU32::new(0),
@@ -126,6 +143,9 @@ impl BuggyProvider {
                 instance.labels.extend(other.map(|zone| (ZONE.into(), zone.clone())));
             }
             Bug::TellsCapacityAsAllocatable => instance.allocatable = instance.capacity.clone(),
+            Bug::ReservedAsOnDemand => {
+                instance.labels.insert(CAPACITY_TYPE.into(), ON_DEMAND.into());
+            }
             _ => {}
         }
         instance
@@ -229,6 +249,47 @@ impl BuggyProvider {
     }
 }
 
+/// The catalogue without what is left of reservations.
+fn without_count(catalog: &Catalog) -> Catalog {
+    let types = catalog.instance_types.iter().map(|known| {
+        let mut known = (**known).clone();
+        known.offerings.iter_mut().for_each(|offering| offering.reservation_capacity = None);
+        Arc::new(known)
+    });
+    Catalog::new(types.collect())
+}
+
+/// A step with a bug.
+struct BuggyStep {
+    inner: Arc<dyn ProviderStep>,
+    provider: Arc<dyn CloudProvider>,
+    bug: Bug,
+}
+
+#[async_trait]
+impl ProviderStep for BuggyStep {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
+        let all = || {
+            let ids = outlook.nodes.iter().filter_map(|(claim, _)| claim.provider_id.clone());
+            ids.map(|id| Interruption::new(id, InterruptionKind::Spot)).collect()
+        };
+        let round = self.inner.run(outlook).await?;
+        Ok(match self.bug {
+            Bug::StepInterruptsAll => round.with_interruptions(all()),
+            Bug::StepNeverRests => Round::quiet(Duration::ZERO),
+            // What could not be listed is taken to be gone.
+            Bug::FailedListInterruptsAll if self.provider.list().await.is_err() => {
+                round.with_interruptions(all())
+            }
+            _ => round,
+        })
+    }
+}
+
 fn token(request: &LaunchRequest) -> Token {
     (request.batch.clone(), request.attempt, request.claim.name.to_string())
 }
@@ -237,6 +298,21 @@ fn token(request: &LaunchRequest) -> Token {
 impl CloudLayer for BuggyProvider {
     fn inner(&self) -> &dyn CloudProvider {
         &*self.inner
+    }
+
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn ProviderStep>> {
+        let bug = self.bug;
+        self.inner
+            .steps()
+            .into_iter()
+            .map(|inner| -> Arc<dyn ProviderStep> {
+                Arc::new(BuggyStep { inner, provider: self.inner.clone(), bug })
+            })
+            .collect()
     }
 
     async fn identify(&self, cluster_uid: &str) -> Result<Identity, CloudError> {
@@ -250,7 +326,11 @@ impl CloudLayer for BuggyProvider {
             pool.template.class.name = CLASS.into();
         }
         let catalog = self.inner.catalog(&pool).await?;
-        Ok(if self.bug == Bug::CopiesTheCatalog { Arc::new((*catalog).clone()) } else { catalog })
+        Ok(match self.bug {
+            Bug::CopiesTheCatalog => Arc::new((*catalog).clone()),
+            Bug::ReservationsWithoutCount => Arc::new(without_count(&catalog)),
+            _ => catalog,
+        })
     }
 
     async fn launch(&self, requests: &[LaunchRequest]) -> Vec<Result<Instance, LaunchError>> {

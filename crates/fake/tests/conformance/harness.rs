@@ -12,7 +12,10 @@ use fleetwright_core::{
         CloudProvider, NodeClasses,
         conformance::{Call, CallFault, Fault as Wrong, GroundTruth, Harness, Operation},
     },
-    model::{NodeClassRef, ProviderId, Str},
+    model::{
+        InstanceType, NodeClassRef, Offering, Price, ProviderId, Requirement, Str,
+        labels::{CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT},
+    },
 };
 use fleetwright_fake::{
     Catalogue, Cloud, CloudConfig, FakeProvider, Latency, NodeClass,
@@ -33,6 +36,10 @@ use crate::{
 };
 
 const UID: &str = "7f1c0a52-cluster-uid";
+/// The label of reservations.
+const RESERVATION: &str = "example.com/reservation-id";
+/// The UID of the other cluster.
+const NAMESAKE_UID: &str = "0b93d7e1-cluster-uid";
 /// Instances on a page: the suite lists three pages.
 const PAGE_SIZE: usize = 50;
 /// How long an abandoned call may take until it waits for its hanging call.
@@ -71,6 +78,7 @@ impl Fake {
         let call_latency = Latency::between(0, 0);
         let config =
             CloudConfig { call_latency, tags_node_claims, page_size: PAGE_SIZE, ..CloudConfig::default() };
+        let catalogue = if class_rules { with_reservation(catalogue) } else { catalogue };
         let zones = restricted_zones(&catalogue.types);
         let cloud = Arc::new(Cloud::new(catalogue, config, shared.clone()));
         let (api, server): (Arc<dyn CloudApi>, _) = if over_http {
@@ -93,7 +101,7 @@ impl Fake {
             clock: clock.clone(),
             bug,
         };
-        let provider = Mutex::new(process.start().await);
+        let provider = Mutex::new(process.start(UID).await);
         Self { cloud, clock, process, provider, server }
     }
 
@@ -122,7 +130,7 @@ struct Process {
 
 impl Process {
     /// The provider, the rules of classes on it, and a bug on top.
-    async fn start(&self) -> Arc<dyn CloudProvider> {
+    async fn start(&self, uid: &str) -> Arc<dyn CloudProvider> {
         let api: Arc<dyn CloudApi> = self.wire.clone();
         let provider = FakeProvider::new(api, self.classes.clone(), self.clock.clone()).await.unwrap();
         let mut provider: Arc<dyn CloudProvider> = Arc::new(provider);
@@ -133,7 +141,7 @@ impl Process {
         if let Some(bug) = self.bug {
             provider = Arc::new(BuggyProvider::new(provider, bug, self.cloud.clone()));
         }
-        provider.identify(UID).await.unwrap();
+        provider.identify(uid).await.unwrap();
         provider
     }
 }
@@ -144,6 +152,20 @@ impl Drop for Fake {
             server.abort();
         }
     }
+}
+
+/// The same types; the first one also has a reservation of three instances in the zone of its first offering.
+fn with_reservation(catalogue: Catalogue) -> Catalogue {
+    let mut types: Vec<InstanceType> =
+        catalogue.types.instance_types.iter().map(|known| (**known).clone()).collect();
+    let first = types.first_mut().unwrap();
+    let offered = first.offerings.first().unwrap();
+    let mut offering = Offering::new(offered.zone().unwrap(), RESERVED, Price::from_nanos(1));
+    offering.requirements.add(Requirement::is_in(RESERVATION, ["r-1"]));
+    offering.reservation_capacity = Some(3);
+    first.offerings.push(offering);
+    first.requirements.replace(Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND, RESERVED, SPOT]));
+    Catalogue::new(catalogue.vocabulary, types)
 }
 
 fn call_fault(operation: Operation, fault: CallFault) -> Fault {
@@ -241,7 +263,7 @@ impl Harness for Fake {
         let _ = tokio::time::timeout(ABANDON_AFTER, call).await;
     }
     async fn restart(&self) {
-        let provider = self.process.start().await;
+        let provider = self.process.start(UID).await;
         *self.provider.lock().unwrap() = provider;
     }
     async fn foreign(&self) -> ProviderId {
@@ -249,6 +271,10 @@ impl Harness for Fake {
     }
     async fn unowned(&self) -> ProviderId {
         self.adopted("fake://elsewhere/i-unowned", None)
+    }
+    async fn namesake(&self) -> Option<Arc<dyn CloudProvider>> {
+        let by_name = self.process.bug == Some(Bug::IdentifiesByName);
+        Some(self.process.start(if by_name { UID } else { NAMESAKE_UID }).await)
     }
     async fn ground_truth(&self) -> Vec<GroundTruth> {
         let instances = self.cloud.instances();

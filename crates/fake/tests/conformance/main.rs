@@ -25,9 +25,9 @@ use fleetwright_fake::{
 };
 use harness::{Fake, Options};
 
-/// Cases about shared capacity, slow launches, launches one by one and quotas, and about drift and restrictions of classes: the fake cloud has
-/// none of them.
-const NOT_APPLICABLE: [&str; 7] = [
+/// Cases about shared and reserved capacity, slow launches, launches one by one and quotas, and about drift and restrictions of classes: the
+/// fake cloud has none of them.
+const NOT_APPLICABLE: [&str; 9] = [
     "what instance types share is counted once",
     "a launch that is under way is asked for again",
     "a launch that is not answered holds up no other",
@@ -35,6 +35,8 @@ const NOT_APPLICABLE: [&str; 7] = [
     "a class restricts the catalogue of its pools",
     "a class restricts the instances of its claims",
     "a changed class drifts its own instances",
+    "a reserved offering tells its reservation and what is left",
+    "reserved capacity is launched as reserved, as far as it goes",
 ];
 
 async fn conforms(catalogue: Catalogue, over_http: bool, tags_node_claims: bool) {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Each bug and the case that catches it.
-const CAUGHT_BY: [(Bug, &str); 52] = [
+const CAUGHT_BY: [(Bug, &str); 59] = [
     (Bug::NewTokenForEachCall, "a repeated call launches nothing more"),
     (Bug::ChecksThenCreates, "two calls of one attempt at a time launch once"),
     (Bug::NewTokenWhileACallRuns, "a launch that is dropped at any await is repeated"),
@@ -62,6 +62,13 @@ const CAUGHT_BY: [(Bug, &str); 52] = [
     (Bug::CountsByType, "what instance types share is counted once"),
     (Bug::CountsNoLaunches, "what instance types share is counted once"),
     (Bug::ProvesAnyCluster, "identity is proven again for the same cluster only"),
+    (Bug::IdentifiesByName, "two clusters of one name do not touch each other's instances"),
+    (Bug::StepInterruptsAll, "a step waits before its next round, and lets a healthy instance be"),
+    (Bug::StepNeverRests, "a step waits before its next round, and lets a healthy instance be"),
+    (Bug::FailedListInterruptsAll, "a step whose calls fail lets a healthy instance be"),
+    (Bug::RepairsAtOnce, "a repair policy gives a node time"),
+    (Bug::ReservedAsOnDemand, "reserved capacity is launched as reserved, as far as it goes"),
+    (Bug::ReservationsWithoutCount, "a reserved offering tells its reservation and what is left"),
 ];
 
 #[tokio::test]

@@ -55,9 +55,20 @@ impl Aws {
         settings: &Settings,
         clock: SharedClock,
     ) -> Arc<AwsProvider> {
+        Self::of_cluster(UID, cloud, classes, settings, clock).await
+    }
+
+    /// The provider of the cluster with this UID.
+    async fn of_cluster(
+        uid: &str,
+        cloud: &Arc<FakeAws>,
+        classes: &Classes,
+        settings: &Settings,
+        clock: SharedClock,
+    ) -> Arc<AwsProvider> {
         let provider =
             AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
-        provider.identify(UID).await.unwrap();
+        provider.identify(uid).await.unwrap();
         // The steps start with the process.
         let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
         names.run(&Outlook::at(provider.clock.now())).await.unwrap_or_default();
@@ -159,6 +170,10 @@ impl Harness for Aws {
     }
     async fn unowned(&self) -> ProviderId {
         self.adopted(&[])
+    }
+    async fn namesake(&self) -> Option<Arc<dyn CloudProvider>> {
+        let clock = self.clock.clone();
+        Some(Self::of_cluster("0b93-namesake-uid", &self.cloud, &self.classes, &self.settings, clock).await)
     }
     async fn ground_truth(&self) -> Vec<GroundTruth> {
         let nodes = self.cloud.born();

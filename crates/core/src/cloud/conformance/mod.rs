@@ -13,7 +13,9 @@ mod failing;
 mod interleaved;
 mod launching;
 mod owning;
+mod reserved;
 mod support;
+mod upkeep;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -68,6 +70,11 @@ pub trait Harness: Send + Sync {
     async fn foreign(&self) -> ProviderId;
     /// Puts an instance into the cloud that carries the UID of no cluster, as one made by hand.
     async fn unowned(&self) -> ProviderId;
+    /// The provider of another cluster that has the same name and is in the same account: identified with another UID, over the same cloud.
+    /// `None` if the harness has none, or the cloud does not know clusters by name.
+    async fn namesake(&self) -> Option<Arc<dyn CloudProvider>> {
+        None
+    }
     /// All instances of the cloud that are not gone, read from the cloud and not by the provider.
     async fn ground_truth(&self) -> Vec<GroundTruth>;
 }
@@ -177,5 +184,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(owning::CASES);
     cases.extend(failing::CASES);
     cases.extend(classes::CASES);
+    cases.extend(reserved::CASES);
+    cases.extend(upkeep::CASES);
     cases
 }
