@@ -12,23 +12,25 @@ use async_trait::async_trait;
 use fleetwright_aws::{
     AwsProvider, Classes, Settings,
     batch::Batched,
-    calls::AwsApi,
+    calls::{AwsApi, AwsError, TagSet},
     node_classes,
     prices::Prices,
     provider::provider_id,
-    testing::{BootedInstance, CLUSTER, FakeAws, OTHER_CA, REGION, cluster},
+    testing::{BootedInstance, CLUSTER, Call, FakeAws, Fault, OTHER_CA, REGION, cluster},
 };
+use fleetwright_aws_api::labels;
 use fleetwright_controllers::classes::follow;
 use fleetwright_core::{
     clock::SharedClock,
-    cloud::{CloudError, CloudProvider, GroundTruth},
+    cloud::{CallFault, CloudError, CloudProvider, GroundTruth, Operation},
     model::{
-        Price,
+        Price, ProviderId,
         labels::{ARCH, ON_DEMAND, REGION as REGION_LABEL, SPOT},
     },
 };
-use fleetwright_sim::simulator::{CloudSetup, SimulatedCloud};
+use fleetwright_sim::simulator::{CloudFault, CloudSetup, SimulatedCloud};
 use futures::future::BoxFuture;
+use jiff::SignedDuration;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -46,8 +48,14 @@ pub struct Region {
     pub aws: Arc<FakeAws>,
     /// Settings of the provider. Instances join the cluster at its endpoint.
     pub settings: Settings,
-    /// Running instances; those of the cluster with what they booted as.
-    known: Arc<Mutex<BTreeMap<String, Option<Arc<GroundTruth>>>>>,
+    /// Running instances with their tags; those of the cluster with what they booted as.
+    known: Arc<Mutex<BTreeMap<String, KnownInstance>>>,
+}
+
+/// What is known of a running instance.
+struct KnownInstance {
+    tags: TagSet,
+    truth: Option<Arc<GroundTruth>>,
 }
 
 impl Region {
@@ -93,8 +101,7 @@ impl Region {
 
 impl CloudSetup for Region {
     fn definitions(&self) -> Vec<Value> {
-        // Generated types always serialize.
-        fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+        definitions()
     }
 
     fn zones(&self) -> Vec<String> {
@@ -102,18 +109,8 @@ impl CloudSetup for Region {
         zones.into_iter().collect()
     }
 
-    /// Another revision has another tag, which drifts.
     fn node_class(&self, revision: u32) -> Value {
-        json!({
-            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-            "spec": {
-                "role": "node",
-                "amiSelectorTerms": [{"alias": "al2023@latest"}],
-                "subnetSelectorTerms": [{"tags": {"team": "a"}}],
-                "securityGroupSelectorTerms": [{"name": "nodes"}],
-                "tags": {"revision": revision.to_string()},
-            },
-        })
+        node_class(revision)
     }
 
     fn start(&self, _clock: SharedClock) -> Arc<dyn SimulatedCloud> {
@@ -138,19 +135,131 @@ impl SimulatedCloud for Region {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.aws.running();
         known.retain(|id, _| now.contains(id));
-        if now.len() > known.len() {
+        let tags: BTreeMap<String, TagSet> =
+            self.aws.instances_now().into_iter().map(|instance| (instance.id, instance.tags)).collect();
+        // NodeClaims are written on instances after their launch.
+        let is_known = |id: &String| known.get(id).is_some_and(|known| tags.get(id) == Some(&known.tags));
+        if !now.iter().all(is_known) {
             let prices = Prices::of_region(REGION);
             let booted: BTreeMap<String, Arc<GroundTruth>> = self
                 .booted()
                 .iter()
                 .map(|booted| (booted.instance.id.clone(), Arc::new(truth(booted, &prices))))
                 .collect();
-            for id in now {
-                known.entry(id.clone()).or_insert_with(|| booted.get(&id).cloned());
-            }
+            *known = now
+                .into_iter()
+                .map(|id| {
+                    let tags = tags.get(&id).cloned().unwrap_or_default();
+                    // What nobody launched stays as it was adopted.
+                    let truth = booted.get(&id).cloned().or_else(|| known.get(&id)?.truth.clone());
+                    (id, KnownInstance { tags, truth })
+                })
+                .collect();
         }
-        known.values().flatten().cloned().collect()
+        known.values().filter_map(|known| known.truth.clone()).collect()
     }
+
+    fn inject(&self, fault: &CloudFault) -> bool {
+        let (call, fault, count) = match *fault {
+            CloudFault::Calls(operation, fault, count) => match operation {
+                Operation::Launch => (Call::CreateFleet, fault, count),
+                Operation::Terminate => (Call::Terminate, fault, count),
+                Operation::Get | Operation::List => (Call::Describe, fault, count),
+                _ => return false,
+            },
+            CloudFault::Tagging(fault, count) => (Call::CreateTags, fault, count),
+            _ => return false,
+        };
+        let Some(fault) = refusal(fault) else { return false };
+        (0..count).for_each(|_| self.aws.inject(call, fault.clone()));
+        true
+    }
+
+    fn heal(&self) {
+        for call in [Call::CreateFleet, Call::Terminate, Call::Describe, Call::CreateTags] {
+            self.aws.clear(call);
+        }
+    }
+
+    fn lose(&self, id: &ProviderId) -> bool {
+        let id = id.as_str().rsplit('/').next().unwrap_or_default();
+        let is_there = self.aws.instance_now(id).is_some_and(|instance| instance.state == "running");
+        self.aws.reclaim(id, SignedDuration::ZERO);
+        is_there
+    }
+
+    fn adopt(&self, instance: GroundTruth) -> Option<ProviderId> {
+        let name = (labels::TAG_CLUSTER_NAME, Some(self.settings.cluster_name.to_string()));
+        let uid = (labels::TAG_CLUSTER_UID, instance.cluster_uid.as_ref().map(ToString::to_string));
+        let claim = (labels::TAG_NODECLAIM, instance.claim.as_ref().map(ToString::to_string));
+        // As every instance of a launch has them, by which those of a cluster are listed.
+        let pool = (labels::TAG_NODEPOOL, Some("adopted".to_owned()));
+        let class = (labels::NODE_CLASS, Some("default".to_owned()));
+        let tags = [name, pool, class, uid, claim]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let tags: TagSet = tags.collect();
+        let (zone, id) = self.aws.adopt(tags.clone());
+        let provider_id = provider_id(&zone, &id);
+        let mut truth = instance;
+        (truth.provider_id, truth.zone) = (provider_id.clone(), zone.into());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(id, KnownInstance { tags, truth: Some(Arc::new(truth)) });
+        Some(provider_id)
+    }
+}
+
+/// What EC2 answers to a call that goes wrong.
+fn refusal(fault: CallFault) -> Option<Fault> {
+    Some(match fault {
+        CallFault::Fail => Fault::Refuse(AwsError::new(AwsError::NO_ANSWER, "connection reset")),
+        CallFault::Throttle => {
+            Fault::Refuse(AwsError::new("RequestLimitExceeded", "Request limit exceeded."))
+        }
+        CallFault::Deny => Fault::Refuse(AwsError::new("UnauthorizedOperation", "You are not authorized.")),
+        CallFault::LoseAnswer => Fault::Lose,
+        _ => return None,
+    })
+}
+
+/// A region for each simulator, for property runs.
+pub struct OwnRegion;
+
+impl CloudSetup for OwnRegion {
+    fn definitions(&self) -> Vec<Value> {
+        definitions()
+    }
+
+    fn zones(&self) -> Vec<String> {
+        ["us-west-2a", "us-west-2b", "us-west-2c"].map(str::to_owned).into()
+    }
+
+    fn node_class(&self, revision: u32) -> Value {
+        node_class(revision)
+    }
+
+    fn start(&self, clock: SharedClock) -> Arc<dyn SimulatedCloud> {
+        Arc::new(Region::new(clock, true))
+    }
+}
+
+fn definitions() -> Vec<Value> {
+    // Generated types always serialize.
+    fleetwright_aws_api::crds().iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
+}
+
+/// Another revision has another tag, which drifts.
+fn node_class(revision: u32) -> Value {
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "role": "node",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": {"team": "a"}}],
+            "securityGroupSelectorTerms": [{"name": "nodes"}],
+            "tags": {"revision": revision.to_string()},
+        },
+    })
 }
 
 /// Instance type, zone, capacity type and price of all offerings.
@@ -188,6 +297,11 @@ fn truth(booted: &BootedInstance, prices: &Prices) -> GroundTruth {
         .map(|(key, value)| (key.into(), value.into()))
         .collect();
     truth.node_taints.clone_from(&booted.taints);
+    let tag = |key: &str| instance.tags.get(key).map(String::as_str);
+    truth.cluster_uid = tag(labels::TAG_CLUSTER_UID).map(Into::into);
+    truth.claim = tag(labels::TAG_NODECLAIM).map(Into::into);
+    let attempt = tag(labels::TAG_ATTEMPT).and_then(|attempt| attempt.parse().ok());
+    truth.launched_by = tag(labels::TAG_BATCH).map(Into::into).zip(attempt);
     truth.launched = instance.launched;
     truth.price = price(prices, &truth.instance_type, &truth.capacity_type).unwrap_or(Price::ZERO);
     truth

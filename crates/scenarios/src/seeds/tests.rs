@@ -29,6 +29,33 @@ fn runs_with_one_seed_are_identical() {
     assert_eq!(report.violations, Vec::new(), "{report}");
 }
 
+/// How many of them in the test run over AWS, whose provider makes many more calls.
+#[cfg(feature = "documents")]
+const AWS_SEEDS: u64 = 2;
+
+/// The AWS provider over a region in memory. `AWS_SEEDS=500 cargo test --release -p fleetwright-scenarios aws_seeds` runs more.
+#[cfg(feature = "documents")]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a switch for people: how many seeds")]
+fn aws_seeds_have_no_violations() {
+    let count = std::env::var("AWS_SEEDS").map_or(AWS_SEEDS, |count| count.parse().unwrap());
+    let cloud: Arc<dyn CloudSetup> = Arc::new(crate::region::OwnRegion);
+    let mut happened: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut broken = String::new();
+    for report in run_many_over(0, count, &cloud, 2, &|_| false) {
+        let report = report.unwrap();
+        if !report.violations.is_empty() {
+            broken += &report.to_string();
+        }
+        for (what, count) in report.happened {
+            *happened.entry(what).or_insert(0) += count;
+        }
+    }
+    println!("{count} seeds: {happened:?}");
+    assert!(broken.is_empty(), "{broken}");
+    assert!(happened.contains_key("instance without a claim"), "no fault of the cloud: {happened:?}");
+}
+
 /// A seed with what replaces pods: preemption on each new node, rollouts, pods of high priority, Jobs that fail.
 #[test]
 fn pods_that_are_replaced_get_no_node_after_the_other() {
