@@ -6,7 +6,7 @@ use clap::Subcommand;
 use fleetwright_controllers::settings::SolveEffort;
 
 use super::{TableOrJson, budget};
-use crate::catalogue::CatalogueOptions;
+use crate::{catalogue::CatalogueOptions, input::select::InputOptions};
 
 /// Options of `compat`, beside the controller's settings, which are those of the running Deployment where no flag says otherwise.
 #[derive(Clone, Debug, clap::Args)]
@@ -15,9 +15,9 @@ pub(crate) struct CompatOptions {
     /// What to do instead of the checks.
     #[command(subcommand)]
     pub(crate) tool: Option<CompatTool>,
-    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
-    pub(crate) files: Vec<PathBuf>,
+    /// Where objects are read from.
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
     /// The time of the decision, such as 2026-01-31T12:00:00Z. Defaults to now.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<jiff::Timestamp>,
@@ -45,9 +45,9 @@ pub(crate) enum CompatTool {
 /// Options of `compat clean`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CleanOptions {
-    /// Manifests or dumps to read instead of the cluster; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
-    pub(crate) files: Vec<PathBuf>,
+    /// Where objects are read from.
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
     /// Remove them from the cluster.
     #[arg(long)]
     pub(crate) apply: bool,
@@ -57,4 +57,38 @@ pub(crate) struct CleanOptions {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     pub(crate) output: TableOrJson,
+}
+
+#[cfg(test)]
+mod tests {
+    //! The cluster that is read.
+    use super::{
+        super::{Interface, Invocation, Tool, parse},
+        *,
+    };
+
+    #[test]
+    fn the_cluster_is_that_of_the_options() {
+        for tool in [&["compat"][..], &["compat", "clean"]] {
+            let with = |more: &[&str]| {
+                let args = [&["fleetwright"], tool, more].concat();
+                parse(args.into_iter().map(Into::into), &Interface::plain())
+            };
+            let Invocation::Tool(Tool::Compat(options), _) =
+                with(&["--kubeconfig", "k", "--context", "c"]).unwrap()
+            else {
+                panic!("{tool:?}")
+            };
+            let input = match options.tool {
+                Some(CompatTool::Clean(clean)) => clean.input,
+                None => options.input,
+            };
+            assert_eq!(
+                (input.kubeconfig, input.context),
+                (Some("k".into()), Some("c".to_owned())),
+                "{tool:?}"
+            );
+            assert!(with(&["-f", "dump.json", "--context", "c"]).is_err(), "{tool:?}");
+        }
+    }
 }

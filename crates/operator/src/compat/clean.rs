@@ -26,7 +26,7 @@ use super::{
 use crate::{
     cli::{CleanOptions, TableOrJson},
     clock::SystemClock,
-    input, kube_client,
+    input,
     outcome::Outcome,
     plan::grid,
 };
@@ -57,11 +57,12 @@ pub(super) struct Removal {
 /// # Errors
 /// If the input cannot be read, Fleetwright still runs, or the API server refuses a change.
 pub(crate) fn run(options: &CleanOptions, clouds: &[Box<dyn CloudCompat>]) -> anyhow::Result<Outcome> {
-    let items = input::read(&options.files)?;
-    if options.apply && !options.files.is_empty() {
+    let items = input::read_from(&options.input)?;
+    let is_live = options.input.files.is_empty();
+    if options.apply && !is_live {
         bail!("--apply changes the cluster: leave out -f");
     }
-    let cluster = ClusterObjects::new(&items, Vec::new(), options.files.is_empty(), SystemClock.now());
+    let cluster = ClusterObjects::new(&items, Vec::new(), is_live, SystemClock.now());
     let conditions = own_conditions(clouds);
     let found: Vec<(&Value, Leftover)> = cluster
         .all()
@@ -85,7 +86,7 @@ pub(crate) fn run(options: &CleanOptions, clouds: &[Box<dyn CloudCompat>]) -> an
         found.iter().map(|(object, leftover)| (*object, removal(object, leftover))).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect(None).await?;
+        let client = input::connect(&options.input).await?;
         let failed = apply(&client, &removals).await?;
         let done = removals.len().saturating_sub(failed.len());
         writeln!(anstream::stdout(), "cleaned {}", count(done, "object"))?;

@@ -58,7 +58,7 @@ use crate::{
     cli::{CompatOptions, PlanOptions, TableOrJson},
     clock::SystemClock,
     disrupt,
-    input::{self, Item, select::InputOptions},
+    input::{self, Item},
     outcome::Outcome,
     plan::show_notes,
     settings::{
@@ -90,11 +90,10 @@ pub(crate) fn run(
     build: &Build<'_>,
     flags: &BTreeMap<String, String>,
 ) -> anyhow::Result<Outcome> {
-    let of = InputOptions { files: options.files.clone(), ..InputOptions::default() };
-    let (mut items, denied) = input::read_all(&of)?;
-    if options.files.is_empty() {
+    let (mut items, denied) = input::read_all(&options.input)?;
+    if options.input.files.is_empty() {
         let wanted = config_maps(&ClusterObjects::new(&items, Vec::new(), true, SystemClock.now()));
-        items.extend(input::read_config_maps(&wanted)?);
+        items.extend(input::read_config_maps(&options.input, &wanted)?);
     }
     let report = check(items, denied, options, build, flags)?;
     show_notes(&report.notes, &report.incomplete)?;

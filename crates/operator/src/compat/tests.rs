@@ -40,7 +40,7 @@ fn checked(args: &[&str]) -> anyhow::Result<CompatReport> {
         Invocation::Tool(Tool::Compat(options), flags) => (options, flags),
         other => panic!("{other:?}"),
     };
-    let items = input::read(&options.files).unwrap();
+    let items = input::read_from(&options.input).unwrap();
     let denied = Vec::new();
     check(items, denied, &options, &operator().build(&flags).unwrap(), &flags)
 }

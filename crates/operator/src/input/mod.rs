@@ -77,10 +77,17 @@ pub(crate) fn read_from(options: &InputOptions) -> anyhow::Result<Vec<Item>> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect_to(options.kubeconfig.as_deref(), options.context.as_deref());
-        let client = client.await.context("without -f the cluster is read")?;
+        let client = connect(options).await.context("without -f the cluster is read")?;
         cluster::read(&client).await
     })
+}
+
+/// A client of the cluster that the options name.
+///
+/// # Errors
+/// If there is none, or its configuration is invalid.
+pub(crate) async fn connect(options: &InputOptions) -> anyhow::Result<kube::Client> {
+    kube_client::connect_to(options.kubeconfig.as_deref(), options.context.as_deref()).await
 }
 
 /// The objects that `compat` reads: the same with definitions, permissions, webhooks and leases; and the kinds of the cluster that may not
@@ -94,8 +101,7 @@ pub(crate) fn read_all(options: &InputOptions) -> anyhow::Result<(Vec<Item>, Vec
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect_to(options.kubeconfig.as_deref(), options.context.as_deref());
-        let client = client.await.context("without -f the cluster is read")?;
+        let client = connect(options).await.context("without -f the cluster is read")?;
         let (mut items, mut denied) = cluster::read_permitted(&client).await?;
         let (further, denied_further) = cluster::read_further(&client).await?;
         items.extend(further);
@@ -104,14 +110,17 @@ pub(crate) fn read_all(options: &InputOptions) -> anyhow::Result<(Vec<Item>, Vec
     })
 }
 
-/// The config maps of the cluster that `wanted` names by namespace and name, without those that do not exist or may not be read.
+/// The config maps of the cluster of the options that `wanted` names by namespace and name, without those that do not exist or may not be read.
 ///
 /// # Errors
 /// If the cluster cannot be reached.
-pub(crate) fn read_config_maps(wanted: &BTreeSet<(String, String)>) -> anyhow::Result<Vec<Item>> {
+pub(crate) fn read_config_maps(
+    options: &InputOptions,
+    wanted: &BTreeSet<(String, String)>,
+) -> anyhow::Result<Vec<Item>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = kube_client::connect(None).await?;
+        let client = connect(options).await?;
         cluster::read_config_maps(&client, wanted).await
     })
 }
