@@ -40,7 +40,8 @@ impl Operator {
             // The reader has what it wanted.
             Err(error) if house::is_closed_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
-                let _ = writeln!(anstream::stderr(), "{}: {error:#}", self.name());
+                let error = sheet::plain_lines(&format!("{error:#}"));
+                let _ = writeln!(anstream::stderr(), "{}: {error}", self.name());
                 ExitCode::FAILURE
             }
         }

@@ -3,13 +3,17 @@
 //! `UPDATE_SCENARIOS=1` rewrites reports and schemas.
 
 use std::{
+    ffi::OsString,
+    fmt::Write as _,
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{LazyLock, mpsc},
+    thread,
+    time::Duration,
 };
 
 use schemars::JsonSchema;
 
-use crate::{catalogue::Catalogues, ec2::Ec2Catalogue, lab::FakeCatalogue, outcome::Outcome};
+use crate::{catalogue::Catalogues, ec2::Ec2Catalogue, lab::FakeCatalogue, outcome::Outcome, sheet::plain};
 
 /// A path from the root of the repository.
 pub(crate) fn from_root(path: &str) -> PathBuf {
@@ -102,4 +106,63 @@ pub(crate) fn check_file(file: &str, found: &str) {
     }
     let wanted = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(wanted, found, "UPDATE_SCENARIOS=1 writes {file} again");
+}
+
+/// How long a tool may take over one file of bad input, beside other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a message in the stored list.
+const SHOWN: usize = 240;
+
+/// A tool as the test of bad input calls it, with the files that are named on its command line: what it says of them.
+pub(crate) type OverFiles = fn(&[PathBuf]) -> anyhow::Result<Vec<String>>;
+
+/// Runs a tool over each file of a folder of `tests/scenarios/bad-input/`, with the healthy cluster there before it: the tool neither panics
+/// nor hangs, and an error names the file. `NAME.txt` there has the first thing that it says of each file, and how much it says.
+pub(crate) fn check_bad_input(name: &str, folders: &[&str], tool: OverFiles) {
+    let root = from_root("tests/scenarios/bad-input");
+    let mut said = String::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        assert!(!files.is_empty());
+        for file in files {
+            let short = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
+            let messages = messages(&short, vec![root.join("cluster.yaml"), file.clone()], tool);
+            let named = messages.iter().find(|message| message.contains(&file.display().to_string()));
+            let first = named.or_else(|| messages.first()).map_or("nothing", String::as_str);
+            let first = plain(&first.replace(&format!("{}/", root.display()), ""));
+            let shown: String = first.chars().take(SHOWN).collect();
+            writeln!(said, "{short}: {}: {shown}", messages.len()).unwrap();
+        }
+    }
+    check_file(&format!("tests/scenarios/bad-input/{name}.txt"), &said);
+}
+
+/// A command line that names files with `-f`.
+pub(crate) fn command_line(words: &str, files: &[PathBuf]) -> Vec<OsString> {
+    let named = files.iter().flat_map(|file| [OsString::from("-f"), file.into()]);
+    ["fleetwright"].into_iter().chain(words.split_whitespace()).map(OsString::from).chain(named).collect()
+}
+
+/// What a tool says of files, in a thread of its own, which may hang or panic.
+fn messages(short: &str, files: Vec<PathBuf>, tool: OverFiles) -> Vec<String> {
+    let (done, waits) = mpsc::channel();
+    // The stack of a main thread.
+    let thread = thread::Builder::new().name(short.to_owned()).stack_size(8 << 20);
+    let file = files.last().unwrap().display().to_string();
+    let thread = thread.spawn(move || done.send(tool(&files))).unwrap();
+    match waits.recv_timeout(PATIENCE) {
+        Ok(Ok(messages)) => messages,
+        Ok(Err(error)) => {
+            let error = format!("{error:#}");
+            assert!(error.contains(&file), "{short}: the error does not name the file: {error}");
+            vec![error]
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{short}: no end after {PATIENCE:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            drop(thread.join());
+            panic!("{short}: the tool panicked")
+        }
+    }
 }

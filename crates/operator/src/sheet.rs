@@ -164,7 +164,7 @@ impl Page {
             if !out.is_empty() {
                 out.push('\n');
             }
-            let _ = writeln!(out, "{text}");
+            let _ = writeln!(out, "{}", plain_lines(&text));
         }
         out
     }
@@ -185,6 +185,16 @@ pub(crate) fn print<T: Serialize>(
         _ => page(format == Format::Wide).render(format, terminal_width()),
     };
     Ok(anstream::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// A text on one line. Names and messages are data: no character of them controls the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// The same for a text of several lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
 /// The width of the terminal, if standard output is one.
@@ -225,6 +235,20 @@ mod tests {
         ] {
             assert_eq!(page().render(format, None), expected, "{format:?}");
         }
+    }
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        let mut sheet = Sheet::new(&[text("NAME")]);
+        sheet.row(["a\u{1b}[2Jb".to_owned()]);
+        let mut page = Page::default();
+        page.sheet(sheet).line("c\rd").line("e\tf");
+        for format in [Format::Table, Format::Wide, Format::Csv, Format::Markdown] {
+            let shown = page.render(format, None);
+            assert!(shown.contains("a\u{fffd}[2Jb"), "{shown:?}");
+            assert!(shown.chars().all(|letter| letter == '\n' || !letter.is_control()), "{shown:?}");
+        }
+        assert_eq!(plain("a\nb"), "a\u{fffd}b");
     }
 
     #[test]

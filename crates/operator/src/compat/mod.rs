@@ -65,6 +65,7 @@ use crate::{
         Values,
         table::{GATES, Setting},
     },
+    sheet::plain_lines,
 };
 
 /// The parts of a binary that `compat` uses.
@@ -100,7 +101,7 @@ pub(crate) fn run(
     let mut out = anstream::stdout().lock();
     match options.output {
         TableOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
-        TableOrJson::Table => write!(out, "{}", Table(&report))?,
+        TableOrJson::Table => write!(out, "{}", plain_lines(&Table(&report).to_string()))?,
     }
     Ok(report.outcome())
 }

@@ -302,3 +302,20 @@ fn a_shadow_is_no_controller() {
         assert_eq!(is_blocked, controllers == 2, "{container}");
     }
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("compat", &["objects"], |files| {
+        let args = scenarios::command_line("compat --budget=2it --at=2026-01-01T12:00:00Z", files);
+        let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
+            Invocation::Tool(Tool::Compat(options), flags) => (options, flags),
+            other => panic!("{other:?}"),
+        };
+        let items = input::read_from(&options.input)?;
+        let report = check(items, Vec::new(), &options, &operator().build(&flags)?, &flags)?;
+        Table(&report).to_string();
+        let findings = report.findings.iter();
+        let findings = findings.map(|found| format!("{} {}: {}", found.id, found.object, found.message));
+        Ok(findings.chain(report.notes.clone()).collect())
+    });
+}

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     figures::{count, names},
     plan::grid,
+    sheet::plain,
 };
 
 /// The records as a table.
@@ -54,11 +55,6 @@ fn cells(value: &Value) -> [String; 7] {
 /// What the prices of a record are in.
 fn currency(record: &Value) -> Currency {
     record["currency"].as_str().and_then(Currency::of).unwrap_or_default()
-}
-
-/// Names and messages are data: no character of them controls the terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 fn decision(choice: &Choice, currency: Currency) -> String {

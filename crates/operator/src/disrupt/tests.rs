@@ -193,3 +193,20 @@ fn unknown_methods_are_named() {
 fn the_schema_in_docs_is_that_of_the_report() {
     scenarios::check_schema::<DisruptReport>("disrupt.schema.json");
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("disrupt", &["objects"], |files| {
+        let args = scenarios::command_line("disrupt --at=2026-01-01T12:00:00Z", files);
+        let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
+            Invocation::Tool(Tool::Disrupt(options), flags) => (options, flags),
+            other => panic!("{other:?}"),
+        };
+        let (values, at) = (Values::resolve(&flags, |_| None).unwrap(), options.at.unwrap());
+        let (items, catalogues) = (read_from(&options.input)?, scenarios::catalogues());
+        let report = survey(items.clone(), &options, &catalogues, &values, (at, at))?;
+        table::page(&report, true).render(sheet::Format::Table, None);
+        explanation(items, "healthy", &options.catalogue, (&catalogues, &values), at)?;
+        Ok([report.notes, report.incomplete].concat())
+    });
+}

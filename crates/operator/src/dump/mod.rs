@@ -93,7 +93,8 @@ pub(crate) fn projected(
         };
         match project(settings) {
             Some(object) => objects.push(object),
-            None => *left_out.entry(format!("{version} {kind}")).or_default() += 1,
+            None if kind.is_empty() => *left_out.entry("no kind".to_owned()).or_default() += 1,
+            None => *left_out.entry(format!("{version} {kind}").trim_start().to_owned()).or_default() += 1,
         }
     }
     let notes = left_out.into_iter().map(|(kind, count)| {

@@ -199,3 +199,16 @@ fn the_fields_of_node_classes_are_understood() {
         assert_eq!(fields::invalid_line(table), None, "{kind}");
     }
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("dump", &["objects"], |files| {
+        let items = input::read(files)?;
+        let (objects, notes) = projected(&items, &scenarios::catalogues(), None);
+        written(&objects, Timestamp::UNIX_EPOCH)?;
+        let (mut objects, _) = projected(&items, &scenarios::catalogues(), Some(&[]));
+        Anonymizer::new(&scenarios::catalogues(), Some("key"))?.anonymize(&mut objects);
+        written(&objects, Timestamp::UNIX_EPOCH)?;
+        Ok(notes)
+    });
+}

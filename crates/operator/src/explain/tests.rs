@@ -88,3 +88,35 @@ fn patches_of_taints_add_up() {
         ]
     );
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("explain", &["objects"], |files| {
+        let told = |what: &str| {
+            let words = format!("explain {what} --at=2026-01-01T12:00:00Z --budget=2it");
+            let (what, flags) =
+                match parse(scenarios::command_line(&words, files), &Interface::plain()).unwrap() {
+                    Invocation::Tool(Tool::Explain(what), flags) => (what, flags),
+                    other => panic!("{other:?}"),
+                };
+            let values = Values::resolve(&flags, |_| None).unwrap();
+            let (Explain::Pod(options)
+            | Explain::Type(options)
+            | Explain::NodePool(options)
+            | Explain::Node(options)) = &what;
+            let mut question = Question::new(options, &scenarios::catalogues(), &values)?;
+            let page = match &what {
+                Explain::Pod(options) => pod::report(&mut question, options).map(|report| pod::page(&report)),
+                Explain::NodePool(options) => {
+                    node_pool::report(&question, &options.name).map(|report| node_pool::page(&report))
+                }
+                _ => instance_type::report(&mut question, &options.name)
+                    .map(|report| instance_type::page(&report)),
+            };
+            let page =
+                page.map_or_else(|error| format!("{error:#}"), |page| page.render(Format::Table, None));
+            Ok::<_, anyhow::Error>(page.lines().next().unwrap_or_default().to_owned())
+        };
+        ["pod bad0", "nodepool bad0", "type c-8x-amd64-linux"].into_iter().map(told).collect()
+    });
+}

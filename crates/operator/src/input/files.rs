@@ -225,7 +225,8 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
             // Flow YAML starts like JSON; several values in a row are neither.
             Err(error) => {
                 let line = document.line.saturating_add(u64::try_from(error.line()).unwrap_or(1)) - 1;
-                return yaml(&document.text).map_err(|_| (line, format!("not JSON: {error}")));
+                return yaml(&document.text)
+                    .map_err(|_| (line, format!("not JSON: {}", json_reason(&error))));
             }
         }
     }
@@ -234,15 +235,37 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
         let is_template = document.text.contains("{{") && document.text.contains("}}");
         let fix =
             if is_template { "; it is a template: render it first, as with `helm template`" } else { "" };
-        let why = format!("not YAML: {}{fix}", first_line(&error.to_string()));
+        let why = format!("not YAML: {}{fix}", reason(&error.to_string()));
         (document.line + line.saturating_sub(1), why)
     })
 }
 
-fn first_line(text: &str) -> String {
+/// What the JSON parser says, with its column alone: its line counts from the part that it was given.
+pub(crate) fn json_reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (why, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
+    format!("{why} (column {})", error.column())
+}
+
+/// What the parser says, without its line, which counts from the document, and what is about its settings and types.
+fn reason(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    // The rest of the message is about settings of the parser.
-    line.split(", set DuplicateKeyPolicy").next().unwrap_or_default().to_owned()
+    let line =
+        line.strip_prefix("error: line ").and_then(|line| line.split_once(": ")).map_or(line, |(_, why)| why);
+    let why = line.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
+    if let Some((number, _)) =
+        why.strip_prefix("non-finite float ").and_then(|rest| rest.split_once(" rejected"))
+    {
+        return format!("{number} is no finite number: put a text in quotes");
+    }
+    match why {
+        "cannot deserialize null into string; use Option<String>" => {
+            "a key is null: put it in quotes".to_owned()
+        }
+        "recursive references require weak recursion types" => "an alias within its own anchor".to_owned(),
+        "expected string scalar" => "a key that is no text".to_owned(),
+        _ => why.to_owned(),
+    }
 }
 
 /// YAML without a limit on its size: it is the user's own. The expansion of aliases is limited.

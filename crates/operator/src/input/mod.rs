@@ -25,7 +25,7 @@ mod files;
 pub(crate) mod invalid;
 pub(crate) mod lacking;
 pub(crate) mod load;
-mod object;
+pub(crate) mod object;
 pub(crate) mod prepare;
 mod refused;
 pub(crate) mod retired;
@@ -54,7 +54,7 @@ use serde_saphyr::Spanned;
 pub(crate) use self::files::parse;
 #[cfg(feature = "lab")]
 pub(crate) use self::files::read as read_files;
-pub(crate) use self::files::yaml;
+pub(crate) use self::files::{json_reason, yaml};
 use self::select::InputOptions;
 pub(crate) use self::template::selects_labels;
 use crate::kube_client;

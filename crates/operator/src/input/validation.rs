@@ -31,6 +31,9 @@ use super::{
 /// Reads an object as the type of its kind.
 type Read = fn(&Value) -> Reading;
 
+/// Letters of an invalid name in a message.
+const NAME_SHOWN: usize = 80;
+
 /// The kinds whose fields are compared with their type.
 const TYPES: [(&str, &str, Read); 13] = [
     ("v1", "Pod", fields::read::<Pod>),
@@ -138,9 +141,18 @@ fn pod_spec(value: &Value) -> Option<(&Value, &'static str)> {
     Some((path.split('.').fold(value, |value, field| &value[field]), path))
 }
 
-/// `ValidatePodSpec`, of the names of containers: the API server refuses such an object as well, and no decision reads them.
+/// `ValidateObjectMeta` and `ValidatePodSpec`, of the names of objects and containers: the API server refuses such an object as well, and no decision
+/// depends on how they are written.
 pub(crate) fn invalid_names(value: &Value) -> Vec<Invalid> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
+    let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    if !name.is_empty() && !is_subdomain(name) {
+        let shown: String = name.chars().take(NAME_SHOWN).collect();
+        let message = format!("Invalid value: {shown:?}: no lowercase RFC 1123 subdomain");
+        let fix =
+            "use lower case letters, digits, '-' and '.', at most 253, with a letter or digit at both ends";
+        add(&mut found, "metadata.name".to_owned(), message, fix);
+    }
     let Some((spec, path)) = pod_spec(value) else { return found };
     for (path, container) in containers(spec, path) {
         let name = container["name"].as_str().unwrap_or_default();
@@ -152,6 +164,15 @@ pub(crate) fn invalid_names(value: &Value) -> Vec<Invalid> {
         }
     }
     found
+}
+
+/// `IsDNS1123Subdomain`.
+fn is_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// The containers of a pod, each with where it is.

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The most pods that workloads may expand to: a cluster of Kubernetes has 150,000 at most.
-const MAX_PODS: i64 = 150_000;
+pub(crate) const MAX_PODS: i64 = 150_000;
 /// Kinds that expand. A DaemonSet counts as overhead of each node instead.
 const KINDS: [(&str, &str); 7] = [
     ("apps", "Deployment"),
@@ -175,7 +175,12 @@ pub(crate) fn expand(items: &mut Vec<Item>, replicas: &[Replicas]) -> anyhow::Re
         }
         let missing = wanted.saturating_sub(count).max(0);
         let all = i64::try_from(changes.added.len()).unwrap_or(i64::MAX).saturating_add(missing);
-        ensure!(all <= MAX_PODS, "{}: workloads have more than {MAX_PODS} pods in sum", workload.id());
+        ensure!(
+            all <= MAX_PODS,
+            "{}: {}: workloads have more than {MAX_PODS} pods in sum",
+            item.source,
+            workload.id()
+        );
         if missing > 0 {
             changes.counts.push(format!("{} ({missing})", workload.id()));
         }

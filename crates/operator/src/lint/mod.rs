@@ -42,6 +42,7 @@ use crate::{
     outcome::Outcome,
     plan,
     settings::Values,
+    sheet::plain,
 };
 
 /// Lints and prints.
@@ -63,7 +64,7 @@ pub(crate) fn run(
     }
     let Linted { findings, unchecked } = lint(&items, &options.catalogue, catalogues, values)?;
     for note in unchecked {
-        writeln!(anstream::stderr(), "note: {note}")?;
+        writeln!(anstream::stderr(), "note: {}", plain(&note))?;
     }
     anstream::stdout().lock().write_all(output::render(options.output, &findings)?.as_bytes())?;
     Ok(outcome(&findings, options.fail_on))
@@ -104,6 +105,10 @@ fn lint(
     for item in items {
         if item.value["kind"].as_str().is_none_or(str::is_empty) {
             report.unchecked.push(format!("{}: kind is missing: this is no Kubernetes object", item.source));
+        } else if item.value["apiVersion"].as_str().is_none_or(str::is_empty) {
+            report
+                .unchecked
+                .push(format!("{}: apiVersion is missing: this is no Kubernetes object", item.source));
         }
         schemas.check(item, &mut report);
         builtin::check(item, &mut report);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::rules::{Finding, RULES, Severity};
-use crate::{cli::LintFormat, figures};
+use crate::{cli::LintFormat, figures, sheet::plain};
 
 /// The findings in a format.
 ///
@@ -34,8 +34,9 @@ fn text(findings: &[Finding]) -> String {
     for finding in findings {
         let Finding { file, line, column, code, object, message, fix, url, .. } = finding;
         let place = if *line == 0 { file.clone() } else { format!("{file}:{line}:{column}") };
-        let _ = writeln!(out, "{place}: {} {code}: {object}: {message}", word(finding.severity));
-        let _ = writeln!(out, "    fix: {fix} ({url})");
+        let about = plain(&format!("{object}: {message}"));
+        let _ = writeln!(out, "{place}: {} {code}: {about}", word(finding.severity));
+        let _ = writeln!(out, "    fix: {} ({url})", plain(fix));
     }
     let of = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let _ = writeln!(

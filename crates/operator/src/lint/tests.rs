@@ -256,3 +256,18 @@ fn labels_of_a_registered_cloud_are_known() {
         "the cloud is not of this build"
     );
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("lint", &["text", "objects"], |files| {
+        let values = Values::resolve(&Default::default(), |_| None).unwrap();
+        let items = input::read(files)?;
+        let Linted { findings, unchecked } = linted(&items, &values);
+        let when = ("2026-01-01T00:00:00Z".parse().unwrap(), std::time::Duration::from_secs(86_400));
+        calendar::page(items, when, &scenarios::catalogues(), &values)?;
+        let text = output::render(LintFormat::Text, &findings)?;
+        output::render(LintFormat::Sarif, &findings)?;
+        let lines = text.lines().filter(|line| line.contains(": error ") || line.contains(": warning "));
+        Ok(lines.map(str::to_owned).chain(unchecked).collect())
+    });
+}

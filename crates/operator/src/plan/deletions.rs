@@ -19,6 +19,7 @@ use crate::{
     input::{
         Item,
         load::class_kinds,
+        object::set,
         select::identity,
         workloads::{self, Replicas},
     },
@@ -79,7 +80,7 @@ pub(super) fn delete(
         }
         let stays = finalized(&item.value);
         if stays && item.value["metadata"]["deletionTimestamp"].is_null() {
-            item.value["metadata"]["deletionTimestamp"] = now.clone();
+            set(&mut item.value, &["metadata", "deletionTimestamp"], now.clone());
         }
         stays
     });

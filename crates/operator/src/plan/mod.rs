@@ -77,10 +77,10 @@ pub(crate) fn run(
 /// Prints the assumptions of a tool, and the gaps of its catalogues.
 pub(crate) fn show_notes(notes: &[String], gaps: &[String]) -> anyhow::Result<()> {
     for note in notes {
-        writeln!(anstream::stderr(), "note: {note}")?;
+        writeln!(anstream::stderr(), "note: {}", sheet::plain(note))?;
     }
     for gap in gaps {
-        writeln!(anstream::stderr(), "incomplete: {gap}")?;
+        writeln!(anstream::stderr(), "incomplete: {}", sheet::plain(gap))?;
     }
     Ok(())
 }

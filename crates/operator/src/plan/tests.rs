@@ -6,7 +6,11 @@
 mod examples;
 mod mutations;
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use fleetwright_core::{model::Currency, scheduling::validator};
 
@@ -139,4 +143,32 @@ fn a_mistyped_deletion_is_an_error() {
         why,
         "change.yml:1: $patch: delete: the input has no NodePool defualt (did you mean \"default\"?)"
     );
+}
+
+#[test]
+fn bad_input_is_named() {
+    fn told(report: &PlanReport) -> Vec<String> {
+        let rows = report.unschedulable.iter();
+        let rows = rows.map(|row| format!("{}: {}: {}", row.pod, row.reason, row.message));
+        report.notes.iter().chain(&report.incomplete).cloned().chain(rows).collect()
+    }
+    fn planned(words: &str, files: &[PathBuf]) -> anyhow::Result<Vec<String>> {
+        let gates = "--feature-gates=NodeOverlay=true,CapacityBuffer=true,StaticCapacity=true";
+        let args = scenarios::command_line(&format!("plan --budget=2it {gates} {words}"), files);
+        let (options, flags) = match parse(args, &Interface::plain()).unwrap() {
+            Invocation::Tool(Tool::Plan(options), flags) => (options, flags),
+            other => panic!("{other:?}"),
+        };
+        let values = Values::resolve(&flags, |_| None).unwrap();
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let items = input::read_from(&options.input)?;
+        let report = plan(items, &options, &scenarios::catalogues(), &values, at)?;
+        table::page(&report, true).render(Format::Table, None);
+        Ok(told(&report))
+    }
+    scenarios::check_bad_input("plan", &["text", "objects"], |files| planned("", files));
+    scenarios::check_bad_input("what-if", &["objects"], |files| {
+        let [cluster, change] = files else { panic!("{files:?}") };
+        planned(&format!("--what-if {}", change.display()), &[cluster.clone()])
+    });
 }

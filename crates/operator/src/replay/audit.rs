@@ -2,11 +2,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::trace::{Id, Reader, projected};
+use crate::input::{json_reason, object::set};
 
 /// Kinds that are read beside NodeClasses, by group and plural.
 const KINDS: [(&str, &str, &str); 11] = [
@@ -36,7 +37,8 @@ pub(super) fn read(reader: &mut Reader, file: &Path, text: &str) -> anyhow::Resu
     let mut skipped = BTreeMap::<String, usize>::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let place = || format!("{}:{number}", file.display());
-        let event: Value = serde_json::from_str(line).with_context(place)?;
+        let event: Value =
+            serde_json::from_str(line).map_err(|error| anyhow!("{}: {}", place(), json_reason(&error)))?;
         if let Some(why) = read_event(reader, &event).with_context(place)? {
             *skipped.entry(why).or_default() += 1;
         }
@@ -87,7 +89,7 @@ fn read_event(reader: &mut Reader, event: &Value) -> anyhow::Result<Option<Strin
             if let (Some(replicas), Some(mut object)) =
                 (replicas, reader.known(&id(text("/objectRef/name"))).cloned())
             {
-                object["spec"]["replicas"] = json!(replicas);
+                set(&mut object, &["spec", "replicas"], json!(replicas));
                 reader.put(at, object);
             }
         }

@@ -166,7 +166,7 @@ fn job(object: &Value, at: Timestamp, next: Option<Timestamp>) -> Value {
         spec.pointer("/template/metadata/annotations").is_some_and(|all| !all[objects::RUN_FOR].is_null());
     let time = next.and_then(|next| std::time::Duration::try_from(next.duration_since(at)).ok());
     if let (Some(time), false, true) = (time, is_known, spec["template"].is_object()) {
-        objects::runs_for(&mut spec["template"], time);
+        objects::runs_for(&mut spec, &["template"], time);
     }
     json!({
         "apiVersion": "batch/v1",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::trace::{Id, Reader, projected};
-use crate::figures;
+use crate::{figures, input::object::set};
 
 #[derive(Deserialize)]
 struct ReplayLog {
@@ -90,15 +90,15 @@ pub(super) fn read(reader: &mut Reader, file: &Path, document: &Value) -> anyhow
                 let mut object = object.with_context(|| format!("{place}: created without its {kind}"))?;
                 object["apiVersion"] = json!(format!("{group}/v1"));
                 object["kind"] = json!(kind);
-                object["metadata"]["namespace"] = json!(namespace);
-                object["metadata"]["name"] = json!(name);
+                set(&mut object, &["metadata", "namespace"], json!(namespace));
+                set(&mut object, &["metadata", "name"], json!(name));
                 projected(&object).into_iter().for_each(|object| reader.put(at, object));
             }
             Action::Scale => {
                 let replicas = event.replicas.with_context(|| format!("{place}: scaled without replicas"))?;
                 match reader.known(&id).cloned() {
                     Some(mut object) => {
-                        object["spec"]["replicas"] = json!(replicas);
+                        set(&mut object, &["spec", "replicas"], json!(replicas));
                         reader.put(at, object);
                     }
                     None => unknown += 1,

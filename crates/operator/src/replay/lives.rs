@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::trace::{Change, Id, Trace};
+use crate::input::object::set;
 
 /// How long after the end of an evicted pod its successor is created, at most.
 const SUCCESSION: SignedDuration = SignedDuration::from_secs(60);
@@ -120,7 +121,7 @@ impl Scan {
         if let Some((position, _)) = self.wanted.get(id)
             && let Some(node) = pod.pointer("/spec/nodeName")
         {
-            self.lives[*position].pod["spec"]["nodeName"] = node.clone();
+            set(&mut self.lives[*position].pod, &["spec", "nodeName"], node.clone());
         }
     }
 

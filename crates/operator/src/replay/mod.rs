@@ -76,6 +76,7 @@ fn replay(
 ) -> anyhow::Result<(ReplayReport, Vec<String>)> {
     let trace = formats::read(&options.path, &options.files)?;
     let script = Script::new(&trace, options.until).context("the trace has no times")?;
+    script.check(options.until.is_none()).with_context(|| options.path.display().to_string())?;
     let mut variants = vec![("as given".to_owned(), resolve(flags)?)];
     for against in &options.against {
         let mut flags = flags.clone();
@@ -85,7 +86,8 @@ fn replay(
     let (mut rows, mut notes, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
     let mut currency = Currency::default();
     for (name, values) in &variants {
-        let (catalogue, offer) = catalogue(&trace, options, catalogues, values)?;
+        let (catalogue, offer) = catalogue(&trace, options, catalogues, values)
+            .with_context(|| options.path.display().to_string())?;
         let mut config = SimulatorConfig::selling(options.seed, script.start, catalogue);
         config.settings = settings::controllers(values);
         config.settings.currency = offer.currency;

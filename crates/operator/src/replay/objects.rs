@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use fleetwright_api::labels as names;
 use serde_json::{Map, Value, json};
 
+use crate::input::object::set;
+
 /// Annotations that replays keep: what users set.
 const KEPT: [&str; 5] = [
     "karpenter.sh/do-not-disrupt",
@@ -89,21 +91,22 @@ pub(super) fn pod(recorded: &Value, runs_for: Option<Duration>) -> Value {
         runnable(spec);
     }
     if let Some(time) = runs_for {
-        self::runs_for(&mut pod, time);
+        self::runs_for(&mut pod, &[], time);
     }
     pod
 }
 
-/// Lets a pod, or each pod of a template, end by itself after this time.
-pub(super) fn runs_for(pod: &mut Value, time: Duration) {
-    pod["metadata"]["annotations"][RUN_FOR] = json!(format!("{}s", time.as_secs().max(1)));
+/// Lets a pod, or each pod of the template to which these keys lead, end by itself after this time.
+pub(super) fn runs_for(object: &mut Value, template: &[&str], time: Duration) {
+    let keys = [template, &["metadata", "annotations", RUN_FOR]].concat();
+    set(object, &keys, json!(format!("{}s", time.as_secs().max(1))));
 }
 
 /// Adds what an API server requires and no decision reads: images. A priority stands in the class that [`priority_class`] makes.
 fn runnable(spec: &mut Map<String, Value>) {
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            container["image"] = json!("recorded");
+            set(container, &["image"], json!("recorded"));
         }
     }
     spec.remove("priorityClassName");

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{bail, ensure};
 use fleetwright_core::model::Price;
 use fleetwright_sim::{Overview, Simulator, SimulatorConfig};
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +17,7 @@ use super::{
     objects,
     trace::{Change, Id, Trace},
 };
+use crate::input::{select::identity, workloads::MAX_PODS};
 
 /// Virtual time between two observations, at most.
 const STEP: Duration = Duration::from_secs(5);
@@ -24,6 +26,9 @@ const STEP_MIN: Duration = Duration::from_millis(500);
 
 /// How long a replay goes on after the last change of a trace that has no pods of workloads.
 const SETTLING: SignedDuration = SignedDuration::from_mins(10);
+
+/// The longest trace that is played as a whole: one wrong time makes a trace of minutes last for centuries.
+const LENGTH_MAX: SignedDuration = SignedDuration::from_hours(366 * 24);
 
 /// What is played: the same for every variant.
 pub(super) struct Script {
@@ -79,6 +84,35 @@ impl Script {
             classes: objects::classes(puts()),
             notes,
         })
+    }
+}
+
+impl Script {
+    /// Checks that it can be played. A trace that is played `whole` has a maximum length.
+    ///
+    /// # Errors
+    /// If it lasts longer, or a workload wants more pods than a cluster has.
+    pub(super) fn check(&self, whole: bool) -> anyhow::Result<()> {
+        let length = self.end.duration_since(self.start);
+        ensure!(
+            !whole || length <= LENGTH_MAX,
+            "the trace lasts {} days, from {} to {}: correct what has a wrong time, or give --until",
+            length.as_hours() / 24,
+            self.start,
+            self.end
+        );
+        for (at, change) in &self.objects {
+            let Change::Put(object) = change else { continue };
+            let wanted =
+                ["/spec/replicas", "/spec/parallelism"].iter().find_map(|at| object.pointer(at)?.as_i64());
+            if let Some(pods) = wanted.filter(|pods| *pods > MAX_PODS) {
+                let (_, kind, namespace, name) = identity(object);
+                bail!(
+                    "{kind} {namespace}/{name} wants {pods} pods at {at}: a cluster has {MAX_PODS} at most"
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -242,7 +276,7 @@ impl<'a> PlayedLoad<'a> {
             {
                 played.waits.push(wait);
             }
-            found.insert(crate::input::select::identity(&pod));
+            found.insert(identity(&pod));
         }
         found
     }

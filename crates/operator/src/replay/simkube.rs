@@ -89,7 +89,7 @@ fn take(reader: &mut Reader, file: &Path, trace: ExportedTrace) -> anyhow::Resul
             match projected(&object).filter(|_| kind == "Pod" || objects::is_played(kind, false)) {
                 Some(mut object) => {
                     if let Some(ran) = run_time(&trace.pod_lifecycles, &object) {
-                        objects::runs_for(&mut object["spec"]["template"], ran);
+                        objects::runs_for(&mut object, &["spec", "template"], ran);
                     }
                     reader.put(at, object);
                 }

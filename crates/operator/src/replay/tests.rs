@@ -238,7 +238,11 @@ fn a_trace_of_workloads_needs_nodepools() {
         ReplayOptions { files: Vec::new(), ..workloads(&folder().join("workloads/kubereplay.json")) };
     let resolve = |flags: &BTreeMap<String, String>| Ok(Values::resolve(flags, |_| None)?);
     let error = replay(&options, &scenarios::catalogues(), &BTreeMap::new(), resolve).unwrap_err();
-    assert_eq!(error.to_string(), "the trace has no NodePool: add NodePools and NodeClasses with -f");
+    let error = format!("{error:#}");
+    assert!(
+        error.ends_with("kubereplay.json: the trace has no NodePool: add NodePools and NodeClasses with -f"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -308,4 +312,21 @@ fn objects_of_every_played_kind_are_deleted() {
     std::fs::write(&path, text).unwrap();
     let notes = played(&path, &[]).notes;
     assert!(!notes.iter().any(|note| note.contains("second") || note.contains("fast")), "{notes:#?}");
+}
+
+#[test]
+fn bad_traces_are_named() {
+    scenarios::check_bad_input("replay", &["traces"], |files| {
+        let [_, path] = files else { panic!("{files:?}") };
+        let until = Some(std::time::Duration::from_secs(30));
+        let options = ReplayOptions {
+            until,
+            files: vec![folder().join("workloads/nodepool.yaml")],
+            ..options(path, &[])
+        };
+        let resolve = |flags: &BTreeMap<String, String>| Ok(Values::resolve(flags, |_| None)?);
+        let (report, gaps) = replay(&options, &scenarios::catalogues(), &BTreeMap::new(), resolve)?;
+        report.page().render(Format::Table, None);
+        Ok([report.notes, gaps].concat())
+    });
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     catalogue::Catalogues,
     dump,
-    input::{self, Item, select::identity},
+    input::{self, Item, json_reason, select::identity},
 };
 
 /// Group, kind, namespace and name.
@@ -124,7 +124,7 @@ impl Reader {
                     self.notes.push(format!("{}: the last line is incomplete and left out", place()));
                     break;
                 }
-                Err(error) => return Err(error).with_context(place),
+                Err(error) => bail!("{}: {}", place(), json_reason(&error)),
             };
             let at: Timestamp = line["at"].as_str().unwrap_or_default().parse().with_context(place)?;
             self.entry(at, line).with_context(place)?;

@@ -92,3 +92,20 @@ fn no_output_has_environment_arguments_or_annotations() {
         assert!(!output.contains(SECRET));
     }
 }
+
+#[test]
+fn bad_input_is_named() {
+    scenarios::check_bad_input("report", &["objects"], |files| {
+        let words = "report --at=2026-01-01T12:00:00Z --budget=2it";
+        let (options, flags) =
+            match parse(scenarios::command_line(words, files), &Interface::plain()).unwrap() {
+                Invocation::Tool(Tool::Report(options), flags) => (options, flags),
+                other => panic!("{other:?}"),
+            };
+        let (values, at) = (Values::resolve(&flags, |_| None).unwrap(), options.at.unwrap());
+        let tools = (&scenarios::catalogues(), &values);
+        let page = page(input::read_from(&options.input)?, &options, tools, at)?;
+        html::report(&page)?;
+        Ok([page.fleet.notes, page.fleet.incomplete].concat())
+    });
+}

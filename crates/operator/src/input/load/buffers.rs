@@ -37,10 +37,15 @@ impl Loader {
             }
             _ => return,
         };
-        if template.is_object()
-            && let Some(template) = self.read::<PodTemplateSpec>(template.clone(), source)
-        {
-            self.buffers.shapes.insert((kind.to_owned(), id_of(value)), (template, replicas));
+        if !template.is_object() {
+            return;
+        }
+        match super::parse::<PodTemplateSpec>(template.clone()) {
+            Ok(template) => {
+                self.buffers.shapes.insert((kind.to_owned(), id_of(value)), (template, replicas));
+            }
+            // The template has no kind and no name: those are of the object.
+            Err(why) => self.leave_out_object(kind, &id_of(value), "malformed", &why, source),
         }
     }
 
