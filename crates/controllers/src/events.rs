@@ -50,6 +50,8 @@ pub struct Event {
     pub dedupe_timeout: Duration,
     /// Rate limit of the reason over all objects: events per second, and burst.
     pub rate: Option<(u32, u32)>,
+    /// The id of the recorded decision that it is about, if it is about one.
+    pub decision: Option<String>,
 }
 
 impl Event {
@@ -73,6 +75,7 @@ impl Event {
             dedupe_values,
             dedupe_timeout: DEDUPE_TIMEOUT,
             rate: None,
+            decision: None,
         }
     }
 
@@ -97,6 +100,13 @@ impl Event {
     #[must_use]
     pub fn with_dedupe_timeout(mut self, duration: Duration) -> Self {
         self.dedupe_timeout = duration;
+        self
+    }
+
+    /// Names the recorded decision that it is about, in an annotation: reasons and messages stay those of Karpenter.
+    #[must_use]
+    pub fn about_decision(mut self, id: Option<&str>) -> Self {
+        self.decision = id.map(str::to_owned);
         self
     }
 

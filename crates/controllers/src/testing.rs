@@ -20,6 +20,7 @@ use fleetwright_core::{
         CloudError, CloudProvider, Drift, Identity, Instance, LaunchError, LaunchRequest, NodeClassKind,
         ProviderInfo, Termination,
     },
+    decisions::DecisionRecord,
     model::{Catalog, NodeClaim, NodePool, ProviderId},
     testing::small_catalog,
 };
@@ -29,7 +30,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    runtime::{Controller, Ctx, CtxParts, Leadership, Offload, RunError, Trigger, run, shutdown},
+    runtime::{
+        Controller, Ctx, CtxParts, Leadership, Offload, RunError, Trigger, decisions::DecisionQuery, run,
+        shutdown,
+    },
     settings::{FeatureGates, Settings},
 };
 
@@ -334,6 +338,20 @@ impl Harness {
         let mut events: Vec<String> = self.server.list("v1", "Event", "").iter().map(text).collect();
         events.sort();
         events
+    }
+
+    /// The decisions that the events of a reason name.
+    pub(crate) fn decisions_of_events(&self, reason: &str) -> Vec<String> {
+        let events = self.server.list("v1", "Event", "");
+        let of_reason = events.iter().filter(|event| event["reason"] == reason);
+        let named = of_reason.map(|event| event["metadata"]["annotations"][api::labels::DECISION].as_str());
+        named.map(|id| id.unwrap_or("none").to_owned()).collect()
+    }
+
+    /// The recorded decisions of a kind.
+    pub(crate) fn recorded(&self, kind: &str) -> Vec<Arc<DecisionRecord>> {
+        let query = DecisionQuery { kinds: vec![kind.to_owned()], ..DecisionQuery::default() };
+        self.ctx.decisions.ring().lock().read(&query)
     }
 
     /// Lets virtual time pass.

@@ -191,9 +191,10 @@ impl Disruption {
             return Ok(false);
         };
         if method.spec().validated {
-            for command in &commands {
-                self.reporter.on_nodes(command, "ConsolidationCandidate", &self.text(command));
-                self.reporter.approved(command);
+            for (command, decision) in commands.iter().zip(&decided) {
+                let decision = decision.recorded();
+                self.reporter.on_nodes(command, "ConsolidationCandidate", &self.text(command), decision);
+                self.reporter.approved(command, decision);
             }
             self.gate.pause(self.settings.disruption.validation_delay).await;
             if self.gate.may_act().is_err() {
@@ -275,7 +276,8 @@ impl Disruption {
                 candidate.node.claim_name().and_then(|name| self.cluster.index().claim(name).cloned());
             if let Some(claim) = claim {
                 let text = format!("{text} no longer holds ({why})");
-                self.recorder.publish(Event::normal(regarding(&*claim), reason, text));
+                let event = Event::normal(regarding(&*claim), reason, text);
+                self.recorder.publish(event.about_decision(decision.recorded()));
             }
         }
     }

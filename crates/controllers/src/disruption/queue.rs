@@ -92,7 +92,8 @@ impl Controller for Queue {
                 Ok(Requeue::No)
             }
             Next::Wait(replacement) => {
-                self.reporter.waiting(&started.command, &replacement);
+                let decision = self.decisions.of_started(&key.name);
+                self.reporter.waiting(&started.command, &replacement, decision.as_deref());
                 Ok(Requeue::After(POLL))
             }
             Next::Abandon(why) => {
@@ -105,7 +106,7 @@ impl Controller for Queue {
                 live::refresh(&self.client, &self.cluster, &started.command.candidates).await?;
                 // Decides again on the objects that were read; any other result is for the next reconcile.
                 if self.progress(&started) == Next::Remove {
-                    self.remove(&started).await?;
+                    self.remove(&key.name, &started).await?;
                     return Ok(Requeue::After(POLL));
                 }
                 Ok(Requeue::Now)
@@ -128,9 +129,9 @@ impl Queue {
 
 impl Queue {
     /// Deletes the NodeClaims of a command. The termination controller drains and terminates them.
-    async fn remove(&self, started: &StartedCommand) -> Result<(), ReconcileError> {
+    async fn remove(&self, id: &str, started: &StartedCommand) -> Result<(), ReconcileError> {
         let api = self.client.cluster::<fleetwright_api::NodeClaim>();
-        self.reporter.terminating(&started.command);
+        self.reporter.terminating(&started.command, self.decisions.of_started(id).as_deref());
         for candidate in started.displaces() {
             self.displaced.lock().record(&candidate.pods, self.clocks.now());
         }

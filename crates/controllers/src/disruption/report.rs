@@ -127,46 +127,57 @@ impl Reporter {
             .publish(Event::normal(regarding(&*pool), "DisruptionBlocked", text).with_dedupe_timeout(MINUTE));
     }
 
-    /// Publishes an event on all nodes of a command.
-    pub(super) fn on_nodes(&self, command: &Command, reason: &'static str, text: &str) {
+    /// Publishes an event on all nodes of a command, which was recorded as `decision`.
+    pub(super) fn on_nodes(
+        &self,
+        command: &Command,
+        reason: &'static str,
+        text: &str,
+        decision: Option<&str>,
+    ) {
         for candidate in &command.candidates {
             for object in self.objects(&candidate.node) {
-                self.recorder.publish(Event::normal(object, reason, text));
+                self.recorder.publish(Event::normal(object, reason, text).about_decision(decision));
             }
         }
     }
 
     /// Publishes on a replacement that a command created it and waits for it.
-    pub(super) fn waiting(&self, command: &Command, replacement: &str) {
+    pub(super) fn waiting(&self, command: &Command, replacement: &str, decision: Option<&str>) {
         let Some(claim) = self.cluster.index().claim(replacement).cloned() else { return };
         let launching = format!("Launching NodeClaim: {}", command.method.reason);
-        self.recorder.publish(Event::normal(regarding(&*claim), "DisruptionLaunching", launching));
         let text = "Waiting on readiness to continue disruption";
-        self.recorder.publish(Event::normal(regarding(&*claim), "DisruptionWaitingReadiness", text));
+        for (reason, text) in [("DisruptionLaunching", &*launching), ("DisruptionWaitingReadiness", text)] {
+            let event = Event::normal(regarding(&*claim), reason, text);
+            self.recorder.publish(event.about_decision(decision));
+        }
     }
 
     /// Publishes on all nodes of a command that they are terminated.
-    pub(super) fn terminating(&self, command: &Command) {
+    pub(super) fn terminating(&self, command: &Command, decision: Option<&str>) {
         for object in command.candidates.iter().flat_map(|candidate| self.objects(&candidate.node)) {
             let kind = object.kind.clone().unwrap_or_default();
             let text = format!("Disrupting {kind}: {}", command.method.reason);
-            self.recorder.publish(Event::normal(object, "DisruptionTerminating", text));
+            let event = Event::normal(object, "DisruptionTerminating", text);
+            self.recorder.publish(event.about_decision(decision));
         }
     }
 
     /// Publishes that the policy `Balanced` approves a command: on the node, or on the NodePool of several nodes.
-    pub(super) fn approved(&self, command: &Command) {
+    pub(super) fn approved(&self, command: &Command, decision: Option<&str>) {
+        let approved =
+            |object, text| Event::normal(object, "ConsolidationApproved", text).about_decision(decision);
         for score in &command.scores {
             let text = score.to_string();
             if let [one] = command.candidates.as_slice() {
                 for object in self.objects(&one.node) {
-                    self.recorder.publish(Event::normal(object, "ConsolidationApproved", text.clone()));
+                    self.recorder.publish(approved(object, text.clone()));
                 }
                 continue;
             }
             let pool = self.cluster.index().pool(&score.pool).cloned();
             if let Some(pool) = pool {
-                self.recorder.publish(Event::normal(regarding(&*pool), "ConsolidationApproved", text));
+                self.recorder.publish(approved(regarding(&*pool), text));
             }
         }
     }

@@ -180,6 +180,26 @@ async fn a_completed_command_counts_what_it_saved() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_of_a_command_name_its_record() {
+    for (condition, reasons) in [
+        ("Consolidatable", &["ConsolidationCandidate"][..]),
+        ("Drifted", &["DisruptionLaunching", "DisruptionWaitingReadiness"]),
+    ] {
+        let harness = Harness::new();
+        harness.pool("default", json!({}));
+        node(&harness, "old", condition);
+        run_for(&harness, 60).await;
+        let commands: Vec<String> =
+            harness.recorded("disruption").iter().map(|record| record.id.clone()).collect();
+        for reason in reasons {
+            let named = harness.decisions_of_events(reason);
+            assert!(!named.is_empty(), "{reason}: {:?}", harness.events());
+            assert!(named.iter().all(|id| commands.contains(id)), "{reason}: {named:?} of {commands:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stale_prices_suspend_consolidation() {
     for (hours, moves) in [(1, true), (25, false)] {
         let as_of = TokioClock::new().now() - jiff::SignedDuration::from_hours(hours);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use fleetwright_api as api;
 use fleetwright_core::{
     cloud::ProviderInfo,
-    model::{Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, Str, labels, nodeclaim::ConditionType},
+    model::{
+        Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, Price, Str, labels, nodeclaim::ConditionType,
+    },
     nodeclaim::{ClaimView, launch},
 };
 use fleetwright_state::{Change, Index, Key};
@@ -57,6 +59,13 @@ impl ClaimedNode {
         let drivers = || nodes.first().map(|node| index.published_drivers(&node.name)).unwrap_or_default();
         let published_drivers = (!settings.ignore_dra_requests).then(drivers);
         Self { raw, claim, nodes, pool, pods, budgets, published_drivers }
+    }
+
+    /// Its list price, if it has been launched and the catalogue of its NodePool has it.
+    pub(crate) fn price(&self, cluster: &Cluster) -> Option<Price> {
+        let label = |key| self.claim.labels.get(key).map(|value| &**value).unwrap_or_default();
+        let catalog = cluster.index().catalog(self.claim.pool.as_ref()?)?.clone();
+        catalog.price(label(labels::INSTANCE_TYPE), label(labels::ZONE), label(labels::CAPACITY_TYPE))
     }
 
     /// Restricts it to one node and its pods.

@@ -287,8 +287,9 @@ impl<'a> Executor<'a> {
             None => return Ok(()),
         }
         let reason = cause.as_str();
+        let price = self.node.price(&self.executors.cluster);
         let ClaimedNode { claim, nodes, pods, .. } = self.node;
-        let deleted = DeletedClaim { claim, nodes, pods, found: self.found.as_deref() };
+        let deleted = DeletedClaim { claim, nodes, pods, price, found: self.found.as_deref() };
         self.executors.decisions.deletion(&deleted, cause);
         self.executors.decisions.claim_ended(self.name(), reason.unwrap_or("its Node was deleted"));
         tracing::info!(

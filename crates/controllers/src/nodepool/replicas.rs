@@ -296,8 +296,9 @@ impl StaticDeprovisioning {
         let deleted =
             ignore_not_found(self.client.call("delete nodeclaim", api.delete(name, &params)).await)?;
         tracing::info!(NodeClaim.name = &**name, "deleted surplus nodeclaim of a static nodepool");
+        let price = node.price(&self.cluster);
         let ClaimedNode { claim, nodes, pods, .. } = &node;
-        self.decisions.deletion(&DeletedClaim { claim, nodes, pods, found: None }, Cause::Surplus);
+        self.decisions.deletion(&DeletedClaim { claim, nodes, pods, price, found: None }, Cause::Surplus);
         if let Some(claim) = deleted.and_then(|either| either.left()) {
             self.cluster.observe(claim);
         }

@@ -12,7 +12,7 @@ use fleetwright_state::WatchedKind;
 use crate::{
     events::{Event, regarding, regarding_pod},
     log,
-    runtime::{Cluster, Recorder},
+    runtime::{Cluster, Recorder, decisions::Decided},
 };
 
 /// How long an equal failure is suppressed.
@@ -20,12 +20,13 @@ const FAILED_DEDUPE_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long an equal event about a NodePool without instance types is suppressed.
 const POOL_DEDUPE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`).
-pub(super) fn nominated(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
+/// Publishes that pods are nominated to `target` (`nodeclaim/x`, `node/y`) by a plan.
+pub(super) fn nominated(recorder: &Recorder, pods: &[Arc<Pod>], target: &str, decision: &Decided) {
     for pod in pods.iter().filter(|pod| !pod.is_virtual) {
         let event =
             Event::normal(regarding_pod(pod), "Nominated", format!("Pod should schedule on: {target}"))
                 .with_dedupe_values([pod.uid.as_str(), target])
+                .about_decision(decision.recorded())
                 .rate(5, 10);
         recorder.publish(event);
     }
@@ -41,33 +42,40 @@ pub(super) fn not_bound(recorder: &Recorder, pods: &[Arc<Pod>], target: &str) {
 
 /// Publishes why a pod is unschedulable.
 pub(super) fn failed(recorder: &Recorder, pod: &Pod, why: &str) {
-    publish_failure(recorder, pod, why, &[pod.uid.as_str()]);
+    publish_failure(recorder, pod, why, &[pod.uid.as_str()], None);
 }
 
 /// Publishes why no NodeClaim is created for a pod that the plan places.
 pub(super) fn held(recorder: &Recorder, pod: &Pod, why: &str) {
-    publish_failure(recorder, pod, why, &[pod.uid.as_str(), "held"]);
+    publish_failure(recorder, pod, why, &[pod.uid.as_str(), "held"], None);
 }
 
 /// Suppresses an equal failure, `dedupe_values`, for five minutes.
-fn publish_failure(recorder: &Recorder, pod: &Pod, why: &str, dedupe_values: &[&str]) {
+fn publish_failure(
+    recorder: &Recorder,
+    pod: &Pod,
+    why: &str,
+    dedupe_values: &[&str],
+    decision: Option<&str>,
+) {
     if pod.is_virtual {
         return;
     }
     let event =
         Event::warning(regarding_pod(pod), "FailedScheduling", format!("Failed to schedule pod, {why}"))
             .with_dedupe_values(dedupe_values.iter().copied())
-            .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT);
+            .with_dedupe_timeout(FAILED_DEDUPE_TIMEOUT)
+            .about_decision(decision);
     recorder.publish(event);
 }
 
-/// Publishes why pods of a plan are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
+/// Publishes why pods of a plan, which was recorded as `decision`, are unschedulable. Returns how many are ignored (a field is invalid, or an object that they
 /// reference does not exist yet), and how many fit no NodePool.
 pub(super) fn unschedulable(
     cluster: &Cluster,
     recorder: &Recorder,
     snapshot: &Snapshot,
-    pods: &[(Arc<Pod>, Unplaced)],
+    (pods, decision): (&[(Arc<Pod>, Unplaced)], &Decided),
 ) -> (usize, usize) {
     let (mut ignored, mut unschedulable) = (0, 0);
     let mut bare = BTreeSet::new();
@@ -80,7 +88,7 @@ pub(super) fn unschedulable(
         }
         let text = why.to_string();
         log::could_not_schedule(&pod.id.namespace, &pod.id.name, &text);
-        failed(recorder, pod, &text);
+        publish_failure(recorder, pod, &text, &[pod.uid.as_str()], decision.recorded());
         if let Unplaced::NoPoolFits(verdicts) = why {
             let lacking = verdicts.iter().filter(|verdict| leaves_no_instance_type(&verdict.eliminated));
             bare.extend(lacking.map(|verdict| verdict.pool.clone()));

@@ -194,7 +194,7 @@ impl Provisioner {
         let decision = self.decisions.plan(&plan, &snapshot, &pods);
         self.cluster.index().defer(not_reached(&plan));
         let (ignored, unschedulable) =
-            pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, &plan.unplaced);
+            pod_events::unschedulable(&self.cluster, &self.recorder, &snapshot, (&plan.unplaced, &decision));
         self.metrics.set(&families::IGNORED_PODS, &[], to_f64(ignored + invalid));
         self.metrics.set(&families::UNSCHEDULABLE_PODS, &[NAME], to_f64(unschedulable));
         self.execute_plan(&snapshot, plan, &decision).await
@@ -217,7 +217,7 @@ impl Provisioner {
             let names = claim.into_iter().chain(node).collect::<Vec<String>>().join(", ");
             let (refused, nominated): (Vec<_>, Vec<_>) =
                 placement.pods.iter().cloned().partition(|pod| refused.contains(&pod.uid));
-            pod_events::nominated(&self.recorder, &nominated, &names);
+            pod_events::nominated(&self.recorder, &nominated, &names, decision);
             pod_events::not_bound(&self.recorder, &refused, &names);
         }
         let outcomes = buffers::outcomes(&plan);
@@ -231,7 +231,7 @@ impl Provisioner {
                 Created::Claim { name, pods } => {
                     buffers::add_chunks(&mut chunks, &name, &pods);
                     nominate(&self.cluster, &self.clocks, &self.pod_times, &pods, &name, until);
-                    pod_events::nominated(&self.recorder, &pods, &format!("nodeclaim/{name}"));
+                    pod_events::nominated(&self.recorder, &pods, &format!("nodeclaim/{name}"), decision);
                 }
                 Created::NotNeeded => {}
                 Created::Held { held, pods } => {

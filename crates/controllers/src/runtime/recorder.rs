@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use fleetwright_api::labels;
 use fleetwright_core::{clock::SharedClock, rate::TokenBucket};
 use fleetwright_state::Feature;
 use jiff::Timestamp;
@@ -176,8 +177,12 @@ async fn write(client: &ApiClient, names: &Names, queued: &QueuedEvent) -> Resul
     let namespace = queued.event.regarding.namespace.as_deref().unwrap_or("default");
     let api: Api<CoreEvent> = client.namespaced(namespace);
     if let Some(name) = &queued.name {
-        let patch =
-            json!({"count": queued.count, "lastTimestamp": Time(queued.last), "message": message(queued)});
+        let patch = json!({
+            "metadata": {"annotations": annotations(&queued.event)},
+            "count": queued.count,
+            "lastTimestamp": Time(queued.last),
+            "message": message(queued),
+        });
         let again =
             client.call("patch event", api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
         match again {
@@ -190,6 +195,11 @@ async fn write(client: &ApiClient, names: &Names, queued: &QueuedEvent) -> Resul
     let event = object(queued, namespace, names);
     let created = client.call("create event", api.create(&PostParams::default(), &event)).await?;
     Ok(created.metadata.name.unwrap_or_default())
+}
+
+/// Where an event names its decision.
+fn annotations(event: &Event) -> BTreeMap<String, String> {
+    event.decision.iter().map(|id| (labels::DECISION.to_owned(), id.clone())).collect()
 }
 
 fn message(queued: &QueuedEvent) -> String {
@@ -210,6 +220,7 @@ fn object(queued: &QueuedEvent, namespace: &str, names: &Names) -> CoreEvent {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{}", names.suffix(12))),
             namespace: Some(namespace.to_owned()),
+            annotations: Some(annotations(event)).filter(|all| !all.is_empty()),
             ..ObjectMeta::default()
         },
         involved_object: regarding,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::written,
     model::{
-        Node, NodeClaim, Pod, ProviderId,
+        Node, NodeClaim, Pod, Price, ProviderId,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE},
         nodeclaim::ConditionType,
     },
@@ -30,13 +30,15 @@ pub struct DeletedClaim<'a> {
     pub nodes: &'a [Arc<Node>],
     /// Their pods.
     pub pods: &'a [Arc<Pod>],
+    /// Its list price, if the catalogue of its NodePool has it.
+    pub price: Option<Price>,
     /// What the controller found, with figures; without it, what the NodeClaim shows of the cause.
     pub found: Option<&'a str>,
 }
 
 /// The deletion of a NodeClaim, which has been requested.
 pub fn of_deletion(deleted: &DeletedClaim<'_>, cause: Cause, now: Timestamp) -> DecisionDraft {
-    let DeletedClaim { claim, nodes, pods, found } = *deleted;
+    let DeletedClaim { claim, nodes, pods, price, found } = *deleted;
     let label = |key| claim.labels.get(key).map(ToString::to_string);
     let choice = DeletionChoice {
         of: "NodeClaim".to_owned(),
@@ -47,6 +49,7 @@ pub fn of_deletion(deleted: &DeletedClaim<'_>, cause: Cause, now: Timestamp) -> 
         provider_id: claim.provider_id.as_ref().map(ToString::to_string),
         instance_type: label(INSTANCE_TYPE),
         capacity_type: label(CAPACITY_TYPE),
+        price: price.map(|price| price.to_string()),
         pods: pods.iter().filter(|pod| pod.is_reschedulable()).count(),
     };
     described(choice, found.map_or_else(|| shown(cause, claim), str::to_owned), now)

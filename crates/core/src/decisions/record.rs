@@ -248,6 +248,9 @@ pub struct DeletionChoice {
     /// Capacity type; absent before launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_type: Option<String>,
+    /// List price of the node; absent before launch, and where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<String>,
     /// Pods to reschedule.
     pub pods: usize,
 }

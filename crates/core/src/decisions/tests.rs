@@ -191,13 +191,14 @@ fn a_deletion_has_its_cause(#[case] cause: Cause, #[case] expected: &str) {
     let mut claim = (**built.claim.as_ref().unwrap()).clone();
     claim.expire_after = Some(Duration::from_secs(86_400));
     let nodes: Vec<_> = built.node.iter().cloned().collect();
-    let deleted = |found| DeletedClaim { claim: &claim, nodes: &nodes, pods: &built.pods, found };
+    let price = Price::from_dollars(0.5).ok();
+    let deleted = |found| DeletedClaim { claim: &claim, nodes: &nodes, pods: &built.pods, price, found };
     let draft = of_deletion(&deleted(None), cause, now());
     let Choice::Deletion(choice) = &draft.choice else { panic!("{draft:?}") };
     assert_eq!((choice.of.as_str(), choice.node.as_deref(), choice.pods), ("NodeClaim", Some("n"), 1));
     assert_eq!(
-        (choice.node_pool.as_deref(), choice.instance_type.as_deref()),
-        (Some("default"), Some("xlarge"))
+        (choice.node_pool.as_deref(), choice.instance_type.as_deref(), choice.price.as_deref()),
+        (Some("default"), Some("xlarge"), Some("0.5"))
     );
     assert_eq!(draft.outcome.as_ref().unwrap().status, OutcomeStatus::Started);
     assert_eq!(format!("{}: {}", draft.reasons[0].reason, draft.reasons[0].message), expected);

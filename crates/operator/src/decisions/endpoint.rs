@@ -192,3 +192,54 @@ fn event(process: &str, record: &DecisionRecord) -> String {
     let data = serde_json::to_string(record).unwrap_or_default();
     format!("id: {id}\nevent: decision\ndata: {data}\n\n")
 }
+
+#[cfg(test)]
+mod tests {
+    //! Clients that do not read.
+    use futures::StreamExt as _;
+
+    use super::{
+        super::tests::{held, none},
+        *,
+    };
+
+    /// A stream whose events nobody takes, and whether it is still followed.
+    fn unread(decisions: &Decisions) -> (Response, Arc<Semaphore>) {
+        let clients = Arc::new(Semaphore::new(1));
+        let permit = clients.clone().try_acquire_owned().unwrap();
+        (stream(decisions.clone(), DecisionQuery::default(), None, permit), clients)
+    }
+
+    /// The events of a stream that has ended.
+    async fn events(response: Response) -> usize {
+        let all: Vec<_> = response.into_body().into_data_stream().collect().await;
+        all.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_no_event_is_disconnected() {
+        let decisions = none();
+        for at in 0..QUEUED + 8 {
+            held(&decisions, &at.to_string());
+        }
+        let (response, clients) = unread(&decisions);
+        tokio::time::sleep(SLOW - Duration::from_secs(1)).await;
+        assert_eq!(clients.available_permits(), 0, "it has {SLOW:?} to take the next one");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(clients.available_permits(), 1, "another client may follow");
+        assert_eq!(events(response).await, QUEUED, "what was sent before arrives, then the stream ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_next_record_was_dropped_is_disconnected() {
+        let decisions = none();
+        let (response, clients) = unread(&decisions);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // More than are kept, at once.
+        for at in 0..3000 {
+            held(&decisions, &at.to_string());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((clients.available_permits(), events(response).await), (1, 0));
+    }
+}

@@ -10,7 +10,7 @@ use fleetwright_core::{
         of_deletion, of_held, of_plan, of_refused_pods,
     },
     disruption::{self, propose},
-    model::{Currency, Pod, PodPhase, nodeclaim::ConditionType},
+    model::{Currency, Pod, PodPhase, Price, nodeclaim::ConditionType},
     safety::{Act, Cause, Held},
     scheduling::{Effort, Purpose, Request, Rules, solve},
     testing::{ClusterBuilder, node, now, pod},
@@ -46,7 +46,7 @@ impl Clock for Standing {
     }
 }
 
-fn none() -> Decisions {
+pub(super) fn none() -> Decisions {
     let clock: SharedClock = Arc::new(Standing);
     Decisions::new(clock, 1, "cluster-uid", Currency::USD)
 }
@@ -92,13 +92,19 @@ fn decisions() -> Decisions {
     let known = &snapshot.nodes[0];
     let nodes: Vec<_> = known.node.iter().cloned().collect();
     let claim = known.claim.as_deref().unwrap();
-    let deleted = DeletedClaim { claim, nodes: &nodes, pods: &known.pods, found: None };
+    let deleted = DeletedClaim {
+        claim,
+        nodes: &nodes,
+        pods: &known.pods,
+        price: Price::from_dollars(0.32).ok(),
+        found: None,
+    };
     decisions.record(of_deletion(&deleted, Cause::GarbageCollected, now()));
     held(&decisions, "");
     decisions
 }
 
-fn held(decisions: &Decisions, subject: &str) -> String {
+pub(super) fn held(decisions: &Decisions, subject: &str) -> String {
     let held = Held::Outage { unready: 5, all: 9 };
     decisions.record(of_held(Act::Taint, subject, &held, now()))
 }

@@ -14,7 +14,8 @@ fn deletions(harness: &Harness) -> Vec<String> {
         let Choice::Deletion(choice) = &record.draft.choice else { panic!("{record:?}") };
         let status = record.draft.outcome.as_ref().expect("an outcome").status.as_str();
         let why = &record.draft.reasons[0].message;
-        format!("{} {} {} {status}: {why}", choice.of, choice.name, choice.cause)
+        let price = choice.price.as_ref().map(|price| format!(" ${price}/h")).unwrap_or_default();
+        format!("{} {} {}{price} {status}: {why}", choice.of, choice.name, choice.cause)
     };
     records.iter().map(line).collect()
 }

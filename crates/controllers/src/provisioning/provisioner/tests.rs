@@ -164,6 +164,21 @@ async fn unschedulable_pods_get_an_event_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_of_pods_name_the_recorded_plan() {
+    let harness = Harness::new();
+    harness.pool("default", json!({}));
+    harness.pending_pod("small", "1");
+    harness.pending_pod("huge", "5000");
+    let _running = harness.run(super::super::controllers(&harness.ctx));
+    harness.pass(120).await;
+    let plans: Vec<String> = harness.recorded("plan").iter().map(|record| record.id.clone()).collect();
+    for reason in ["Nominated", "FailedScheduling"] {
+        let [named] = &harness.decisions_of_events(reason)[..] else { panic!("{reason}: {plans:?}") };
+        assert!(plans.contains(named), "{reason}: {named} of {plans:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn limits_hold_across_passes_while_claims_are_in_flight() {
     let harness = Harness::new();
     harness.pool("default", json!({"limits": {"nodes": 2}}));

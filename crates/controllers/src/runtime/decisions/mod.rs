@@ -42,6 +42,15 @@ pub(crate) struct Decided {
     pub(crate) id: String,
     /// What it was decided on.
     pub(crate) inputs: DecisionInputs,
+    /// Whether there is a record: a plan that does nothing new has none.
+    is_recorded: bool,
+}
+
+impl Decided {
+    /// The id of the record, if there is one.
+    pub(crate) fn recorded(&self) -> Option<&str> {
+        self.is_recorded.then_some(&*self.id)
+    }
 }
 
 impl Decisions {
@@ -123,9 +132,10 @@ impl Decisions {
 impl Decisions {
     /// Records a plan with the pods that it leaves out. A plan that does nothing, and leaves out what earlier ones did, is not recorded.
     pub(crate) fn plan(&self, plan: &Plan, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Decided {
-        let decided = Decided { id: self.issue(), inputs: inputs_of_plan(snapshot, pods) };
         let refused = self.only_new(Refused::pods(plan).collect());
-        if !plan.new_claims.is_empty() || !plan.existing.is_empty() || !refused.is_empty() {
+        let is_recorded = !plan.new_claims.is_empty() || !plan.existing.is_empty() || !refused.is_empty();
+        let decided = Decided { id: self.issue(), inputs: inputs_of_plan(snapshot, pods), is_recorded };
+        if is_recorded {
             self.add(decided.id.clone(), of_plan(plan, decided.inputs.clone(), self.clock.now()));
         }
         for draft in of_refused_pods(&refused, &decided.id, &decided.inputs) {
@@ -220,7 +230,7 @@ impl Decisions {
             self.record(draft);
         }
         let commands = proposal.commands.iter().map(|command| {
-            let decided = Decided { id: self.issue(), inputs: inputs.clone() };
+            let decided = Decided { id: self.issue(), inputs: inputs.clone(), is_recorded: true };
             self.add(decided.id.clone(), of_command(command, inputs.clone(), self.clock.now()));
             decided
         });
@@ -238,6 +248,11 @@ impl Decisions {
         self.change(|known, _| known == decided.id, |draft| *draft = started);
     }
 
+    /// The id of the record of a started command, if it is kept.
+    pub(crate) fn of_started(&self, command_id: &str) -> Option<String> {
+        self.ring.lock().newest(|choice| is_command(choice, command_id))
+    }
+
     /// Records that a command is not started.
     pub(crate) fn command_rejected(&self, id: &str, why: &str) {
         self.end(|known, _| known == id, OutcomeStatus::Rejected, Some(why.to_owned()));
@@ -252,8 +267,7 @@ impl Decisions {
     /// Records the end of a started command; `why` it was rolled back, if it was.
     pub(crate) fn command_ended(&self, command_id: &str, why: Option<&str>) {
         let status = if why.is_some() { OutcomeStatus::RolledBack } else { OutcomeStatus::Succeeded };
-        let is_it = |_: &str, choice: &Choice| matches!(choice, Choice::Disruption(it) if it.command.as_deref() == Some(command_id));
-        self.end(is_it, status, why.map(str::to_owned));
+        self.end(|_, choice| is_command(choice, command_id), status, why.map(str::to_owned));
     }
 
     /// Records that a limit holds an act, unless the same was recorded a short time ago.
@@ -265,10 +279,14 @@ impl Decisions {
     }
 }
 
+fn is_command(choice: &Choice, command_id: &str) -> bool {
+    matches!(choice, Choice::Disruption(it) if it.command.as_deref() == Some(command_id))
+}
+
 #[cfg(test)]
 impl Decided {
     /// A decision that is not recorded.
     pub(crate) fn unrecorded() -> Self {
-        Self { id: "none".to_owned(), inputs: DecisionInputs::default() }
+        Self { id: "none".to_owned(), inputs: DecisionInputs::default(), is_recorded: false }
     }
 }

@@ -166,6 +166,12 @@ impl DecisionRing {
         true
     }
 
+    /// The id of the newest record of what is carried out whose choice `is_it` selects, if it is kept.
+    pub(super) fn newest(&self, is_it: impl Fn(&Choice) -> bool) -> Option<String> {
+        let mut records = self.lanes[0].kept.iter().rev().map(|kept| &kept.record);
+        records.find(|record| is_it(&record.draft.choice)).map(|record| record.id.clone())
+    }
+
     /// The process, which begins every id.
     #[must_use]
     pub fn process(&self) -> &str {
