@@ -1,4 +1,4 @@
-//! The output of the tools: one document as a table, wide table, JSON, YAML, CSV or Markdown.
+//! The output of the tools: one document as a table, wide table, JSON, a line of JSON, YAML, CSV or Markdown.
 //!
 //! A [`Page`] is what people read: tables and lines. JSON and YAML are the document itself, exact and complete; pages round money,
 //! quantities and times.
@@ -24,6 +24,8 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML.
     Yaml,
+    /// The same as one line of JSON, for histories and logs.
+    Jsonl,
     /// The rows of the tables.
     Csv,
     /// Tables for a comment in a pull request.
@@ -181,6 +183,7 @@ pub(crate) fn print<T: Serialize>(
 ) -> anyhow::Result<()> {
     let text = match format {
         Format::Json => serde_json::to_string_pretty(document)? + "\n",
+        Format::Jsonl => serde_json::to_string(document)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&serde_json::to_value(document)?)?,
         _ => page(format == Format::Wide).render(format, terminal_width()),
     };

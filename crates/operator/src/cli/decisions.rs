@@ -41,6 +41,8 @@ pub(crate) enum DecisionsFormat {
     Json,
     /// For programs.
     Yaml,
+    /// One record per line.
+    Jsonl,
 }
 
 impl DecisionsOptions {

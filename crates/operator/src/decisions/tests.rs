@@ -151,6 +151,9 @@ fn output_is_stored() {
     let json = written(&list, DecisionsFormat::Json).unwrap();
     scenarios::check_file("tests/scenarios/decisions/list.json", &json);
     assert_eq!(parse(&json).unwrap(), list);
+    let lines = written(&list, DecisionsFormat::Jsonl).unwrap();
+    let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(&records, list["decisions"].as_array().unwrap());
     let yaml = written(&list, DecisionsFormat::Yaml).unwrap();
     assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), list);
 }

@@ -73,6 +73,10 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Value> {
 pub(super) fn written(list: &Value, format: DecisionsFormat) -> anyhow::Result<String> {
     Ok(match format {
         DecisionsFormat::Json => serde_json::to_string_pretty(list)? + "\n",
+        DecisionsFormat::Jsonl => {
+            let records = list["decisions"].as_array().into_iter().flatten();
+            records.map(|record| written_one(record, format)).collect::<Result<_, _>>()?
+        }
         DecisionsFormat::Yaml => serde_saphyr::to_string(list)?,
         DecisionsFormat::Table => {
             let mut text = table::table(list["decisions"].as_array().map_or(&[], Vec::as_slice));
@@ -93,7 +97,7 @@ fn print(list: &Value, format: DecisionsFormat) -> anyhow::Result<()> {
 /// A record of a stream: a line of text or JSON, or a document of YAML.
 pub(super) fn written_one(record: &Value, format: DecisionsFormat) -> anyhow::Result<String> {
     Ok(match format {
-        DecisionsFormat::Json => serde_json::to_string(record)? + "\n",
+        DecisionsFormat::Json | DecisionsFormat::Jsonl => serde_json::to_string(record)? + "\n",
         DecisionsFormat::Yaml => format!("---\n{}", serde_saphyr::to_string(record)?),
         DecisionsFormat::Table => table::line(record) + "\n",
     })
