@@ -175,8 +175,10 @@ impl FleetReport {
         let now = snapshot.taken_at;
         let statuses = statuses(snapshot, rules, now, methods, &Proposal::default());
         let selected: Vec<_> = statuses.iter().filter(|status| is_selected(input, &status.node)).collect();
-        let nodes: Vec<FleetNode> =
-            selected.iter().filter_map(|status| FleetNode::of(snapshot, status)).collect();
+        let nodes: Vec<FleetNode> = selected
+            .iter()
+            .filter_map(|status| FleetNode::of(snapshot, status, input.select.selector.as_ref()))
+            .collect();
         let node_claims: Vec<InFlightNodeClaim> =
             selected.iter().filter_map(|status| InFlightNodeClaim::of(snapshot, &status.node)).collect();
         let pending = pending::of(input);

@@ -1,5 +1,7 @@
 //! Nodes, and NodeClaims whose node is not initialized.
 
+use std::collections::BTreeMap;
+
 use fleetwright_core::{
     disruption::DisruptionStatus,
     model::{ConditionStatus, NodeClaim, Price, Snapshot, StateNode, labels, nodeclaim::ConditionType},
@@ -9,7 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ResourceUse, cost, money};
-use crate::disrupt::{BlockerRow, blockers};
+use crate::{
+    disrupt::{BlockerRow, blockers},
+    input::select::Selector,
+};
 
 /// A node that has joined.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -42,6 +47,9 @@ pub(crate) struct FleetNode {
     pub(crate) effective_price: Option<Price>,
     /// Pods on it.
     pub(crate) pods: usize,
+    /// Those of its labels that the selector names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
     /// Requests and allocatable resources.
     pub(crate) resources: Vec<ResourceUse>,
     /// Its disruption blockers that need no simulation.
@@ -114,10 +122,15 @@ fn label(node: &StateNode, key: &str) -> Option<String> {
 }
 
 impl FleetNode {
-    /// The row of a node; `None` for a NodeClaim without one.
-    pub(super) fn of(snapshot: &Snapshot, status: &DisruptionStatus) -> Option<Self> {
+    /// The row of a node, with the labels that a selector names; `None` for a NodeClaim without one.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        status: &DisruptionStatus,
+        selector: Option<&Selector>,
+    ) -> Option<Self> {
         let state = &status.node;
         let node = state.node.as_ref()?;
+        let named = selector.into_iter().flat_map(Selector::keys);
         let price = cost::price(snapshot, state);
         Some(Self {
             name: node.name.to_string(),
@@ -131,6 +144,7 @@ impl FleetNode {
             price,
             effective_price: price.and_then(|list| cost::effective_price(snapshot, state, list)),
             pods: state.pods.len(),
+            labels: named.filter_map(|key| Some((key.to_owned(), label(state, key)?))).collect(),
             resources: ResourceUse::rows(&state.requested, &state.allocatable()),
             blockers: if state.is_managed() { blockers(status) } else { Vec::new() },
         })

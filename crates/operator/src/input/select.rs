@@ -72,6 +72,13 @@ impl Selector {
         text.split(',').map(term).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The labels that it names.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|term| match term {
+            Term::Is(key, _) | Term::IsNot(key, _) | Term::Has(key) | Term::HasNot(key) => &**key,
+        })
+    }
+
     /// Whether it selects an object, of which `label` returns the value of a label.
     pub(crate) fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|term| match term {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use fleetwright_core::model::Price;
+use fleetwright_core::model::{Price, labels};
 use jiff::Timestamp;
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -39,6 +39,8 @@ enum Content {
     Message,
     Replacements,
     Saving,
+    /// A label that the selector names, by its place in [`label_keys`].
+    Label(usize),
 }
 
 const fn column(content: Content, title: &'static str, width: (usize, usize), rank: u8) -> Wanted<Content> {
@@ -121,7 +123,7 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
         Pane::Disruptions => &DISRUPTIONS,
         Pane::Changes => &CHANGES,
     };
-    let columns = fitted(&relevant(app, wanted), area.width);
+    let columns = fitted(&relevant(app, pane, wanted), area.width);
     let place = app.place(pane);
     let table = Table {
         columns: &columns,
@@ -131,11 +133,17 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
         theme: app.theme,
     };
     let (now, theme, report) = (app.report.taken_at, app.theme, &app.report);
+    let keys = label_keys(app);
     table.draw(buffer, area, |row, content, width| {
         match pane {
             Pane::Nodes => {
                 let node = app.listed.get(row).and_then(|place| report.nodes.get(*place));
-                node.map(|node| of_node(node, content, width, (theme, now)))
+                node.map(|node| match content {
+                    Content::Label(place) => plain(
+                        keys.get(place).and_then(|key| node.labels.get(*key)).map_or("", String::as_str),
+                    ),
+                    content => of_node(node, content, width, (theme, now)),
+                })
             }
             Pane::Pending => report.pending.get(row).map(|pod| of_pod(pod, content, (theme, now))),
             Pane::NodeClaims => report.node_claims.get(row).map(|claim| of_claim(claim, content, now)),
@@ -153,7 +161,7 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
 }
 
 /// Without the columns that would repeat others or be empty.
-fn relevant(app: &TopApp, wanted: &[Wanted<Content>]) -> Vec<Wanted<Content>> {
+fn relevant(app: &TopApp, pane: Pane, wanted: &[Wanted<Content>]) -> Vec<Wanted<Content>> {
     let nodes = &app.report.nodes;
     // The overhead alone is the same for all.
     let overhead = |node: &FleetNode| Some(node.effective_price?.saturating_sub(node.price?));
@@ -163,7 +171,28 @@ fn relevant(app: &TopApp, wanted: &[Wanted<Content>]) -> Vec<Wanted<Content>> {
         Content::Other => nodes.iter().any(|node| node.resources.iter().any(|row| is_other(&row.resource))),
         _ => true,
     };
-    wanted.iter().filter(|column| is_relevant(column.content)).map(|column| titled(app, column)).collect()
+    let mut columns: Vec<Wanted<Content>> = wanted
+        .iter()
+        .filter(|column| is_relevant(column.content))
+        .map(|column| titled(app, column))
+        .collect();
+    if pane == Pane::Nodes {
+        let labels = label_keys(app).into_iter().enumerate().map(|(number, key)| {
+            let title = key.rsplit('/').next().unwrap_or(key).to_uppercase();
+            let least = title.chars().count().clamp(8, 24);
+            Wanted { title: title.into(), ..column(Content::Label(number), "", (least, 24), 1) }
+        });
+        // Behind the name.
+        columns.splice(1..1, labels);
+    }
+    columns
+}
+
+/// The labels that the selector names and nodes have, but for those with a column of their own.
+fn label_keys(app: &TopApp) -> Vec<&str> {
+    let keys = app.report.nodes.iter().flat_map(|node| node.labels.keys()).map(String::as_str);
+    let own = [labels::NODEPOOL, labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE];
+    keys.filter(|key| !own.contains(key)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// A column of prices has the currency in its title, and room for it.

@@ -80,6 +80,23 @@ fn the_report_of_the_dump() {
 }
 
 #[test]
+fn labels_of_the_selector_are_columns() {
+    let app = read("-l kubernetes.io/os=linux,kubernetes.io/arch,karpenter.sh/capacity-type!=spot");
+    let frame = shown(&app, SIZES[1]);
+    let title = frame.lines().find(|line| line.contains("NODE ")).unwrap();
+    let place = title.find("ARCH ").unwrap_or_else(|| panic!("{frame}"));
+    assert!(
+        title.contains(" OS ") && !title.contains("CAPACITY-TYPE"),
+        "one has a column of its own: {frame}"
+    );
+    assert_eq!(listed(&app).len(), 3);
+    let values =
+        frame.lines().filter(|line| line.get(place..).is_some_and(|rest| rest.starts_with("amd64 ")));
+    assert_eq!(values.count(), 3, "{frame}");
+    assert!(!shown(&read(""), SIZES[1]).contains("ARCH"), "without a selector there are none");
+}
+
+#[test]
 fn every_size_is_drawn() {
     let mut app = read("");
     for pane in ['1', '2', '3', '4', '5', '?'] {
