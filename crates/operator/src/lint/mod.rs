@@ -1,12 +1,13 @@
 //! `fleetwright lint`: mistakes in NodePools, NodeClasses, workloads and budgets that an API server or a cluster shows later, or never.
 //!
-//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets;
+//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets; [`arrivals`]: pods over time;
 //!   [`labels`]: labels of nodes; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
 //! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
 //! - [`calendar`]: what disruption budgets allow, by reason and hour.
 //! - [`output`]: text, JSON, SARIF, GitHub annotations.
 
+mod arrivals;
 mod budgets;
 mod builtin;
 mod calendar;
@@ -115,6 +116,7 @@ fn lint(
         objects::check(item, catalogues, &mut report);
     }
     cluster::check(items, &mut report);
+    arrivals::check(items, &mut report);
     if let Some(expanded) = expanded(items) {
         let options = PlanOptions::of_tool(SolveEffort::Iterations(0), options.clone());
         let (mut loaded, _) = plan::prepare(expanded.clone(), &options, catalogues, values)?;

@@ -31,13 +31,14 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 }
 
 /// The rules, by code.
-pub(crate) const RULES: [Rule; 26] = [
+pub(crate) const RULES: [Rule; 27] = [
     error("L001", "Unknown field"),
     error("L002", "Refused by the API server"),
     warning("L101", "StorageClass binds volumes immediately"),
     warning("L102", "Nodes expire without a deadline"),
     warning("L103", "Very long terminationGracePeriod"),
     warning("L104", "do-not-disrupt on a replicated workload"),
+    warning("L105", "consolidateAfter that never passes"),
     warning("L106", "Node waits for a startup taint"),
     warning("L108", "Image selector that follows the latest image"),
     warning("L109", "No disruption for a reason"),
