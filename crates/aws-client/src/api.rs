@@ -134,7 +134,7 @@ impl AwsApi for SdkClient {
         wanted: &[Filter],
     ) -> Result<Vec<ReservationInfo>, AwsError> {
         let mut wanted = wanted.to_vec();
-        wanted.push(Filter::new("state", ["active"]));
+        wanted.push(Filter::new("state", ["active", "scheduled"]));
         let asked = self.ec2.describe_capacity_reservations().set_filters(filters(&wanted));
         let found = match id {
             // EC2 rejects a page size beside ids.

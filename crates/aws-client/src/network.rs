@@ -42,7 +42,10 @@ pub(crate) fn image(image: &sdk::Image) -> Option<Image> {
     })
 }
 
+/// A reservation. One that is scheduled without a date is none yet.
 pub(crate) fn reservation(reservation: &sdk::CapacityReservation) -> Option<ReservationInfo> {
+    let is_ahead = reservation.state() == Some(&sdk::CapacityReservationState::Scheduled);
+    let starts = if is_ahead { Some(reservation.start_date().and_then(time)?) } else { None };
     Some(ReservationInfo {
         id: reservation.capacity_reservation_id()?.to_owned(),
         zone: text(reservation.availability_zone()),
@@ -54,6 +57,7 @@ pub(crate) fn reservation(reservation: &sdk::CapacityReservation) -> Option<Rese
             .unwrap_or_default(),
         kind: reservation.reservation_type().map_or("default", |it| it.as_str()).to_owned(),
         interruptible: reservation.interruptible().unwrap_or_default(),
+        starts,
         ends: reservation.end_date().and_then(time),
         available: reservation
             .available_instance_count()

@@ -169,6 +169,8 @@ pub struct ReservationShort {
     pub zone: String,
     /// How many instances it holds.
     pub count: u32,
+    /// The time until it starts, from the start of the scenario; at once if absent.
+    pub starts_in: Option<String>,
     /// The time until it ends, from the start of the scenario; set for a capacity block.
     pub block_for: Option<String>,
 }

@@ -57,7 +57,7 @@ pub trait AwsApi: Send + Sync + 'static {
     ) -> Result<Vec<PlacementGroup>, AwsError>;
     /// `DescribeImages`, available ones, deprecated ones included; without owners, images of all owners.
     async fn images(&self, owners: &[String], filters: &[Filter]) -> Result<Vec<Image>, AwsError>;
-    /// `DescribeCapacityReservations`, active ones.
+    /// `DescribeCapacityReservations`, active ones and those that start later.
     async fn reservations(
         &self,
         id: Option<&str>,

@@ -36,6 +36,8 @@ pub struct ReservationInfo {
     pub kind: String,
     /// Whether its owner may reclaim it.
     pub interruptible: bool,
+    /// When it starts, while that is ahead.
+    pub starts: Option<Timestamp>,
     /// When it ends.
     pub ends: Option<Timestamp>,
     /// How many more instances it can hold.

@@ -10,6 +10,7 @@ use fleetwright_core::model::{
 use super::compatible::compatible;
 use super::{ClassView, ResolvedInstanceType};
 use crate::calls::InstanceTypeDescription;
+use crate::nodeclass::reservations::ScheduledReservation;
 use crate::prices::Prices;
 use crate::unavailable::{OfferingQuery, Unavailable};
 
@@ -24,6 +25,8 @@ pub struct OfferingInputs<'a> {
     pub shifted_zones: &'a dyn Fn(&str) -> bool,
     /// How many more instances a reservation can hold.
     pub reservation_capacity: &'a dyn Fn(&str) -> u32,
+    /// The reservation of an id, if it starts later.
+    pub scheduled: &'a dyn Fn(&str) -> Option<&'a ScheduledReservation>,
 }
 
 /// The offerings of a type.
@@ -127,7 +130,10 @@ impl Base<'_> {
         let requirements = self.requirements(zone_id, view.group.map(|group| group.id.as_str()), part);
         let mut offering = Offering::of(requirements, self.price).available(can && !dry && !shifted);
         offering.reservation_capacity = left;
-        offering
+        match self.reservation.and_then(|reservation| (inputs.scheduled)(&reservation.id)) {
+            Some(scheduled) => offering.starting(scheduled.name(), scheduled.starts),
+            None => offering,
+        }
     }
 
     fn requirements(&self, zone_id: Option<&str>, group: Option<&str>, part: Option<&str>) -> Requirements {

@@ -110,6 +110,7 @@ impl ClassFixture {
             unavailable: &self.unavailable,
             shifted_zones: &|id| id == "usw2-az9",
             reservation_capacity: &|id| u32::from(id != "cr-empty"),
+            scheduled: &|_| None,
         };
         catalog(&self.instance_types, &self.view(), &self.observed, &market)
     }

@@ -14,6 +14,8 @@ use crate::calls::{AwsError, Filter, ReservationInfo};
 
 /// How long before its end a capacity block is vacated: EC2 terminates its instances 30 minutes before the end.
 pub const EXPIRING: SignedDuration = SignedDuration::from_mins(40);
+/// How often a reservation that should have started is looked up.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// How long a count is used without confirmation by EC2.
 pub const COUNT_VALID_FOR: SignedDuration = SignedDuration::from_hours(24);
 
@@ -73,6 +75,39 @@ fn known(info: &ReservationInfo, now: Timestamp) -> Option<CapacityReservation> 
     })
 }
 
+/// A reservation that starts later. The CRD has no state for it, so that it is not part of the status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduledReservation {
+    /// The reservation.
+    pub reservation: CapacityReservation,
+    /// When it starts.
+    pub starts: Timestamp,
+}
+
+impl ScheduledReservation {
+    /// What messages call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let kind = match self.reservation.reservation_type.as_str() {
+            "capacity-block" => "capacity block",
+            _ => "capacity reservation",
+        };
+        format!("{kind} {}", self.reservation.id)
+    }
+}
+
+/// The reservations that start later, the first ones first.
+#[must_use]
+pub fn scheduled(found: &[ReservationInfo], now: Timestamp) -> Vec<ScheduledReservation> {
+    let ahead = |info: &ReservationInfo| {
+        Some(ScheduledReservation { reservation: known(info, now)?, starts: whole_seconds(info.starts?) })
+    };
+    let mut all: Vec<ScheduledReservation> = found.iter().filter_map(ahead).collect();
+    all.sort_by(|a, b| a.starts.cmp(&b.starts).then_with(|| a.reservation.id.cmp(&b.reservation.id)));
+    all.truncate(MATCHES_MAX);
+    all
+}
+
 /// The API has whole seconds; fractions would look like a change after every round trip.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
@@ -100,7 +135,8 @@ pub fn reservations(
             };
         }
     };
-    let current = found.iter().filter(|info| info.ends.is_none_or(|ends| ends > now));
+    let current =
+        found.iter().filter(|info| info.starts.is_none() && info.ends.is_none_or(|ends| ends > now));
     let (mut known_reservations, mut unknown) = (Vec::new(), Vec::new());
     for info in current {
         match known(info, now) {
@@ -124,15 +160,22 @@ pub fn reservations(
     }
 }
 
-/// The delay until the next look-up: when the next reservation changes its state or ends, at most `every`.
+/// The delay until the next look-up: when the next reservation starts, changes its state or ends, at most `every`.
 #[must_use]
-pub fn again(status: &Ec2NodeClassStatus, every: Duration, now: Timestamp) -> Duration {
+pub fn again(
+    status: &Ec2NodeClassStatus,
+    scheduled: &[ScheduledReservation],
+    every: Duration,
+    now: Timestamp,
+) -> Duration {
+    // EC2 may show it as scheduled for a while after its start.
+    let starts = scheduled.iter().map(|own| own.starts.max(now + LATE));
     let moments = status.capacity_reservations.iter().filter_map(|reservation| {
         let ends = reservation.end_time.as_ref()?.0;
         let block = reservation.reservation_type == "capacity-block" && reservation.state != "expiring";
         Some(if block { ends - EXPIRING } else { ends })
     });
-    let left = moments.min().map_or(every, |next| {
+    let left = moments.chain(starts).min().map_or(every, |next| {
         Duration::try_from(next.duration_since(now)).unwrap_or_default().max(Duration::from_secs(1))
     });
     left.min(every)
@@ -269,7 +312,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(message.ends_with("cr-4, cr-5"), "{message}");
-        assert_eq!(again(&status, Duration::from_secs(300), now), Duration::from_secs(60));
+        assert_eq!(again(&status, &[], Duration::from_secs(300), now), Duration::from_secs(60));
         let before = status.clone();
         let denied = Err(AwsError::new("UnauthorizedOperation", "no"));
         let finding = reservations(&denied, &mut status, now);
@@ -280,6 +323,30 @@ mod tests {
         assert_eq!(status, before, "the known reservations remain");
         let throttled = Err(AwsError::new("RequestLimitExceeded", "no"));
         assert!(!reservations(&throttled, &mut status, now).is_answered());
+    }
+
+    #[test]
+    fn what_starts_later_is_apart_and_looked_up_at_its_start() {
+        let now = Timestamp::UNIX_EPOCH;
+        let ahead = |id: &str, kind: &str, seconds: i64| ReservationInfo {
+            starts: Some(now + SignedDuration::from_secs(seconds)),
+            ..info(id, kind, Some(600))
+        };
+        let found = vec![
+            ahead("cr-2", "", 90),
+            ahead("cr-1", "capacity-block", 30),
+            ahead("cr-3", "lunar", 1),
+            info("cr-4", "", None),
+        ];
+        let all = scheduled(&found, now);
+        let names: Vec<String> = all.iter().map(ScheduledReservation::name).collect();
+        assert_eq!(names, ["capacity block cr-1", "capacity reservation cr-2"]);
+        let mut status = Ec2NodeClassStatus::default();
+        let _ = reservations(&Ok(found), &mut status, now);
+        let active: Vec<&str> = status.capacity_reservations.iter().map(|own| own.id.as_str()).collect();
+        assert_eq!(active, ["cr-4"]);
+        let wait = |now| again(&status, &all, Duration::from_secs(300), now).as_secs();
+        assert_eq!([wait(now), wait(now + SignedDuration::from_secs(40))], [30, 10]);
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
         unavailable: &Unavailable::default(),
         shifted_zones: &|_| false,
         reservation_capacity: &|_| 0,
+        scheduled: &|_| None,
     };
     let types = table.in_region(&settings.region, &zones, sold);
     instancetype::catalog(&types, &view, &ObservedCapacity::default(), &inputs)

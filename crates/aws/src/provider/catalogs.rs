@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fleetwright_aws_api::ec2nodeclass::PlacementGroupSelector;
+use fleetwright_aws_api::{Ec2NodeClass, ec2nodeclass::PlacementGroupSelector};
 use fleetwright_core::model::{ObservedCapacity, Str};
 use jiff::Timestamp;
 
 use super::classes::KnownClass;
 use crate::cache::Cache;
-use crate::calls::{AwsError, FleetAnswer, InstanceInfo, PlacementGroup, ZonalShift};
+use crate::calls::{AwsError, FleetAnswer, InstanceInfo, PlacementGroup, ReservationInfo, ZonalShift};
 use crate::instancetype::{self, ClassCatalog, ClassView, InstanceTypeCatalogue, OfferingInputs};
 use crate::interruption::{MessageKind, Offering, ReclaimedCapacity};
 use crate::launch::{Addresses, Effect, FleetPlan, effects};
 use crate::nodeclass::ConditionResult;
 use crate::nodeclass::placement::{self, Resolved};
-use crate::nodeclass::reservations::ReservationCounts;
+use crate::nodeclass::reservations::{self, ReservationCounts, ScheduledReservation};
 use crate::prices::Prices;
 use crate::settings::Settings;
 use crate::shift::{Changed, Shifts};
@@ -42,6 +42,9 @@ struct RegionOffers {
     /// Interruptions by instance whose effect on capacity was recorded already.
     reclaimed: ReclaimedCapacity,
     reservations: ReservationCounts,
+    /// Reservations that start later by class name, removed with their class.
+    scheduled: BTreeMap<String, Vec<ScheduledReservation>>,
+    scheduled_version: u64,
     /// Placement groups by class name, removed with their class.
     groups: BTreeMap<String, Resolved>,
     groups_version: u64,
@@ -58,6 +61,7 @@ struct Versions {
     observed: u64,
     unavailable: u64,
     reservations: u64,
+    scheduled: u64,
     groups: u64,
     shifts: u64,
 }
@@ -99,6 +103,28 @@ impl Catalogs {
 
     pub(super) fn with_reservations<T>(&self, change: impl FnOnce(&mut ReservationCounts) -> T) -> T {
         change(&mut self.lock().reservations)
+    }
+
+    /// Takes the answer to a look-up of a class's reservations: the counts of those that have started, and those that start later, which it
+    /// returns. Without an answer both stay.
+    pub(super) fn set_reservations(
+        &self,
+        class: &Ec2NodeClass,
+        found: &Result<Vec<ReservationInfo>, AwsError>,
+        now: Timestamp,
+    ) -> Vec<ScheduledReservation> {
+        let mut region = self.lock();
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let known = region.scheduled.get(&name).cloned().unwrap_or_default();
+        let Ok(found) = found else { return known };
+        let started = found.iter().filter(|info| info.starts.is_none());
+        region.reservations.sync(started.map(|info| (info.id.clone(), info.available)), now);
+        let scheduled = reservations::scheduled(found, now);
+        if scheduled != known {
+            region.scheduled.insert(name, scheduled.clone());
+            region.scheduled_version += 1;
+        }
+        scheduled
     }
 
     /// The catalogue of a class; the same `Arc` while no input changes.
@@ -165,6 +191,7 @@ impl Catalogs {
         let before = region.groups.len();
         region.groups.retain(|name, _| existing.contains_key(name.as_str()));
         region.groups_version += u64::from(region.groups.len() != before);
+        region.scheduled.retain(|name, _| existing.contains_key(name.as_str()));
         region.catalogs.retain_if(|name, _| existing.contains_key(name.as_str()));
     }
 
@@ -259,6 +286,7 @@ impl RegionOffers {
             observed: self.observed_version,
             unavailable: self.unavailable.version(),
             reservations: self.reservations.version(),
+            scheduled: self.scheduled_version,
             groups: self.groups_version,
             shifts: self.shifts.version(),
         }
@@ -266,7 +294,9 @@ impl RegionOffers {
 
     fn make(&self, settings: &Settings, known: &KnownClass) -> ClassCatalog {
         let name = known.class.metadata.name.as_deref().unwrap_or_default();
-        let status = known.class.status.clone().unwrap_or_default();
+        let scheduled = self.scheduled.get(name).map(Vec::as_slice).unwrap_or_default();
+        let mut status = known.class.status.clone().unwrap_or_default();
+        status.capacity_reservations.extend(scheduled.iter().map(|own| own.reservation.clone()));
         let view = ClassView {
             settings,
             spec: &known.class.spec,
@@ -279,6 +309,7 @@ impl RegionOffers {
             unavailable: &self.unavailable,
             shifted_zones: &|zone_id| self.shifts.is_away(zone_id),
             reservation_capacity: &|id| self.reservations.left(id),
+            scheduled: &|id| scheduled.iter().find(|own| own.reservation.id == id),
         };
         instancetype::catalog(&self.instance_types, &view, &self.observed, &market)
     }

@@ -101,6 +101,9 @@ impl FakeAws {
     pub(super) fn age(&self, inner: &mut Inner) {
         let now = self.clock.now();
         let Inner { instances, reservations, .. } = inner;
+        for reservation in reservations.iter_mut() {
+            reservation.starts = reservation.starts.filter(|starts| *starts > now);
+        }
         for instance in instances.values_mut().filter(|instance| instance.info.state != "terminated") {
             let starts = instance.info.launched.is_some_and(|launched| now >= launched + STARTING);
             if instance.info.state == "pending" && starts {
@@ -305,6 +308,7 @@ impl AwsApi for FakeAws {
     ) -> Result<Vec<ReservationInfo>, AwsError> {
         let mut inner = self.lock();
         inner.enter(Call::Reservations)?;
+        self.age(&mut inner);
         if let Some(id) = id.filter(|id| !inner.reservations.iter().any(|known| known.id == **id)) {
             return Err(AwsError::new("InvalidCapacityReservationId.NotFound", id));
         }

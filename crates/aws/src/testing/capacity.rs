@@ -52,7 +52,10 @@ impl Inner {
         }
         if let Some(TemplateReservation::Only(id)) = data.and_then(|data| data.reservation.as_ref()) {
             let own = |known: &&ReservationInfo| {
-                known.id == *id && known.instance_type == way.instance_type && known.zone == way.zone
+                known.id == *id
+                    && known.starts.is_none()
+                    && known.instance_type == way.instance_type
+                    && known.zone == way.zone
             };
             let left = self.reservations.iter().find(own).map_or(0, |known| known.available);
             available = available.min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use jiff::Timestamp;
+
 use super::{
     baseline::Baseline,
     device::DeviceTemplates,
@@ -142,6 +144,16 @@ pub struct SharedCapacity {
     pub instances: u32,
 }
 
+/// Capacity that was bought for a later time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScheduledCapacity {
+    /// What messages call it, such as `capacity block cr-0123456789abcdef0`.
+    pub name: Str,
+    /// From when instances can be launched in it.
+    pub starts: Timestamp,
+}
+
 /// One way to buy an instance type.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -156,6 +168,8 @@ pub struct Offering {
     pub reservation_capacity: Option<u32>,
     /// The finite capacity that it draws on, if it is not reserved; `None` where the cloud has no such limit.
     pub shared_capacity: Option<SharedCapacity>,
+    /// The capacity that it waits for, if it can be launched later only.
+    pub scheduled: Option<Arc<ScheduledCapacity>>,
     /// Allocatable resources, if they differ from the type's.
     pub allocatable: Option<Resources>,
     /// Whether a NodeOverlay set the price.
@@ -180,6 +194,7 @@ impl Offering {
             available: true,
             reservation_capacity: None,
             shared_capacity: None,
+            scheduled: None,
             allocatable: None,
             overlaid: false,
         }
@@ -206,6 +221,13 @@ impl Offering {
     pub fn with_shared_capacity(self, name: impl Into<Str>, instances: u32) -> Self {
         let available = self.available && instances > 0;
         Self { shared_capacity: Some(SharedCapacity { name: name.into(), instances }), available, ..self }
+    }
+
+    /// The same offering, which is available from `starts` on: until then pods that only it can run are told so, under this name of the capacity.
+    #[must_use]
+    pub fn starting(self, name: impl Into<Str>, starts: Timestamp) -> Self {
+        let scheduled = Some(Arc::new(ScheduledCapacity { name: name.into(), starts }));
+        Self { scheduled, available: false, ..self }
     }
 
     /// The same offering at another price.

@@ -42,7 +42,9 @@ pub use device::{Device, DeviceId, DeviceTemplates, SliceTemplate};
 pub use figures::Rounding;
 pub use fleetwright_kube_semantics::quantity::{self, Quantity};
 pub use ids::{BatchId, ClaimName, NamespacedName, NodeName, PodUid, PoolName, ProviderId, Str};
-pub use instance_type::{Catalog, InstanceType, Offering, Overhead, Prediction, SharedCapacity};
+pub use instance_type::{
+    Catalog, InstanceType, Offering, Overhead, Prediction, ScheduledCapacity, SharedCapacity,
+};
 pub use labels::{LabelSchema, Labels};
 pub use node::{Node, StateNode};
 pub use nodeclaim::{Condition, ConditionStatus, NodeClaim, NodeClassRef};

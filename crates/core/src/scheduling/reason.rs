@@ -1,8 +1,11 @@
 //! Why a pod cannot be placed: typed, with figures; rendered here for events, `explain` and JSON.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
 
 use crate::{
+    clock::written,
     model::{
         Incompatible, PoolName, Requirement, ResourceName, Resources, Rounding, Str, Taint,
         figures::{Requested, amount},
@@ -152,6 +155,15 @@ pub enum Nearest {
     Combination,
     /// Types are there, and cannot be bought now where they are allowed.
     Offering,
+    /// Capacity that was bought for later, the first that starts.
+    Scheduled {
+        /// What the cloud calls it.
+        name: Str,
+        /// When it starts.
+        starts: Timestamp,
+        /// How long that is from now.
+        after: Duration,
+    },
 }
 
 impl Unplaced {
@@ -420,8 +432,18 @@ impl fmt::Display for Nearest {
             Self::Offering => {
                 f.write_str("allow other zones or capacity types, or wait until the cloud has them again")
             }
+            Self::Scheduled { name, starts, after } => {
+                write!(f, "{name} starts in {} ({starts})", written(coarse(*after)))
+            }
         }
     }
+}
+
+/// A duration in whole hours, in its last hour in tens of minutes, rounded up: an event with it is a new one as often.
+fn coarse(after: Duration) -> Duration {
+    const HOUR: u64 = 3600;
+    let unit = if after.as_secs() > HOUR { HOUR } else { 600 };
+    Duration::from_secs(after.as_secs().div_ceil(unit).saturating_mul(unit))
 }
 
 /// A request of at least this many milli-CPUs is a typing error.

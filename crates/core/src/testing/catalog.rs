@@ -73,6 +73,7 @@ impl TypeBuilder {
             available: true,
             reservation_capacity: None,
             shared_capacity: None,
+            scheduled: None,
             allocatable: None,
             overlaid: false,
         };

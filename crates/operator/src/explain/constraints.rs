@@ -304,7 +304,10 @@ fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
                 wanted.iter().for_each(|wanted| drop_key(&mut spec, wanted.key()))
             }
             Nearest::Resource { name, most, .. } => spec.requests.set(name, *most),
-            Nearest::Daemons { .. } | Nearest::Combination | Nearest::Offering => return false,
+            Nearest::Daemons { .. }
+            | Nearest::Combination
+            | Nearest::Offering
+            | Nearest::Scheduled { .. } => return false,
         },
         _ => return false,
     }

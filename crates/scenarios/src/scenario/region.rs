@@ -19,7 +19,8 @@ pub(super) fn set_up(region: &mut Region, aws: &AwsShort, start: Timestamp) {
     region.settings.interruption_queue = aws.queue.then(|| "queue".to_owned());
     region.settings.zonal_shift = aws.zonal_shift;
     let reservations = aws.reservations.iter().map(|short| {
-        let ends = short.block_for.as_deref().and_then(duration).and_then(|of| start.checked_add(of).ok());
+        let after = |text: &Option<String>| start.checked_add(text.as_deref().and_then(duration)?).ok();
+        let (starts, ends) = (after(&short.starts_in), after(&short.block_for));
         ReservationInfo {
             id: short.id.clone(),
             zone: short.zone.clone(),
@@ -28,6 +29,7 @@ pub(super) fn set_up(region: &mut Region, aws: &AwsShort, start: Timestamp) {
             match_criteria: "targeted".to_owned(),
             kind: if ends.is_some() { "capacity-block" } else { "default" }.to_owned(),
             interruptible: false,
+            starts,
             ends,
             available: short.count,
         }

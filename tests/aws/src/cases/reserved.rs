@@ -19,7 +19,7 @@ use crate::case::Cx;
 use crate::cluster::{Cluster, Seat, UID, claim};
 
 /// Changes the spec of a cluster's class, and waits until it is ready.
-async fn respec(cluster: &mut Cluster, field: &str, value: Value) -> anyhow::Result<()> {
+pub(super) async fn respec(cluster: &mut Cluster, field: &str, value: Value) -> anyhow::Result<()> {
     let mut spec = serde_json::to_value(cluster.class()?.spec)?;
     spec[field] = value;
     let spec = serde_json::from_value(spec)?;
@@ -87,6 +87,15 @@ pub(super) async fn block(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut cluster = with_reservation(cx, reservation(1).block(starts, ends)).await?;
     let answers = cluster.launch("early", 1, &of(&[RESERVED], 1)).await;
     cx.check(format!("before its start it is not used: {answers:?}"), answers[0].is_err())?;
+    let catalog = cluster.catalog().await?;
+    let offerings = catalog.get("m5.large").map(|own| own.offerings.as_slice()).unwrap_or_default();
+    let waits = offerings.iter().find_map(|own| own.scheduled.as_ref()).context("nothing is scheduled")?;
+    let known = (&*waits.name, waits.starts.as_second());
+    cx.equal(
+        "what it is and when it starts",
+        &known,
+        &("capacity block cr-0123456789abcdef0", starts.as_second()),
+    )?;
     cluster.pass(SignedDuration::from_hours(3) + SignedDuration::from_mins(1));
     cluster.round("nodeclass").await?;
     let claims = of(&[RESERVED], 1);

@@ -212,13 +212,10 @@ impl NodeClasses {
             },
             ClassLookup::Reservations => {
                 let found = lookups::reservations(api, &spec).await;
-                if let Ok(found) = &found {
-                    let available_by_id = found.iter().map(|info| (info.id.clone(), info.available));
-                    provider.catalogs.with_reservations(|counts| counts.sync(available_by_id, now));
-                }
+                let scheduled = provider.catalogs.set_reservations(class, &found, now);
                 let status = class.status.get_or_insert_default();
                 let finding = reservations::reservations(&found, status, now);
-                let again = reservations::again(status, every, now);
+                let again = reservations::again(status, &scheduled, every, now);
                 return (finding, again);
             }
             ClassLookup::PlacementGroup => return self.placement_group(class, now).await,

@@ -1,5 +1,7 @@
 //! Why a class of pods is unschedulable: for each NodePool the first constraint that eliminated it, and the nearest fix.
 
+use std::time::Duration;
+
 use crate::{
     model::{
         Incompatible, Requirement, ResourceName, Str,
@@ -127,7 +129,10 @@ impl<'a> Explained<'a> {
         let Self { tables, pass, class, .. } = *self;
         if tables.pools[pool].rows.is_empty() {
             let catalog = tables.snapshot.catalog(&tables.pools[pool].model.name);
-            return Eliminated::NoInstanceTypes(catalog.and_then(|catalog| catalog.missing.clone()));
+            let missing = catalog.and_then(|catalog| catalog.missing.clone());
+            let req = tables.template_for(self.demanded.0, self.demanded.1, pool);
+            let next = || Some(self.next_start(pool, req?)?.to_string().as_str().into());
+            return Eliminated::NoInstanceTypes(missing.or_else(next));
         }
         let level = self.level();
         if let Some(taint) =
@@ -206,6 +211,26 @@ impl<'a> Explained<'a> {
         universe.requirements(req).compatible_claim(&required, universe.schema()).err()
     }
 
+    /// The capacity that starts next, of types and offerings that some requirements allow and that are large enough.
+    fn next_start(&self, pool: NodePoolId, req: Req) -> Option<Nearest> {
+        let Self { tables, class, .. } = *self;
+        let now = tables.snapshot.taken_at;
+        let this = &tables.pools[pool];
+        let catalog = tables.snapshot.catalog(&this.model.name)?;
+        let requirements = tables.universe.requirements(req);
+        let types =
+            catalog.instance_types.iter().zip(&this.type_reqs).filter(|(instance_type, described)| {
+                let whole = tables.resources.known_amounts(&instance_type.allocatable());
+                agrees(&tables.universe, **described, req) && fits_free(&class.requests, &whole)
+            });
+        let offerings = types.flat_map(|(instance_type, _)| &instance_type.offerings);
+        let allowed = offerings.filter(|own| requirements.intersects(&own.requirements).is_ok());
+        let ahead = allowed.filter_map(|own| own.scheduled.as_ref()).filter(|own| own.starts > now);
+        let next = ahead.min_by(|a, b| a.starts.cmp(&b.starts).then_with(|| a.name.cmp(&b.name)))?;
+        let after = Duration::try_from(next.starts.duration_since(now)).unwrap_or_default();
+        Some(Nearest::Scheduled { name: next.name.clone(), starts: next.starts, after })
+    }
+
     /// The number of instance types after each filter, and the nearest solution.
     fn filtered_types(&self, pool: NodePoolId, req: Req) -> Eliminated {
         let Self { tables, class, .. } = *self;
@@ -247,6 +272,7 @@ impl<'a> Explained<'a> {
             (_, 0) => {
                 crowded_out(tables, &allowed).unwrap_or_else(|| shortage(tables, &class.requests, &lost))
             }
+            _ if lost.available == 0 => self.next_start(pool, req).unwrap_or(Nearest::Offering),
             _ => Nearest::Offering,
         };
         let mut requests = class.requests.clone();

@@ -403,3 +403,51 @@ fn a_halted_pool_reports_the_reason() {
         "{text}"
     );
 }
+
+/// What a pod is told of a NodePool with capacity that starts in `seconds`, and more of it five hours later; beside it there may be a small
+/// type on demand.
+fn told_of_scheduled(seconds: i64, small: bool, pod: PodBuilder) -> String {
+    let mut snapshot = ClusterBuilder::new().pool(pool("default")).pending(pod).build();
+    let starts = snapshot.taken_at + jiff::SignedDuration::from_secs(seconds);
+    let scheduled = |name: &'static str, later: i64| {
+        let starts = starts + jiff::SignedDuration::from_hours(later);
+        move |own: &mut Offering| *own = own.clone().starting(format!("capacity block {name}"), starts)
+    };
+    let block = instance_type("block", 8, 32)
+        .offer_with("a", "reserved", 0, scheduled("cr-2", 5))
+        .offer_with("a", "reserved", 0, scheduled("cr-1", 0));
+    let small = small.then(|| instance_type("small", 1, 1).offer("a", ON_DEMAND, 100).build());
+    let catalog = crate::model::Catalog::new(std::iter::once(block.build()).chain(small).collect());
+    snapshot.catalogs = [("default".into(), Arc::new(catalog))].into();
+    plan_with(&snapshot, &Rules::default()).unplaced[0].1.to_string()
+}
+
+#[test]
+fn a_pod_is_told_when_the_capacity_starts_that_alone_can_run_it() {
+    let big = || pod("p").cpu(4000);
+    for (seconds, expected) in [
+        (3 * 3600, "capacity block cr-1 starts in 3h ("),
+        (2 * 3600 + 1, "capacity block cr-1 starts in 3h ("),
+        (3600, "capacity block cr-1 starts in 1h ("),
+        (3599, "capacity block cr-1 starts in 1h ("),
+        (3000, "capacity block cr-1 starts in 50m ("),
+        (1, "capacity block cr-1 starts in 10m ("),
+        // The next one, where one that should have started is not available yet.
+        (0, "capacity block cr-2 starts in 5h ("),
+    ] {
+        let told = told_of_scheduled(seconds, true, big());
+        assert!(
+            told.contains("no instance type has the required offering, ") && told.contains(expected),
+            "{told}"
+        );
+    }
+    for pod in [pod("p").cpu(9000), big().selector(ZONE, "b")] {
+        let told = told_of_scheduled(3600, true, pod);
+        assert!(!told.contains("starts in"), "it is too small, or elsewhere: {told}");
+    }
+    let reserved = told_of_scheduled(3600, true, pod("p").selector(CAPACITY_TYPE, "reserved"));
+    assert!(reserved.contains("capacity block cr-1 starts in 1h ("), "{reserved}");
+    let alone = told_of_scheduled(3 * 3600, false, pod("p"));
+    let expected = "nodepool \"default\" has no available instance types: capacity block cr-1 starts in 3h (";
+    assert!(alone.starts_with(expected), "{alone}");
+}
