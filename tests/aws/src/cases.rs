@@ -16,6 +16,7 @@ mod ownership;
 mod pages;
 mod plan;
 mod policies;
+mod refusals;
 mod reserved;
 mod windows;
 
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
         faults(),
         late(),
         partial(),
+        refused(),
         permissions(),
         limited(),
         owned(),
@@ -138,6 +140,11 @@ fn late() -> Vec<Case> {
         case("templates-late", "a launch template that launches do not know yet is waited for", |cx| {
             Box::pin(consistency::templates(cx))
         }),
+        case(
+            "slow-instances",
+            "instances that take a minute to start and to stop are waited for, and ended once",
+            |cx| Box::pin(consistency::slow(cx)),
+        ),
         case("instances-omitted", "an instance that a list lacks now and then is not given up", |cx| {
             Box::pin(consistency::omitted(cx))
         }),
@@ -171,6 +178,9 @@ fn partial() -> Vec<Case> {
         case("spot-pools", "spot capacity comes from a pool with room for all", |cx| {
             Box::pin(fleets::spot_pools(cx))
         }),
+        case("spot-prices", "spot capacity comes from the cheapest pool with room for all", |cx| {
+            Box::pin(fleets::spot_prices(cx))
+        }),
         case("fleet-unsold", "a type that a zone does not have is an error of its own only", |cx| {
             Box::pin(fleets::unsold(cx))
         }),
@@ -185,6 +195,28 @@ fn partial() -> Vec<Case> {
             "a launch template that was deleted by hand is made again within the launch",
             |cx| Box::pin(fleets::template_deleted(cx)),
         ),
+    ]
+}
+
+/// Launches that EC2 refuses by type or by quota.
+fn refused() -> Vec<Case> {
+    vec![
+        case(
+            "type-settings",
+            "a class is launched on types that support its settings, and on no others",
+            |cx| Box::pin(refusals::settings_of_types(cx)),
+        ),
+        case(
+            "type-refused",
+            "a setting that EC2 refuses for a type is told in its words, and another type is launched",
+            |cx| Box::pin(refusals::surprise(cx)),
+        ),
+        case("fleet-quota", "a quota of fleets is named, and rules out no type", |cx| {
+            Box::pin(refusals::fleet_quota(cx))
+        }),
+        case("template-quota", "a quota of launch templates is named, and known templates launch", |cx| {
+            Box::pin(refusals::template_quota(cx))
+        }),
     ]
 }
 
@@ -283,20 +315,20 @@ fn owned() -> Vec<Case> {
     ]
 }
 
-/// Load and chaos. CI takes every fourth case of all: the two long ones at the end are not among them.
+/// Load and chaos. CI takes every fourth case of all: none of the long ones here is among them.
 fn load() -> Vec<Case> {
     vec![
-        case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
-            Box::pin(load::steady(cx))
-        }),
-        case("plan", "what fleetwright plan says of pools of a class is what the operator launches", |cx| {
-            Box::pin(plan::agrees(cx))
-        }),
         case(
             "kills",
             "the operator is killed before and after each call that changes something, and nothing is left",
             |cx| Box::pin(chaos::kills(cx)),
         ),
+        case("plan", "what fleetwright plan says of pools of a class is what the operator launches", |cx| {
+            Box::pin(plan::agrees(cx))
+        }),
+        case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
+            Box::pin(load::steady(cx))
+        }),
         case("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
             Box::pin(load::thousand(cx))
         }),

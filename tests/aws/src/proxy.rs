@@ -1,6 +1,6 @@
 //! A thin proxy between the SDK and moto. It passes calls on as they are, counts them, and adds what AWS does and moto does not: the decisions are
 //! those of `fleetwright-aws-emulator`, whose modules say what they follow. Here is what needs a connection: several launches for one fleet,
-//! tags of instances that IAM wants to know, instances that AWS terminates itself, lost answers.
+//! tags of instances that IAM wants to know, what instance types support, instances that AWS terminates itself, lost answers.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -156,6 +156,7 @@ impl Shared {
         self.spring(&call, false).await;
         self.reclaim().await?;
         self.learn_tags(&call).await?;
+        self.learn_types(&call).await?;
         let now = self.clock.now();
         let own = self.rules(|rules| rules.answer(&call, now));
         let mut answer = match own {
@@ -194,7 +195,8 @@ impl Shared {
 
     /// Changes an answer to what AWS shows, one page of it.
     fn show(&self, call: &Call, answer: &mut Answer, now: Timestamp) -> anyhow::Result<()> {
-        const CHANGED: [&str; 3] = ["DescribeImages", "DescribeInstances", "DescribeLaunchTemplates"];
+        const CHANGED: [&str; 4] =
+            ["DescribeImages", "DescribeInstances", "DescribeInstanceStatus", "DescribeLaunchTemplates"];
         if CHANGED.contains(&call.action.as_str()) {
             let mut root = xml::parse(&answer.body)?;
             if let Err(refusal) = self.rules(|rules| rules.show(call, &mut root, now)) {
@@ -244,6 +246,21 @@ impl Shared {
             found.entry(resource).or_default().insert(text("key"), text("value"));
         }
         self.rules(|rules| rules.tags.extend(found));
+        Ok(())
+    }
+
+    /// Looks up what the instance types of a launch support.
+    async fn learn_types(&self, call: &Call) -> anyhow::Result<()> {
+        if !["CreateFleet", "RunInstances"].contains(&call.action.as_str()) {
+            return Ok(());
+        }
+        let names = self.rules(|rules| rules.unknown_types(call));
+        if names.is_empty() {
+            return Ok(());
+        }
+        let asked = (1..).zip(&names).map(|(number, name)| (format!("InstanceType.{number}"), name.clone()));
+        let told = self.ask("DescribeInstanceTypes", asked.collect()).await?;
+        self.rules(|rules| rules.learn_types(&told));
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use crate::unavailable::Shortage;
 /// The code of a spot request in an account without the role for it.
 const WITHOUT_ROLE: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
 
+/// The reason of a launch for which the account may have no further launch template. Karpenter has no word for it.
+pub(crate) const TEMPLATE_QUOTA: &str = "LaunchTemplateQuotaExceeded";
+
 /// What a failure teaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -140,6 +143,7 @@ pub fn reason(code: &str, message: &str) -> &'static str {
         "InternalError" => "InternalError",
         "InvalidParameterCombination" if says("Free Tier") => "FreeTierIneligible",
         "MaxFleetCountExceeded" => "FleetQuotaExceeded",
+        "MaxTemplateLimitExceeded" => TEMPLATE_QUOTA,
         "PendingVerification" => "AccountPendingVerification",
         "MaxSpotInstanceCountExceeded" => "SpotQuotaExceeded",
         "VcpuLimitExceeded" => "VCPULimitExceeded",
@@ -230,6 +234,11 @@ mod tests {
     #[case("AuthFailure", "credentials could not be validated", "Unauthorized")]
     #[case("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "UserDataSizeLimitExceeded")]
     #[case("InvalidUserData.Malformed", "Invalid BASE64 encoding", "LaunchFailed")]
+    #[case(
+        "MaxTemplateLimitExceeded",
+        "Account has already reached max permitted templates",
+        "LaunchTemplateQuotaExceeded"
+    )]
     fn reasons_follow_from_code_and_message(#[case] code: &str, #[case] said: &str, #[case] expected: &str) {
         assert_eq!(reason(code, said), expected);
     }

@@ -10,6 +10,7 @@ mod template;
 mod tests;
 
 pub use addresses::Addresses;
+pub(crate) use errors::TEMPLATE_QUOTA;
 pub use errors::{Effect, call_error, effects, is_without_role, is_without_template, launch_error, reason};
 pub use filter::{Candidate, Filtered, candidates};
 pub use fleet::{FleetPlan, FleetPlanInput, plan, request, token};

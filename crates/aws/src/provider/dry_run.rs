@@ -15,7 +15,7 @@ use super::templates::{content, ensure_templates, user_data};
 use super::{AwsProvider, KnownClass, cluster::DESCRIBE};
 use crate::calls::{AwsError, ErrorClass, FleetRequest, InstanceTrial, TemplateData};
 use crate::instancetype::{ClassCatalog, ClassView};
-use crate::launch::{Candidate, Filtered, FleetPlan, FleetPlanInput, plan, request, token};
+use crate::launch::{Candidate, Filtered, FleetPlan, FleetPlanInput, TEMPLATE_QUOTA, plan, request, token};
 use crate::nodeclass::{ConditionOutcome, ConditionResult};
 use crate::permissions;
 use crate::tags::{Owner, owned};
@@ -130,6 +130,11 @@ fn of_template(error: &LaunchError) -> ConditionResult {
         ),
         LaunchError::Failed { reason, message } if &**reason == "UserDataSizeLimitExceeded" => {
             ConditionResult::bad(CONDITION, "UserDataSizeLimitExceeded", message.to_string())
+        }
+        // Launches by templates that exist go on.
+        LaunchError::Failed { reason, message } if &**reason == TEMPLATE_QUOTA => {
+            let message = format!("{ACTION} would be refused at the moment: {}", first_line(message));
+            ConditionResult::limited(CONDITION, LAUNCH_REFUSED, message)
         }
         LaunchError::NodeClassNotReady(message) => {
             ConditionResult::bad(CONDITION, "UserDataInvalid", message.to_string())

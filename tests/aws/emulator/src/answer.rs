@@ -1,6 +1,7 @@
 //! Answers that the proxy gives in moto's place: errors in the form of each protocol, and calls that moto has not.
 
 use http::HeaderMap;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -175,6 +176,17 @@ pub(crate) fn each_instance(root: &mut Element, mut change: impl FnMut(&mut Elem
     }
 }
 
+/// Sets back the launch times of instances.
+pub(crate) fn age(root: &mut Element, by: SignedDuration) {
+    each_instance(root, |instance| {
+        for time in instance.children.iter_mut().filter(|child| child.name() == "launchTime") {
+            if let Ok(launched) = time.text.parse::<Timestamp>() {
+                time.text = (launched - by).to_string();
+            }
+        }
+    });
+}
+
 /// Tells the security groups of instances by those of their interfaces.
 pub(crate) fn add_groups(root: &mut Element) {
     each_instance(root, |instance| {
@@ -216,6 +228,15 @@ mod tests {
         };
         assert_eq!(cut(0), (2, "page-2".to_owned()));
         assert_eq!(cut(2), (1, String::new()));
+    }
+
+    #[test]
+    fn launch_times_are_set_back() {
+        let text = "<R><reservationSet><item><instancesSet><item><launchTime>2026-01-01T00:10:00.000Z</launchTime></item></instancesSet></item>\
+            </reservationSet></R>";
+        let mut root = parse(text).unwrap();
+        age(&mut root, SignedDuration::from_mins(10));
+        assert_eq!(root.all("launchTime")[0].text, "2026-01-01T00:00:00Z");
     }
 
     #[test]

@@ -193,6 +193,10 @@ pub struct Way {
     pub group: Option<(String, Option<u32>)>,
     /// EFA interfaces of the template.
     pub efas: usize,
+    /// What EC2 charges for it, in dollars an hour; `None` if the case says nothing of prices.
+    pub price: Option<f64>,
+    /// The most that the caller pays for spot capacity, as it was written.
+    pub price_max: Option<String>,
 }
 
 /// An instance that was launched through the emulator.
@@ -214,6 +218,8 @@ pub struct Supply {
     pub dry: Vec<Dry>,
     /// Instances that are left in pools.
     pub pools: BTreeMap<Pool, u32>,
+    /// Prices of spot pools: type and zone, dollars an hour.
+    pub spot_prices: BTreeMap<(String, String), String>,
     /// Types that are not sold in a zone.
     pub unsold: BTreeSet<(String, String)>,
     /// vCPUs that the account's quota of a market leaves.
@@ -238,6 +244,7 @@ impl Supply {
             self.in_group(way),
             self.by_quota(way),
             self.in_pool(way),
+            self.by_price(way),
             self.full_subnets.contains(&way.subnet).then(|| (0, no_addresses(&way.subnet))),
         ];
         limits.into_iter().flatten().fold(none, |least, limit| if limit.0 < least.0 { limit } else { least })
@@ -321,6 +328,38 @@ impl Supply {
         let is_dry = self.dry.iter().find(hits).map(|_| 0);
         let left = is_dry.or_else(|| self.pools.get(&way.pool()).copied())?;
         Some((left, insufficient(way)))
+    }
+
+    /// As in aws/aws-parallelcluster-node#415. A fleet without a maximum pays at most the on-demand price, which EC2 does not exceed.
+    fn by_price(&self, way: &Way) -> Option<(u32, Shortage)> {
+        let (most, price) = (way.price_max.as_ref()?, self.spot_price(way)?);
+        let is_low = most.parse::<f64>().is_ok_and(|most| price.parse().is_ok_and(|price: f64| most < price));
+        let message = format!(
+            "Your Spot request price of {most} is lower than the minimum required Spot request fulfillment price of {price}."
+        );
+        is_low.then_some((0, ("SpotMaxPriceTooLow", message)))
+    }
+
+    /// The price of the spot pool that a way is for.
+    pub(crate) fn spot_price(&self, way: &Way) -> Option<&String> {
+        let pool = (way.instance_type.clone(), way.zone.clone());
+        self.spot_prices.get(&pool).filter(|_| way.market == "spot")
+    }
+
+    /// `DescribeSpotPriceHistory`: the current price of each pool.
+    pub(crate) fn spot_history(&self, now: Timestamp) -> Vec<Element> {
+        let text = Element::text;
+        let item = |((instance_type, zone), price): (&(String, String), &String)| {
+            let children = vec![
+                text("instanceType", instance_type),
+                text("productDescription", "Linux/UNIX"),
+                text("spotPrice", price),
+                text("timestamp", &whole(now)),
+                text("availabilityZone", zone),
+            ];
+            Element::of("item", children)
+        };
+        self.spot_prices.iter().map(item).collect()
     }
 
     /// How many instances run in a reservation.
@@ -439,7 +478,7 @@ pub(crate) fn listed(call: &Call, prefix: &str) -> Vec<String> {
 }
 
 /// Filters with their values.
-fn filters(call: &Call) -> Vec<(String, Vec<String>)> {
+pub(crate) fn filters(call: &Call) -> Vec<(String, Vec<String>)> {
     let of = |place: &String| {
         let value = |place: String| call.params.get(&place).cloned().unwrap_or_default();
         let prefix = format!("{place}Value.");

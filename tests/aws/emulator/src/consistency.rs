@@ -18,6 +18,10 @@ pub struct Delays {
     pub changes: SignedDuration,
     /// Launches and `DescribeLaunchTemplates` know a launch template this long after its creation.
     pub templates: SignedDuration,
+    /// An instance is `pending` this long after its launch.
+    pub starting: SignedDuration,
+    /// An instance is `shutting-down` this long after `TerminateInstances`.
+    pub stopping: SignedDuration,
     /// One in this number of `DescribeInstances` responses with several instances omits one; zero: none does.
     pub omits: usize,
 }
@@ -32,6 +36,8 @@ impl Delays {
             instances: seconds(10),
             changes: seconds(1),
             templates: seconds(1),
+            starting: seconds(30),
+            stopping: seconds(20),
             omits: 3,
         }
     }
@@ -67,6 +73,31 @@ pub(crate) fn no_profile(name: &str) -> Refusal {
         "Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
     );
     Refusal::new(400, "InvalidParameterValue", &message)
+}
+
+/// "pending: The instance is preparing to enter the running state." (code 0) "shutting-down: The instance is preparing to be terminated." (code 32)
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-lifecycle.html>,
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html>)
+pub(crate) const PENDING: (&str, &str) = ("0", "pending");
+/// See [`PENDING`].
+pub(crate) const SHUTTING_DOWN: (&str, &str) = ("32", "shutting-down");
+
+/// Sets the state that an element has under `name`.
+pub(crate) fn set_state(of: &mut Element, name: &str, (code, state): (&str, &str)) {
+    of.children.retain(|child| child.name() != name);
+    let children = vec![Element::text("code", code), Element::text("name", state)];
+    of.children.push(Element::of(name, children));
+}
+
+/// `TerminateInstances` of instances that run: they are shutting down.
+pub(crate) fn terminating(ids: &[String]) -> Vec<Element> {
+    let item = |id: &String| {
+        let mut item = Element::of("item", vec![Element::text("instanceId", id)]);
+        set_state(&mut item, "currentState", SHUTTING_DOWN);
+        set_state(&mut item, "previousState", ("16", "running"));
+        item
+    };
+    ids.iter().map(item).collect()
 }
 
 /// Takes the instances out of an answer of `DescribeInstances` for which `hides` holds; their ids.

@@ -63,6 +63,12 @@ impl Fleets {
     }
 }
 
+/// A quota of fleets that is used up, in the words of runs-on/runs-on#88.
+pub(crate) fn too_many() -> Refusal {
+    let message = "You've reached your quota for maximum Fleet Requests for this account.";
+    Refusal::new(400, "MaxFleetCountExceeded", message)
+}
+
 /// How many instances a fleet is for.
 pub(crate) fn target(call: &Call) -> u32 {
     call.param("TargetCapacitySpecification.TotalTargetCapacity").parse().unwrap_or(1)
@@ -88,6 +94,7 @@ pub(crate) fn ways(params: &Params) -> Vec<Way> {
                 image: text(format!("{way}ImageId")),
                 priority: text(format!("{way}Priority")).parse().unwrap_or(f64::MAX),
                 market: market(params).to_owned(),
+                price_max: params.get(&format!("{way}MaxPrice")).cloned(),
                 ..Way::default()
             });
         }
@@ -95,8 +102,30 @@ pub(crate) fn ways(params: &Params) -> Vec<Way> {
     found
 }
 
-/// Divides the instances of a fleet among its ways: the one with the lowest priority, which is the caller's price, first; of spot capacity those
-/// with room for all come first, as "price-capacity-optimized" prefers pools with more capacity.
+/// The order in which a fleet tries its ways.
+///
+/// "price-capacity-optimized: EC2 Fleet identifies the pools with the highest capacity availability for the number of instances that are launching.
+/// […] EC2 Fleet then requests Spot Instances from the lowest priced of these pools." "capacity-optimized-prioritized: […] EC2 implements the
+/// priorities on a best-effort basis, but optimizes for capacity first." "lowest-price: EC2 Fleet uses price to determine the order, launching
+/// the lowest price first. prioritized: EC2 Fleet uses the priority that you assigned to each launch template override, launching the highest
+/// priority first." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_SpotOptions.html>, `API_OnDemandOptions.html`)
+fn order(call: &Call, ways: &mut [Way], supply: &Supply, now: Timestamp) {
+    let wanted = target(call);
+    let strategy = |options: &str| call.param(&format!("{options}.AllocationStrategy")).to_owned();
+    let (spot, on_demand) = (strategy("SpotOptions"), strategy("OnDemandOptions"));
+    let by_capacity = ["price-capacity-optimized", "capacity-optimized-prioritized"].contains(&spot.as_str());
+    let is_short = |way: &Way| by_capacity && way.market == "spot" && supply.room(way, now).0 < wanted;
+    let by_priority = if market(&call.params) == "spot" {
+        spot == "capacity-optimized-prioritized"
+    } else {
+        on_demand == "prioritized"
+    };
+    // Where a case says nothing of prices, the caller's priority is its price.
+    let rank = |way: &Way| way.price.filter(|_| !by_priority).unwrap_or(way.priority);
+    ways.sort_by(|a, b| is_short(a).cmp(&is_short(b)).then(rank(a).total_cmp(&rank(b))));
+}
+
+/// Divides the instances of a fleet among its ways, in the order of its allocation strategy.
 pub(crate) fn allocate(
     call: &Call,
     mut ways: Vec<Way>,
@@ -104,10 +133,8 @@ pub(crate) fn allocate(
     blocked: impl Fn(&Way) -> Option<Blocked>,
     now: Timestamp,
 ) -> Allocation {
-    let wanted = target(call);
-    let is_short = |way: &Way| way.market == "spot" && supply.room(way, now).0 < wanted;
-    ways.sort_by(|a, b| is_short(a).cmp(&is_short(b)).then(a.priority.total_cmp(&b.priority)));
-    let (mut allocation, mut left, mut planned) = (Allocation::default(), wanted, supply.clone());
+    order(call, &mut ways, supply, now);
+    let (mut allocation, mut left, mut planned) = (Allocation::default(), target(call), supply.clone());
     for way in ways {
         if left == 0 {
             break;
@@ -290,10 +317,55 @@ mod tests {
 
     #[test]
     fn spot_prefers_pools_with_room() {
-        let spot = format!("{TWO}&TargetCapacitySpecification.DefaultTargetCapacityType=spot");
         let pool = ("b".to_owned(), String::new(), "spot".to_owned());
         let supply = Supply { pools: [(pool, 3)].into(), ..Supply::default() };
-        assert_eq!(allocated(&spot, &supply, 100), "a=5");
+        for (strategy, expected) in [
+            ("price-capacity-optimized", "a=5"),
+            ("capacity-optimized-prioritized", "a=5"),
+            ("lowest-price", "b=3 a=2 UnfulfillableCapacity"),
+        ] {
+            let spot = format!("{TWO}&{SPOT}&SpotOptions.AllocationStrategy={strategy}");
+            assert_eq!(allocated(&spot, &supply, 100), expected, "{strategy}");
+        }
+    }
+
+    const SPOT: &str = "TargetCapacitySpecification.DefaultTargetCapacityType=spot";
+
+    /// The type that a fleet of one strategy takes where EC2's price and the caller's priority differ.
+    #[test]
+    fn a_strategy_goes_by_price_or_by_priority() {
+        let of = |form: &str, options: &str, strategy: &str| {
+            let call = call(&format!("{form}&{options}.AllocationStrategy={strategy}"));
+            let mut ways = ways(&call.params);
+            for way in &mut ways {
+                way.price = Some(if way.instance_type == "a" { 0.1 } else { 0.2 });
+            }
+            let found = allocate(&call, ways, &Supply::default(), |_| None, Timestamp::UNIX_EPOCH);
+            found.shares[0].way.instance_type.clone()
+        };
+        // By priority it is b.
+        assert_eq!(of(TWO, "OnDemandOptions", "lowest-price"), "a");
+        assert_eq!(of(TWO, "OnDemandOptions", "prioritized"), "b");
+        let spot = format!("{TWO}&{SPOT}");
+        assert_eq!(of(&spot, "SpotOptions", "price-capacity-optimized"), "a");
+        assert_eq!(of(&spot, "SpotOptions", "lowest-price"), "a");
+        assert_eq!(of(&spot, "SpotOptions", "capacity-optimized-prioritized"), "b");
+    }
+
+    #[test]
+    fn a_maximum_below_the_price_of_the_pool_launches_nothing() {
+        let spot_prices = [(("b".to_owned(), String::new()), "0.0374".to_owned())].into();
+        let supply = Supply { spot_prices, ..Supply::default() };
+        let with = |most: &str| {
+            let call = call(&format!("{TWO}&{SPOT}&LaunchTemplateConfigs.1.Overrides.2.MaxPrice={most}"));
+            allocate(&call, ways(&call.params), &supply, |_| None, Timestamp::UNIX_EPOCH)
+        };
+        let found = with("0.001");
+        assert_eq!((found.count(), found.shares[0].way.instance_type.as_str()), (5, "a"));
+        assert_eq!(found.errors[0].at(&["errorCode"]), "SpotMaxPriceTooLow");
+        let message = "Your Spot request price of 0.001 is lower than the minimum required Spot request fulfillment price of 0.0374.";
+        assert_eq!(found.errors[0].at(&["errorMessage"]), message);
+        assert_eq!(with("0.0374").shares[0].way.instance_type, "b");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod consistency;
 pub mod fleet;
 pub mod iam;
 pub mod rules;
+pub mod settings;
 pub(crate) mod templates;
 pub mod throttle;
 pub mod xml;

@@ -6,10 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::answer::{Answer, Refusal, described, managed_resource, parameter, products};
 use crate::call::{Call, Params, tag_pairs};
-use crate::capacity::{Launched, Supply, Way, listed};
-use crate::consistency::{Delays, hide_instances, is_unseen, no_instance, no_profile, no_template};
-use crate::fleet::{Allocation, Fleets, allocate, ways};
+use crate::capacity::{Launched, Supply, Way, filters, listed};
+use crate::consistency::{
+    Delays, PENDING, SHUTTING_DOWN, hide_instances, is_unseen, no_instance, no_profile, no_template,
+    set_state, terminating,
+};
+use crate::fleet::{self, Allocation, Blocked, Fleets, allocate, ways};
 use crate::iam::{self, AuthorizationRequest, Denial, Policies, ResourceTags};
+use crate::settings::{Launch, TypeSupport, types_of};
 use crate::templates::{self, Profile, Template};
 use crate::throttle::Buckets;
 use crate::xml::Element;
@@ -35,6 +39,14 @@ pub struct Rules {
     pub supply: Supply,
     /// How late things are seen.
     pub delays: Delays,
+    /// How much older instances are than they are, by their launch times.
+    pub older: SignedDuration,
+    /// What instance types support; one that is not here launches everything.
+    pub types: BTreeMap<String, TypeSupport>,
+    /// How many launch templates the account may have.
+    pub templates_max: Option<usize>,
+    /// How many more fleets the account may create.
+    pub fleets_left: Option<u32>,
     /// EC2's token buckets, if requests are throttled by them.
     pub buckets: Option<Buckets>,
     /// By action, the number of consecutive throttled calls before one passes; `*` stands for every action.
@@ -65,6 +77,8 @@ pub struct Rules {
     pub tags: ResourceTags,
     templates: BTreeMap<String, Template>,
     profiles: BTreeMap<String, Profile>,
+    /// Instances that are shutting down, since when.
+    stopping: BTreeMap<String, Timestamp>,
     /// How often each action was throttled since one passed.
     held: BTreeMap<String, u32>,
     /// Answers of `DescribeInstances` with more than one instance.
@@ -94,6 +108,19 @@ fn made_by(action: &str) -> &'static [&'static str] {
     }
 }
 
+/// Takes the instances out of a list whose state it does not ask for: moto knows other states.
+fn filter_states(call: &Call, root: &mut Element) {
+    let asked = filters(call).into_iter().find(|(name, _)| name == "instance-state-name");
+    let Some((_, states)) = asked else { return };
+    let mut others = BTreeSet::new();
+    crate::answer::each_instance(root, |own| {
+        if !states.iter().any(|state| state == own.at(&["instanceState", "name"])) {
+            others.insert(own.at(&["instanceId"]).to_owned());
+        }
+    });
+    hide_instances(root, |id| others.contains(id));
+}
+
 impl Rules {
     /// An empty account in a region.
     #[must_use]
@@ -117,6 +144,13 @@ impl Rules {
             }
             ("ec2", "DescribePlacementGroups") => {
                 Some(described(&call.action, "placementGroupSet", self.supply.groups_for(call)))
+            }
+            ("ec2", "DescribeSpotPriceHistory") if !self.supply.spot_prices.is_empty() => {
+                Some(described(&call.action, "spotPriceHistorySet", self.supply.spot_history(now)))
+            }
+            ("ec2", "TerminateInstances") if self.stops_slowly(call) => {
+                let items = terminating(&listed(call, "InstanceId."));
+                Some(described(&call.action, "instancesSet", items))
             }
             ("pricing", "GetProducts") => {
                 let page = self.pages.get("GetProducts").copied().unwrap_or(PRODUCTS);
@@ -149,7 +183,10 @@ impl Rules {
             return Some(Refusal::throttled(call));
         }
         match call.action.as_str() {
-            "CreateLaunchTemplate" => templates::refused(call),
+            "CreateLaunchTemplate" => templates::refused(call).or_else(|| {
+                let is_full = self.templates_max.is_some_and(|most| self.templates.len() >= most);
+                is_full.then(templates::too_many)
+            }),
             "RunInstances" => self.refuse_instance(call, now),
             "CreateTags" => self.unseen(&listed(call, "ResourceId."), self.delays.changes, now),
             "TerminateInstances" => self.unseen(&listed(call, "InstanceId."), self.delays.changes, now),
@@ -219,13 +256,7 @@ impl Rules {
     }
 
     /// Why EC2 would not launch by a template: permissions first, then the profile.
-    fn refuse_launch(
-        &self,
-        call: &Call,
-        name: &str,
-        data: &Params,
-        now: Timestamp,
-    ) -> Option<(String, String)> {
+    fn refuse_launch(&self, call: &Call, name: &str, data: &Params, now: Timestamp) -> Option<Blocked> {
         let role = self.role(data, now);
         let passed = role.as_ref().ok().copied().flatten();
         let requests = iam::run_requests(call, &self.region, &self.tags, (name, data), passed);
@@ -241,6 +272,40 @@ impl Rules {
         role.err().map(|refusal| (refusal.code, refusal.message))
     }
 
+    /// Why a type does not launch what a template asks for.
+    fn unsupported(&self, instance_type: &str, image: &str, data: &Params) -> Option<Blocked> {
+        let text = |key: &str| data.get(&format!("LaunchTemplateData.{key}")).map(String::as_str);
+        let group =
+            text("Placement.GroupId").and_then(|id| self.supply.groups.iter().find(|own| own.id == id));
+        let image = if image.is_empty() { text("ImageId").unwrap_or_default() } else { image };
+        let launch = Launch {
+            instance_type,
+            data,
+            strategy: group.map(|group| group.strategy),
+            architecture: self.architectures.get(image).copied(),
+        };
+        self.types.get(instance_type)?.refusal(&launch)
+    }
+
+    /// The types of a request of which it is not known what they support.
+    #[must_use]
+    pub fn unknown_types(&self, call: &Call) -> Vec<String> {
+        types_of(&call.params).into_iter().filter(|name| !self.types.contains_key(name)).collect()
+    }
+
+    /// Takes in an answer of `DescribeInstanceTypes`.
+    pub fn learn_types(&mut self, root: &Element) {
+        let items = root.child("instanceTypeSet").map(|set| set.children.as_slice()).unwrap_or_default();
+        let own = items.iter().map(|item| (item.at(&["instanceType"]).to_owned(), TypeSupport::of(item)));
+        self.types.extend(own);
+    }
+
+    /// Whether instances are terminated some time after they are asked to be.
+    fn stops_slowly(&self, call: &Call) -> bool {
+        let ids = listed(call, "InstanceId.");
+        !self.delays.stopping.is_zero() && ids.iter().all(|id| self.supply.launched.contains_key(id))
+    }
+
     /// Why `RunInstances` is refused.
     fn refuse_instance(&mut self, call: &Call, now: Timestamp) -> Option<Refusal> {
         let name = call.param("LaunchTemplate.LaunchTemplateName");
@@ -248,7 +313,9 @@ impl Rules {
             Ok(data) => data?.clone(),
             Err(refusal) => return Some(refusal),
         };
-        let (code, message) = self.refuse_launch(call, name, &data, now)?;
+        let refused = self.refuse_launch(call, name, &data, now);
+        let (code, message) =
+            refused.or_else(|| self.unsupported(call.param("InstanceType"), call.param("ImageId"), &data))?;
         let status = if code == "UnauthorizedOperation" { 403 } else { 400 };
         Some(Refusal::new(status, &code, &message))
     }
@@ -263,6 +330,11 @@ impl Rules {
         if let Some(refusal) = templates::tags(call) {
             return Decision::Refused(refusal);
         }
+        match &mut self.fleets_left {
+            Some(0) => return Decision::Refused(fleet::too_many()),
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let mut complete: Vec<Way> = Vec::new();
         for way in ways(&call.params) {
             match self.template(&way.template, now) {
@@ -270,6 +342,9 @@ impl Rules {
                 Ok(None) => complete.push(way),
                 Err(refusal) => return Decision::Refused(refusal),
             }
+        }
+        for way in &mut complete {
+            way.price = self.price(way);
         }
         let blocked = |way: &Way| {
             let data = &self.templates.get(&way.template)?.data;
@@ -279,7 +354,8 @@ impl Rules {
             if way.market != "spot" && tagged {
                 return Some(("InvalidParameterValue".to_owned(), NO_SPOT_REQUEST.to_owned()));
             }
-            self.refuse_launch(call, &way.template, data, now)
+            let refused = self.refuse_launch(call, &way.template, data, now);
+            refused.or_else(|| self.unsupported(&way.instance_type, &way.image, data))
         };
         let mut allocation = allocate(call, complete, &self.supply, blocked, now);
         if let Some(buckets) = &mut self.buckets {
@@ -287,6 +363,15 @@ impl Rules {
             allocation.throttle(allowed);
         }
         Decision::Launch(allocation)
+    }
+
+    /// What EC2 charges for a way, in dollars an hour, where the case has prices.
+    fn price(&self, way: &Way) -> Option<f64> {
+        let listed = || {
+            let own = self.prices.iter().find(|(name, _)| *name == way.instance_type);
+            own.filter(|_| way.market == "on-demand").map(|(_, price)| price)
+        };
+        self.supply.spot_price(way).or_else(listed)?.parse().ok()
     }
 
     /// Notes what a call that succeeded made or ended.
@@ -315,8 +400,13 @@ impl Rules {
                 self.profiles.remove(&profile);
             }
             "TerminateInstances" => {
+                let slowly = self.stops_slowly(call);
                 for id in listed(call, "InstanceId.") {
-                    self.supply.terminate(&id);
+                    if slowly {
+                        self.stopping.entry(id).or_insert(now);
+                    } else {
+                        self.supply.terminate(&id);
+                    }
                 }
             }
             _ => {}
@@ -328,9 +418,11 @@ impl Rules {
         self.supply.launch(way, ids, now);
     }
 
-    /// Instances that AWS terminates now: those of capacity blocks that are over.
+    /// Instances that AWS terminates now: those of capacity blocks that are over, and those that have shut down.
     pub fn reclaimed(&mut self, now: Timestamp) -> Vec<String> {
-        let ids = self.supply.reclaimed(now);
+        let mut ids = self.supply.reclaimed(now);
+        let delay = self.delays.stopping;
+        ids.extend(self.stopping.extract_if(.., |_, since| !is_unseen(*since, delay, now)).map(|(id, _)| id));
         for id in &ids {
             self.supply.terminate(id);
         }
@@ -344,7 +436,8 @@ impl Rules {
     pub fn show(&mut self, call: &Call, root: &mut Element, now: Timestamp) -> Result<(), Refusal> {
         match call.action.as_str() {
             "DescribeInstances" => {
-                self.show_instances(root);
+                self.show_instances(root, now);
+                filter_states(call, root);
                 let asked = listed(call, "InstanceId.");
                 let (delay, launched) = (self.delays.instances, &self.supply.launched);
                 let young = |id: &str| launched.get(id).is_some_and(|own| is_unseen(own.at, delay, now));
@@ -364,6 +457,14 @@ impl Rules {
                 let sets = root.children.iter_mut().filter(|child| child.name() == "launchTemplates");
                 for set in sets {
                     set.children.retain(|item| !young(item));
+                }
+            }
+            // "By default, only running instances are described, unless you specifically indicate to return the status of all instances."
+            // (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceStatus.html>)
+            "DescribeInstanceStatus" if call.param("IncludeAllInstances") != "true" => {
+                let sets = root.children.iter_mut().filter(|child| child.name() == "instanceStatusSet");
+                for set in sets {
+                    set.children.retain(|item| self.passing(item.at(&["instanceId"]), now).is_none());
                 }
             }
             "DescribeImages" => self.add_architectures(root),
@@ -386,15 +487,28 @@ impl Rules {
         }
     }
 
+    /// The state of an instance that starts or stops; `None` of one that runs.
+    fn passing(&self, id: &str, now: Timestamp) -> Option<(&'static str, &'static str)> {
+        let starts = |own: &Launched| is_unseen(own.at, self.delays.starting, now);
+        if self.stopping.contains_key(id) {
+            return Some(SHUTTING_DOWN);
+        }
+        self.supply.launched.get(id).is_some_and(starts).then_some(PENDING)
+    }
+
     /// Adds what instances have by their launch and moto does not know.
-    fn show_instances(&self, root: &mut Element) {
+    fn show_instances(&self, root: &mut Element, now: Timestamp) {
         crate::answer::add_groups(root);
+        crate::answer::age(root, self.older);
         crate::answer::each_instance(root, |instance| {
             let Some(Launched { way, partition, .. }) =
                 self.supply.launched.get(instance.at(&["instanceId"]))
             else {
                 return;
             };
+            if let Some(state) = self.passing(instance.at(&["instanceId"]), now) {
+                set_state(instance, "instanceState", state);
+            }
             if let Some(id) = &way.reservation {
                 let preference = Element::text("capacityReservationPreference", "capacity-reservations-only");
                 instance.children.retain(|child| child.name() != "capacityReservationSpecification");

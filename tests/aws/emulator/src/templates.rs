@@ -47,6 +47,12 @@ pub(crate) fn refused(call: &Call) -> Option<Refusal> {
     tags(call).or_else(|| devices(&call.params))
 }
 
+/// "Launch templates per Region: 5,000" (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/launch-template-restrictions.html>), in the words of
+/// aws/karpenter-provider-aws#8686.
+pub(crate) fn too_many() -> Refusal {
+    Refusal::new(400, "MaxTemplateLimitExceeded", "Account has already reached max permitted templates")
+}
+
 /// Tags of any specification of a call.
 pub(crate) fn tags(call: &Call) -> Option<Refusal> {
     let specifications = ["TagSpecification.", "LaunchTemplateData.TagSpecification."];
@@ -94,13 +100,14 @@ pub(crate) fn complete(way: Way, data: &Params) -> Way {
     let text = |key: &str| data.get(&format!("LaunchTemplateData.{key}")).cloned();
     let reservation =
         text("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId");
+    let price_max = way.price_max.clone().or_else(|| text("InstanceMarketOptions.SpotOptions.MaxPrice"));
     let group = text("Placement.GroupId")
         .map(|id| (id, text("Placement.PartitionNumber").and_then(|number| number.parse().ok())));
     let efa = |place: &String| {
         data.get(&format!("{place}InterfaceType")).is_some_and(|kind| kind.starts_with("efa"))
     };
     let efas = groups(data, "LaunchTemplateData.NetworkInterface.").iter().filter(|place| efa(place)).count();
-    Way { reservation, group, efas, ..way }
+    Way { reservation, group, efas, price_max, ..way }
 }
 
 #[cfg(test)]

@@ -170,5 +170,60 @@ pub(super) async fn strange(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         let ended = cluster.provider.terminate(&own, &instance.provider_id).await?;
         cx.check(format!("{} ends: {ended:?}", claim.name), ended == Termination::Accepted)?;
     }
+    // They have shut down, which EC2 does at the next call.
+    cluster.pass(SignedDuration::from_secs(21));
+    cx.equal("instances that are listed in the end", &cluster.provider.list().await?.len(), &0)?;
     cx.equal("instances in the end", &cx.born_of(UID).await?, &0)
+}
+
+/// Instances take a minute to start and as long to stop.
+pub(super) async fn slow(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let mut cluster = cx.ours().await?;
+    let minute = SignedDuration::from_mins(1);
+    cx.proxy.rules(|rules| (rules.delays.starting, rules.delays.stopping) = (minute, minute));
+    let claims = many(3);
+    let instances = launched(cluster.launch("one", 1, &claims).await)?;
+    let states = |shown: &[fleetwright_aws::calls::InstanceInfo]| -> BTreeSet<String> {
+        shown.iter().map(|own| own.state.clone()).collect()
+    };
+    cx.equal(
+        "their state",
+        &states(&cluster.api.instances(&[], &[]).await?),
+        &["pending".to_owned()].into(),
+    )?;
+    cx.equal("instances that are listed meanwhile", &cluster.provider.list().await?.len(), &3)?;
+    for (claim, instance) in claims.iter().zip(&instances) {
+        cluster.adopt(claim, instance);
+    }
+    // What starts is found by a new process, named, and neither impaired nor an orphan.
+    let mut cluster = cluster.restarted().await?;
+    let again = launched(cluster.launch("one", 1, &claims).await)?;
+    let ids = |all: &[fleetwright_core::cloud::Instance]| -> BTreeSet<_> {
+        all.iter().map(|own| own.provider_id.clone()).collect()
+    };
+    cx.equal("what a new process finds", &ids(&again), &ids(&instances))?;
+    let quiet = cluster.round("interruption.instancestatus").await?;
+    cx.equal("interruptions", &quiet.interruptions.len(), &0)?;
+    let claim = NodeClaim { provider_id: Some(instances[0].provider_id.clone()), ..claims[0].clone() };
+    // One is ended while it starts, and is there until it has stopped.
+    let before = cx.proxy.mark();
+    for _ in 0..3 {
+        let ended = cluster.provider.terminate(&claim, &instances[0].provider_id).await?;
+        cx.equal("its end", &ended, &Termination::Accepted)?;
+        cx.check("it is shown", cluster.provider.get(&instances[0].provider_id).await.is_ok())?;
+        cluster.pass(SignedDuration::from_secs(15));
+    }
+    cx.equal("calls that end it", &cx.proxy.count("TerminateInstances", before), &1)?;
+    cluster.pass(minute);
+    cx.equal(
+        "the end of one that has stopped",
+        &cluster.provider.terminate(&claim, &instances[0].provider_id).await?,
+        &Termination::Gone,
+    )?;
+    cx.equal(
+        "states then",
+        &states(&cluster.api.instances(&[], &[]).await?),
+        &["running".to_owned()].into(),
+    )?;
+    cx.equal("instances in the end", &cx.born_of(UID).await?, &2)
 }

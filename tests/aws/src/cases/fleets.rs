@@ -211,3 +211,54 @@ pub(super) async fn template_deleted(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     launched(cluster.launch("two", 1, &many(2)).await)?;
     cx.equal("instances, though the template had been deleted", &cx.born_of(UID).await?, &3)
 }
+
+/// Prices of spot pools: type, zone, dollars an hour, and instances left.
+const PRICED: [(&str, &str, &str, u32); 4] = [
+    ("m5.large", "us-west-2a", "0.0500", 10),
+    ("m5.large", "us-west-2b", "0.0300", 2),
+    ("m5.xlarge", "us-west-2a", "0.0400", 10),
+    ("m5.xlarge", "us-west-2b", "0.0900", 10),
+];
+
+pub(super) async fn spot_prices(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.proxy.rules(|rules| {
+        let own = |(name, zone, price, _): &(&str, &str, &str, u32)| {
+            (((*name).to_owned(), (*zone).to_owned()), (*price).to_owned())
+        };
+        rules.supply.spot_prices = PRICED.iter().map(own).collect();
+        let left = |(name, zone, _, left): &(&str, &str, &str, u32)| {
+            (((*name).to_owned(), (*zone).to_owned(), SPOT.to_owned()), *left)
+        };
+        rules.supply.pools = PRICED.iter().map(left).collect();
+        rules.prices =
+            vec![("m5.large".to_owned(), "0.0960".to_owned()), ("m5.xlarge".to_owned(), "0.1920".to_owned())];
+    });
+    let mut cluster = cx.fresh().await?;
+    cluster.round("providers.pricing").await?;
+    cluster.ready().await?;
+    let catalog = cluster.catalog().await?;
+    for (name, zone, price, _) in PRICED {
+        let of = catalog.get(name).into_iter().flat_map(|own| &own.offerings).find(|own| {
+            own.zone().is_some_and(|own| &**own == zone)
+                && own.capacity_type().is_some_and(|own| &**own == SPOT)
+        });
+        let found = of.map(|own| format!("{:.4}", own.price.dollars()));
+        cx.equal(&format!("the price of {name} in {zone}"), &found.as_deref(), &Some(price))?;
+    }
+    let before = cx.proxy.mark();
+    // Two fit in the cheapest pool, four do not.
+    for (batch, count, name, zone) in
+        [("two", 2, "m5.large", "us-west-2b"), ("four", 4, "m5.xlarge", "us-west-2a")]
+    {
+        let instances = launched(cluster.launch(batch, 1, &spot(count)).await)?;
+        for own in instances {
+            let label = |key: &str| own.labels.get(key).map(|value| value.to_string()).unwrap_or_default();
+            let found = (label(INSTANCE_TYPE), label(fleetwright_core::model::labels::ZONE));
+            cx.equal(&format!("type and zone of {count}"), &found, &(name.to_owned(), zone.to_owned()))?;
+        }
+    }
+    // Karpenter and Fleetwright name no maximum: it would only add interruptions (`SpotMaxPriceTooLow`).
+    let named = cx.proxy.calls().into_iter().skip(before).flat_map(|call| call.params.into_keys());
+    cx.equal("maxima in requests", &named.filter(|key| key.contains("MaxPrice")).count(), &0)?;
+    cx.equal("instances", &cx.born_of(UID).await?, &6)
+}

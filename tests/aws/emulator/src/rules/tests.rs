@@ -247,3 +247,111 @@ fn instances_show_what_they_were_launched_with() {
     }
     assert_eq!(text.matches("<interfaceType>efa<").count(), 2);
 }
+
+/// The states of i-1 by `DescribeInstances`, and whether `DescribeInstanceStatus` has it.
+fn state(rules: &mut Rules, now: Timestamp) -> (String, bool) {
+    let text = "<R><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><instanceState><code>16</code><name>running</name>\
+        </instanceState></item></instancesSet></item></reservationSet></R>";
+    let mut root = crate::xml::parse(text).unwrap();
+    rules.show(&call("ec2", "DescribeInstances", ""), &mut root, now).unwrap();
+    let states = root.all("instanceState");
+    let state = format!("{} {}", states[0].at(&["code"]), states[0].at(&["name"]));
+    let text = "<R><instanceStatusSet><item><instanceId>i-1</instanceId></item></instanceStatusSet></R>";
+    let mut root = crate::xml::parse(text).unwrap();
+    rules.show(&call("ec2", "DescribeInstanceStatus", ""), &mut root, now).unwrap();
+    (state, root.all("item").len() == 1)
+}
+
+/// "When you launch an instance, it enters the pending state. […] After the instance is ready for you, it enters the running state." "When you terminate
+/// it, […] its state changes to shutting-down" (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-lifecycle.html>).
+#[test]
+fn instances_start_and_stop_in_their_time() {
+    let mut rules = prepared();
+    let seconds = SignedDuration::from_secs;
+    rules.delays = Delays { starting: seconds(30), stopping: seconds(20), ..Delays::default() };
+    let own = Way { market: "on-demand".to_owned(), instance_type: "m5.large".to_owned(), ..Way::default() };
+    rules.supply.pools = [((own.instance_type.clone(), String::new(), own.market.clone()), 1)].into();
+    rules.launched(&own, &["i-1".to_owned()], at(0));
+    assert_eq!(state(&mut rules, at(29)), ("0 pending".to_owned(), false));
+    assert_eq!(state(&mut rules, at(30)), ("16 running".to_owned(), true));
+    let listed = |rules: &mut Rules, now| {
+        let text = "<R><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><instanceState><name>running</name></instanceState>\
+            </item></instancesSet></item></reservationSet></R>";
+        let mut root = crate::xml::parse(text).unwrap();
+        let form = "Filter.1.Name=instance-state-name&Filter.1.Value.1=running&Filter.1.Value.2=stopped";
+        rules.show(&call("ec2", "DescribeInstances", form), &mut root, now).unwrap();
+        root.all("instanceId").len()
+    };
+    assert_eq!(
+        [listed(&mut rules, at(29)), listed(&mut rules, at(30))],
+        [0, 1],
+        "by the state that is shown"
+    );
+    let end = call("ec2", "TerminateInstances", "InstanceId.1=i-1");
+    let answer = rules.answer(&end, at(40)).unwrap().body;
+    assert!(
+        answer.contains("<currentState><code>32</code><name>shutting-down</name></currentState>"),
+        "{answer}"
+    );
+    rules.note(&end, at(40));
+    rules.note(&end, at(55));
+    assert_eq!(state(&mut rules, at(59)), ("32 shutting-down".to_owned(), false));
+    assert_eq!(rules.supply.room(&own, at(59)).0, 0, "its capacity is free once it is terminated");
+    assert_eq!(rules.reclaimed(at(59)), Vec::<String>::new());
+    assert_eq!((rules.reclaimed(at(60)), rules.supply.room(&own, at(60)).0), (vec!["i-1".to_owned()], 1));
+    let other = call("ec2", "TerminateInstances", "InstanceId.1=i-2");
+    assert!(rules.answer(&other, at(61)).is_none(), "moto ends what it launched itself");
+}
+
+#[test]
+fn quotas_of_the_account_refuse_templates_and_fleets() {
+    let mut rules = Rules { fleets_left: Some(1), templates_max: Some(1), ..prepared() };
+    let again = call("ec2", "CreateLaunchTemplate", "LaunchTemplateName=karpenter/2");
+    let refused = rules.refuse(&again, at(0)).unwrap();
+    assert_eq!(refused.code, "MaxTemplateLimitExceeded");
+    rules.note(&call("ec2", "DeleteLaunchTemplate", "LaunchTemplateName=karpenter/1"), at(0));
+    assert_eq!(rules.refuse(&again, at(0)), None);
+    let mut rules = Rules { fleets_left: Some(1), ..prepared() };
+    assert_eq!(decided(&mut rules, at(0)), "2");
+    assert_eq!(decided(&mut rules, at(0)), "MaxFleetCountExceeded");
+    rules.fleets_left = None;
+    assert_eq!(decided(&mut rules, at(0)), "2");
+}
+
+#[test]
+fn a_type_refuses_the_settings_that_it_does_not_support() {
+    let mut rules = prepared();
+    let template = format!("{TEMPLATE}&LaunchTemplateData.EnclaveOptions.Enabled=true");
+    rules.note(&call("ec2", "CreateLaunchTemplate", &template), at(0));
+    let trial =
+        call("ec2", "RunInstances", "LaunchTemplate.LaunchTemplateName=karpenter/1&InstanceType=m5.large");
+    assert_eq!(rules.unknown_types(&trial), ["m5.large"]);
+    assert_eq!(rules.unknown_types(&call("ec2", "CreateFleet", FLEET)), ["m5.large"]);
+    assert_eq!(decided(&mut rules, at(0)), "2", "of an unknown type nothing is refused");
+    let described = "<R><instanceTypeSet><item><instanceType>m5.large</instanceType><nitroEnclavesSupport>unsupported</nitroEnclavesSupport>\
+        </item></instanceTypeSet></R>";
+    rules.learn_types(&crate::xml::parse(described).unwrap());
+    assert_eq!(rules.unknown_types(&trial), Vec::<String>::new());
+    assert_eq!(decided(&mut rules, at(0)), "0 Unsupported");
+    assert_eq!(rules.refuse(&trial, at(0)).map(|refusal| refusal.code).as_deref(), Some("Unsupported"));
+}
+
+#[test]
+fn spot_pools_have_prices() {
+    let mut rules = prepared();
+    let history = call("ec2", "DescribeSpotPriceHistory", "");
+    assert!(rules.answer(&history, at(0)).is_none(), "moto answers where a case has no prices");
+    rules.supply.spot_prices = [(("m5.large".to_owned(), "a".to_owned()), "0.0312".to_owned())].into();
+    rules.prices = vec![("m5.large".to_owned(), "0.096".to_owned())];
+    let answer = rules.answer(&history, at(0)).unwrap().body;
+    assert!(answer.contains("<spotPrice>0.0312</spotPrice>"), "{answer}");
+    let way = |market: &str, zone: &str| Way {
+        market: market.to_owned(),
+        instance_type: "m5.large".to_owned(),
+        zone: zone.to_owned(),
+        ..Way::default()
+    };
+    let priced = [("spot", "a"), ("spot", "b"), ("on-demand", "a")]
+        .map(|(market, zone)| rules.price(&way(market, zone)));
+    assert_eq!(priced, [Some(0.0312), None, Some(0.096)]);
+}
