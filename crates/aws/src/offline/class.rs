@@ -1,6 +1,6 @@
 //! The catalogue of an EC2NodeClass from a table, by the same code that the provider runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleetwright_aws_api::ec2nodeclass::Subnet;
 use fleetwright_core::model::ObservedCapacity;
@@ -21,15 +21,16 @@ pub struct OfflineClass<'a> {
     pub settings: &'a Settings,
     /// The prices of the region; none are filled in.
     pub prices: &'a Prices,
+    /// How many more instances each reservation of its status can hold; one without an entry offers nothing.
+    pub reservations: &'a BTreeMap<String, u32>,
     /// The zones of its subnets where its status has none.
     pub zones: &'a BTreeSet<String>,
 }
 
-/// The catalogue of a class. Offerings without a price are listed apart. Reservations offer nothing: how much of one is left is only
-/// known to EC2.
+/// The catalogue of a class. Offerings without a price are listed apart.
 #[must_use]
 pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
-    let OfflineClass { class, settings, prices, zones } = *offline;
+    let OfflineClass { class, settings, prices, reservations, zones } = *offline;
     let mut status = class.class.status.clone().unwrap_or_default();
     if status.subnets.is_empty() {
         let subnet = |zone: &String| Subnet { zone: zone.clone(), ..Subnet::default() };
@@ -49,7 +50,7 @@ pub fn catalog(table: &Table, offline: &OfflineClass<'_>) -> ClassCatalog {
         prices,
         unavailable: &Unavailable::default(),
         shifted_zones: &|_| false,
-        reservation_capacity: &|_| 0,
+        reservation_capacity: &|id| reservations.get(id).copied().unwrap_or_default(),
         scheduled: &|_| None,
     };
     let types = table.in_region(&settings.region, &zones, sold);

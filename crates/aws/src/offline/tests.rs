@@ -22,13 +22,22 @@ fn zones(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn of_class(spec: Value, region: &str, prices: &Prices) -> ClassCatalog {
+    of_object(spec, Value::Null, region, prices)
+}
+
+/// The catalogue of a class; of the reservation cr-1 two instances are left.
+fn of_object(spec: Value, status: Value, region: &str, prices: &Prices) -> ClassCatalog {
     let class: Ec2NodeClass = serde_json::from_value(json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"}, "spec": spec,
+        "status": status,
     }))
     .unwrap();
     let settings = Settings::new("a", region);
     let zones = zones(&[&format!("{region}a")]);
-    catalog(&built_in(), &OfflineClass { class: &class.into(), settings: &settings, prices, zones: &zones })
+    let class = class.into();
+    let reservations = &[("cr-1".to_owned(), 2)].into();
+    let offline = OfflineClass { class: &class, settings: &settings, prices, reservations, zones: &zones };
+    catalog(&built_in(), &offline)
 }
 
 #[test]
@@ -131,4 +140,21 @@ fn no_price_is_made_up() {
         some.catalog.get("r9g.large").is_none(),
         "a region without offerings offers what it has a price for"
     );
+}
+
+#[test]
+fn reservations_offer_what_is_known_to_be_left_of_them() {
+    let reservation = |id: &str| {
+        json!({
+            "id": id, "availabilityZone": "us-east-1a", "instanceType": "m5.large", "ownerID": "123456789012",
+            "instanceMatchCriteria": "targeted", "reservationType": "default", "state": "active", "interruptible": false,
+        })
+    };
+    let spec = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
+    let status = json!({"capacityReservations": [reservation("cr-1"), reservation("cr-2")]});
+    let made = of_object(spec, status, "us-east-1", &Prices::built_in("us-east-1").unwrap());
+    let offerings = made.catalog.get("m5.large").unwrap().offerings.clone();
+    let reserved: Vec<_> = offerings.iter().filter(|own| own.is_reserved()).collect();
+    let found: Vec<_> = reserved.iter().map(|own| (own.reservation_capacity, own.available)).collect();
+    assert_eq!(found, [(Some(2), true), (Some(0), false)]);
 }

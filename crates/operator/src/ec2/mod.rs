@@ -9,7 +9,10 @@ mod prices;
 mod tests;
 mod unknown;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 pub use self::compat::Ec2Compat;
 
@@ -50,6 +53,8 @@ struct Figures {
     table: Table,
     /// The region of the prices; empty if the table has several.
     region: String,
+    /// How many more instances each reservation of the account can hold; `None` where that is not known.
+    reservations: Option<BTreeMap<String, u32>>,
 }
 
 impl OfflineCatalogue for Ec2Catalogue {
@@ -103,11 +108,12 @@ impl OfflineCatalogue for Ec2Catalogue {
             ));
         }
         let settings = settings(request.values, &region);
-        let made = catalog(
-            &figures.table,
-            &OfflineClass { class: &class, settings: &settings, prices: &prices, zones: &zones },
-        );
-        if request.values.gate("ReservedCapacity") && selects_reservations(&class) {
+        let none = BTreeMap::new();
+        let reservations = figures.reservations.as_ref().unwrap_or(&none);
+        let offline =
+            OfflineClass { class: &class, settings: &settings, prices: &prices, reservations, zones: &zones };
+        let made = catalog(&figures.table, &offline);
+        if request.values.gate("ReservedCapacity") && lacks_reservations(&class, &figures) {
             offer.gaps.push(format!(
                 "{}: how much of its capacity reservations is left is not known: nodes are planned on-demand or spot",
                 request.class
@@ -140,7 +146,7 @@ impl Ec2Catalogue {
     fn figures(&self, request: &ClassRequest<'_>) -> anyhow::Result<Arc<Figures>> {
         if let Some((path, text)) = request.file {
             let table = Table::parse(text).with_context(|| path.display().to_string())?;
-            return Ok(Arc::new(Figures { table, region: String::new() }));
+            return Ok(Arc::new(Figures { table, region: String::new(), reservations: None }));
         }
         if request.name == LIVE { self.live(request.values) } else { Ok(built_in()) }
     }
@@ -174,14 +180,16 @@ fn windows(pools: &[&Value]) -> Vec<String> {
 
 fn built_in() -> Arc<Figures> {
     static BUILT_IN: OnceLock<Arc<Figures>> = OnceLock::new();
-    let figures = || Arc::new(Figures { table: Table::built_in().clone(), region: String::new() });
+    let figures =
+        || Arc::new(Figures { table: Table::built_in().clone(), region: String::new(), reservations: None });
     BUILT_IN.get_or_init(figures).clone()
 }
 
 #[cfg(feature = "aws")]
 fn read(values: &Values) -> anyhow::Result<Figures> {
-    let (table, region) = crate::account::live_catalogue(values).context("--catalog ec2-live")?;
-    Ok(Figures { table, region })
+    let (table, region, reservations) =
+        crate::account::live_catalogue(values).context("--catalog ec2-live")?;
+    Ok(Figures { table, region, reservations })
 }
 
 #[cfg(not(feature = "aws"))]
@@ -195,10 +203,12 @@ fn types_of(table: &Table) -> String {
     format!("EC2 instance types of {} ({})", table.date(), table.source())
 }
 
-/// Whether reserved capacity may be launched for the NodeClass.
-fn selects_reservations(class: &KnownClass) -> bool {
-    class.class.status.as_ref().is_some_and(|status| !status.capacity_reservations.is_empty())
-        || !class.class.spec.capacity_reservation_selector_terms.is_empty()
+/// Whether reserved capacity may be launched for the NodeClass and it is not known how much: the source does not say, or the status does not
+/// name the reservations that the terms select.
+fn lacks_reservations(class: &KnownClass, figures: &Figures) -> bool {
+    let named = class.class.status.as_ref().is_some_and(|status| !status.capacity_reservations.is_empty());
+    let selects = named || !class.class.spec.capacity_reservation_selector_terms.is_empty();
+    selects && (figures.reservations.is_none() || !named)
 }
 
 /// The NodeClass as the provider reads it. If the input does not have it, the usual image family is assumed, which is a gap.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
+use fleetwright_aws_emulator::capacity::Reservation;
 use serde_json::{Value, json};
 
 use super::flow::{CLAIMS, CLASSES, LIMIT, PODS, POOLS, is_true, node_class};
@@ -28,6 +29,7 @@ fn pools() -> Vec<Value> {
             }},
         })
     };
+    let of_type = |name: &str| values("node.kubernetes.io/instance-type", &[name]);
     vec![
         pool("general", vec![family(&["m5", "c5"]), on_demand()]),
         pool("arm", vec![family(&["m6g"]), values("kubernetes.io/arch", &["arm64"]), on_demand()]),
@@ -36,11 +38,16 @@ fn pools() -> Vec<Value> {
             "zonal",
             vec![family(&["m5"]), values("topology.kubernetes.io/zone", &["us-west-2b"]), on_demand()],
         ),
+        pool("spot", vec![family(&["m5", "c5"]), values("karpenter.sh/capacity-type", &["spot"])]),
+        pool(
+            "reserved",
+            vec![of_type("m5.large"), values("karpenter.sh/capacity-type", &["reserved", "on-demand"])],
+        ),
     ]
 }
 
 /// Pods: name, pool, CPUs, GiB, GPUs.
-const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 8] = [
+const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 13] = [
     ("general-1", "general", "3", "2Gi", 0),
     ("general-2", "general", "3", "20Gi", 0),
     ("general-3", "general", "1", "1Gi", 0),
@@ -49,6 +56,12 @@ const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 8] = [
     ("gpu-1", "gpu", "2", "8Gi", 1),
     ("zonal-1", "zonal", "1", "2Gi", 0),
     ("zonal-2", "zonal", "7", "4Gi", 0),
+    ("spot-1", "spot", "3", "4Gi", 0),
+    ("spot-2", "spot", "1", "12Gi", 0),
+    // Two instances are reserved.
+    ("reserved-1", "reserved", "1500m", "2Gi", 0),
+    ("reserved-2", "reserved", "1500m", "2Gi", 0),
+    ("reserved-3", "reserved", "1500m", "2Gi", 0),
 ];
 
 fn pods() -> Vec<Value> {
@@ -86,12 +99,25 @@ fn prices() -> Vec<(String, String)> {
     families.iter().flat_map(of).collect()
 }
 
-/// How many NodeClaims there are by pool, instance type and zone; the zone only where the pool names one, because zones cost the same.
-type Counts = BTreeMap<(String, String, String), usize>;
+/// Prices of spot pools: a share of the on-demand price that differs by family and zone.
+fn spot_prices() -> BTreeMap<(String, String), String> {
+    let zones = [("us-west-2a", 0.40, 0.35), ("us-west-2b", 0.30, 0.45)];
+    let of = |(name, price): (String, String)| {
+        let dollars: f64 = price.parse().unwrap_or_default();
+        zones.map(|(zone, m5, c5)| {
+            let share = if name.starts_with("c5.") { c5 } else { m5 };
+            ((name.clone(), zone.to_owned()), format!("{:.4}", dollars * share))
+        })
+    };
+    prices().into_iter().flat_map(of).collect()
+}
 
-fn key(pool: &str, instance_type: &str, zone: &str) -> (String, String, String) {
-    let zone = if pool == "zonal" { zone } else { "" };
-    (pool.to_owned(), instance_type.to_owned(), zone.to_owned())
+/// How many NodeClaims there are by pool, capacity type, instance type and zone; the zone only where it matters: on demand all cost the same.
+type Counts = BTreeMap<[String; 4], usize>;
+
+fn key(pool: &str, capacity_type: &str, instance_type: &str, zone: &str) -> [String; 4] {
+    let zone = if pool == "zonal" || capacity_type != "on-demand" { zone } else { "" };
+    [pool, capacity_type, instance_type, zone].map(str::to_owned)
 }
 
 fn planned(report: &Value) -> anyhow::Result<Counts> {
@@ -101,7 +127,8 @@ fn planned(report: &Value) -> anyhow::Result<Counts> {
         let offering = &claim["offering"];
         let pool = text(&claim["nodePool"]);
         let zone = text(&offering["zone"]);
-        *counts.entry(key(&pool, &text(&offering["instanceType"]), &zone)).or_default() += 1;
+        let (market, name) = (text(&offering["capacityType"]), text(&offering["instanceType"]));
+        *counts.entry(key(&pool, &market, &name, &zone)).or_default() += 1;
     }
     Ok(counts)
 }
@@ -111,15 +138,24 @@ fn launched(claims: &[Value]) -> Counts {
     for claim in claims {
         let label = |name: &str| claim["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
         let (pool, zone) = (label("karpenter.sh/nodepool"), label("topology.kubernetes.io/zone"));
-        *counts.entry(key(&pool, &label("node.kubernetes.io/instance-type"), &zone)).or_default() += 1;
+        let (market, name) = (label("karpenter.sh/capacity-type"), label("node.kubernetes.io/instance-type"));
+        *counts.entry(key(&pool, &market, &name, &zone)).or_default() += 1;
     }
     counts
 }
 
 pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    cx.proxy.rules(|rules| rules.prices = prices());
+    let reservation = Reservation::new("cr-0123456789abcdef0", "m5.large", "us-west-2a", 2);
+    let id = reservation.id.clone();
+    cx.proxy.rules(|rules| {
+        rules.prices = prices();
+        rules.supply.spot_prices = spot_prices();
+        rules.supply.reservations = vec![reservation];
+    });
     let server = Server::start(cx).await?;
-    server.create(CLASSES, &node_class()).await?;
+    let mut class = node_class();
+    class["spec"]["capacityReservationSelectorTerms"] = json!([{"id": id}]);
+    server.create(CLASSES, &class).await?;
     for pool in pools() {
         server.create(POOLS, &pool).await?;
     }
@@ -140,8 +176,13 @@ pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let printed = server.command(cx, &["plan", "-f", &file, "-o", "json", "--catalog", "ec2-live"]).await?;
     cx.check(format!("plan succeeds: {}", printed.err), printed.ok)?;
     let expected = planned(&serde_json::from_str(&printed.out)?)?;
-    let planned: BTreeSet<&str> = expected.keys().map(|(pool, ..)| pool.as_str()).collect();
-    cx.equal("planned pools", &planned, &["arm", "general", "gpu", "zonal"].into())?;
+    let planned: BTreeSet<&str> = expected.keys().map(|[pool, ..]| pool.as_str()).collect();
+    let pools = ["arm", "general", "gpu", "reserved", "spot", "zonal"];
+    cx.equal("planned pools", &planned, &pools.into())?;
+    let market =
+        |name: &str| expected.iter().filter(|([_, own, ..], _)| own == name).map(|(_, n)| n).sum::<usize>();
+    cx.equal("planned in reserved capacity", &market("reserved"), &2)?;
+    cx.check(format!("planned on spot: {expected:?}"), market("spot") > 0)?;
     for pod in pods() {
         server.create(PODS, &pod).await?;
     }
@@ -153,7 +194,7 @@ pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         Ok(claims)
     })
     .await?;
-    cx.equal("NodeClaims by pool, instance type and zone", &launched(&claims), &expected)?;
+    cx.equal("NodeClaims by pool, capacity type, instance type and zone", &launched(&claims), &expected)?;
     let instances = cx.account.instances().await?;
     cx.equal("instances", &instances.len(), &count)?;
     operator.kill().await
