@@ -12,6 +12,7 @@ mod flow;
 mod interruption;
 mod limits;
 mod load;
+mod operators;
 mod ownership;
 mod pages;
 mod plan;
@@ -318,6 +319,11 @@ fn owned() -> Vec<Case> {
 /// Load and chaos. CI takes every fourth case of all: none of the long ones here is among them.
 fn load() -> Vec<Case> {
     vec![
+        case(
+            "two-operators",
+            "two operators of one name as processes launch once each, and delete nothing of each other's",
+            |cx| Box::pin(operators::two(cx)),
+        ),
         case(
             "kills",
             "the operator is killed before and after each call that changes something, and nothing is left",

@@ -23,7 +23,7 @@ use crate::proxy::Proxy;
 use crate::venv;
 
 /// No case takes longer than this; a hanging one must not hide what the others show.
-const CASE_LIMIT: Duration = Duration::from_secs(480);
+const CASE_LIMIT: Duration = Duration::from_secs(600);
 
 /// The command line of `cargo xtask e2e --tier aws`.
 #[derive(Debug, clap::Parser)]

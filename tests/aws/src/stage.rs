@@ -33,6 +33,24 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 /// How long a command may take: a start against a throttled region takes a while.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
+/// One of two clusters of the same name: what tells their processes apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// The access key of its operator, by which the proxy distinguishes clusters.
+    pub(crate) access_key: &'static str,
+    /// Names of its processes, and so of their logs.
+    kube: &'static str,
+    operator: &'static str,
+    /// The seed of its UIDs.
+    seed: &'static str,
+}
+
+/// The cluster of most cases.
+pub(crate) const OURS: Side = Side { access_key: "OURS", kube: "fake-kube", operator: "operator", seed: "1" };
+/// Another cluster of the same name in the same account.
+pub(crate) const THEIRS: Side =
+    Side { access_key: "THEIRS", kube: "fake-kube-theirs", operator: "operator-theirs", seed: "2" };
+
 /// An API server with what schedules pods; it ends with this value.
 pub(crate) struct Server {
     pub(crate) rest: Rest,
@@ -40,6 +58,7 @@ pub(crate) struct Server {
     pub(crate) uid: String,
     /// Where operators send traces, if anywhere.
     pub(crate) traces: Option<String>,
+    side: Side,
     kubeconfig: PathBuf,
     _process: Process,
 }
@@ -47,11 +66,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `fleetwright fake-kube` and installs the CRDs.
     pub(crate) async fn start(cx: &Cx<'_>) -> anyhow::Result<Self> {
+        Self::start_as(cx, OURS).await
+    }
+
+    /// The same for one of two clusters.
+    pub(crate) async fn start_as(cx: &Cx<'_>, side: Side) -> anyhow::Result<Self> {
         let [port] = free_ports()?;
-        let kubeconfig = cx.folder.join("kubeconfig");
-        let args = ["fake-kube", "--listen", &format!("127.0.0.1:{port}"), "--kubeconfig"].map(str::to_owned);
+        let kubeconfig = cx.folder.join(format!("kubeconfig-{}", side.kube));
+        let listen = format!("127.0.0.1:{port}");
+        let args = ["fake-kube", "--listen", &listen, "--seed", side.seed, "--kubeconfig"].map(str::to_owned);
         let recipe = Recipe {
-            name: "fake-kube",
+            name: side.kube,
             program: cx.operator.clone(),
             args: args.into_iter().chain([kubeconfig.display().to_string()]).collect(),
             env: vec![("RUST_BACKTRACE", "1".into())],
@@ -73,7 +98,7 @@ impl Server {
             tokio::time::sleep(POLL).await;
         };
         let uid = system["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
-        let server = Self { rest, uid, traces: None, kubeconfig, _process: process };
+        let server = Self { rest, uid, traces: None, side, kubeconfig, _process: process };
         server.install(cx).await?;
         Ok(server)
     }
@@ -81,7 +106,7 @@ impl Server {
     /// Installs the CRDs that the binary prints for AWS, over those that the server has for the fake cloud.
     async fn install(&self, cx: &Cx<'_>) -> anyhow::Result<()> {
         let printed = self.command(cx, &["crds", "--cloud", "aws"]).await?;
-        let folder = cx.folder.join("crds");
+        let folder = cx.folder.join(format!("crds-{}", self.side.kube));
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("aws.yaml"), printed.out)?;
         for mut crd in objects(&folder)? {
@@ -121,7 +146,7 @@ impl Server {
             ("CLUSTER_CA_BUNDLE", text(&cx.authority)),
             ("AWS_ENDPOINT_URL", text(&cx.proxy.url)),
             ("AWS_REGION", text(REGION)),
-            ("AWS_ACCESS_KEY_ID", text("OURS")),
+            ("AWS_ACCESS_KEY_ID", text(self.side.access_key)),
             ("AWS_SECRET_ACCESS_KEY", text("secret")),
             ("AWS_EC2_METADATA_DISABLED", text("true")),
             ("DISABLE_LEADER_ELECTION", text("true")),
@@ -139,7 +164,7 @@ impl Server {
         env.push(("HEALTH_PROBE_PORT", health.to_string().into()));
         env.extend(self.traces.iter().map(|url| ("OTEL_EXPORTER_OTLP_ENDPOINT", url.into())));
         let recipe = Recipe {
-            name: "operator",
+            name: self.side.operator,
             program: cx.operator.clone(),
             args: ["--cloud", "aws"].map(str::to_owned).to_vec(),
             env,

@@ -71,7 +71,7 @@ async fn sweep(cluster: &mut Cluster) -> anyhow::Result<Vec<Instance>> {
 }
 
 /// What each access key has made and deleted, by name: launch templates, instance profiles, instances.
-fn deeds(cx: &Cx<'_>) -> (BTreeMap<String, BTreeSet<String>>, BTreeMap<String, BTreeSet<String>>) {
+pub(super) fn deeds(cx: &Cx<'_>) -> (BTreeMap<String, BTreeSet<String>>, BTreeMap<String, BTreeSet<String>>) {
     let (mut made, mut deleted) =
         (BTreeMap::<_, BTreeSet<String>>::new(), BTreeMap::<_, BTreeSet<String>>::new());
     for call in cx.proxy.calls() {
