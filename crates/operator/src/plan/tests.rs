@@ -169,6 +169,6 @@ fn bad_input_is_named() {
     scenarios::check_bad_input("plan", &["text", "objects"], |files| planned("", files));
     scenarios::check_bad_input("what-if", &["objects"], |files| {
         let [cluster, change] = files else { panic!("{files:?}") };
-        planned(&format!("--what-if {}", change.display()), &[cluster.clone()])
+        planned(&format!("--what-if {}", change.display()), std::slice::from_ref(cluster))
     });
 }
