@@ -7,6 +7,8 @@ mod load;
 mod recording;
 mod report;
 mod session;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::{io::IsTerminal as _, net::SocketAddr, path::PathBuf, time::Duration};

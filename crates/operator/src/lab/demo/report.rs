@@ -40,6 +40,8 @@ struct Nodes {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cost {
+    /// Right before the load changes for the first time.
+    before_hourly: String,
     peak_hourly: String,
     after_hourly: String,
     /// What all nodes of the run cost.
@@ -82,6 +84,7 @@ impl DemoReport {
             stable: session.is_stable,
             nodes: Nodes { peak: peak.nodes_by_type(), after: after.nodes_by_type() },
             cost: Cost {
+                before_hourly: session.before.to_string(),
                 peak_hourly: hourly(peak).to_string(),
                 after_hourly: hourly(after).to_string(),
                 spent: session.spent.price().to_string(),
@@ -142,7 +145,8 @@ impl fmt::Display for DemoReport {
         let round = |text: &str| Currency::USD.amount(figures::hourly_text(text));
         writeln!(
             f,
-            "  cost                {}/h at the peak, {}/h now",
+            "  cost                {}/h before the load, {}/h at the peak, {}/h now",
+            round(&self.cost.before_hourly),
             round(&self.cost.peak_hourly),
             round(&self.cost.after_hourly)
         )?;

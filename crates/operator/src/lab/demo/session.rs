@@ -12,14 +12,22 @@ use crate::{cli::Demo, figures};
 /// Virtual time between two steps.
 pub(super) const STEP: Duration = Duration::from_secs(5);
 
+/// How long nothing happens until the fleet is at rest: a node that replaced another is left alone for ten minutes, and every node is looked at again
+/// within five.
+const REST: Duration = Duration::from_secs(16 * 60);
+
 /// One run.
 pub(super) struct Session {
     script: Vec<Load>,
     applied: usize,
     /// Virtual time since the start.
     pub(super) elapsed: Duration,
+    /// When something last happened.
+    busy: Duration,
     /// The last observed state.
     pub(super) now: Overview,
+    /// The cost right before the load changes for the first time, or until now.
+    pub(super) before: Price,
     /// The state with the highest cost.
     pub(super) peak: Overview,
     /// The cost of all nodes so far.
@@ -69,6 +77,8 @@ impl Session {
             script,
             applied: 0,
             elapsed: Duration::ZERO,
+            busy: Duration::ZERO,
+            before: hourly(&now),
             peak: now.clone(),
             now,
             spent: Spent::default(),
@@ -94,8 +104,14 @@ impl Session {
         if hourly(&seen) > hourly(&self.peak) {
             self.peak = seen.clone();
         }
+        if self.applied == 0 {
+            self.before = hourly(&seen);
+        }
         self.now = seen;
-        self.is_stable = self.applied == self.script.len() && simulator.is_stable();
+        if !news.is_empty() || self.applied < self.script.len() || !simulator.is_stable() {
+            self.busy = self.elapsed;
+        }
+        self.is_stable = self.elapsed.saturating_sub(self.busy) >= REST;
         Ok(news)
     }
 
