@@ -18,9 +18,9 @@ use kube::{Api, Client};
 
 use crate::{
     authority,
-    ec2::millionths,
+    ec2::{self, millionths},
     operator::{CloudConnector, Environment},
-    settings::Values,
+    settings::{Values, table::Setting},
 };
 
 /// Minimum interval between lookups of a part of a NodeClass.
@@ -37,6 +37,10 @@ pub struct AwsCloud;
 
 #[async_trait]
 impl CloudConnector for AwsCloud {
+    fn settings(&self) -> Vec<Setting> {
+        ec2::settings::SETTINGS.to_vec()
+    }
+
     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
         let Environment { client, clock, values, .. } = environment;
         let sdk = SdkClient::connect(values.bool("ISOLATED_VPC"), clock.clone()).await?;

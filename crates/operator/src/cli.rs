@@ -5,6 +5,7 @@ mod compat;
 mod decide;
 mod decisions;
 #[cfg(test)]
+#[cfg(all(feature = "lab", feature = "ec2"))]
 mod documented;
 mod dump;
 pub(crate) mod house;
@@ -20,7 +21,7 @@ mod top;
 use std::net::SocketAddr;
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-use clap::{Arg, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
+use clap::{Arg, ArgMatches, Command, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use fleetwright_controllers::settings::SolveEffort;
 
 #[cfg(feature = "lab")]
@@ -37,16 +38,22 @@ pub(crate) use self::{
     shadow::{ReportFormat, ShadowReportOptions, ShadowTool},
     top::TopOptions,
 };
-use crate::settings::table::{SETTINGS, Setting, SettingKind};
+#[cfg(test)]
+use crate::settings::table::SETTINGS;
+use crate::{
+    settings::table::{Setting, SettingKind},
+    tool::CloudTool,
+};
 
 /// The parsed command line.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub(crate) enum Invocation {
     /// Run the controller with these flags, by name without dashes.
     Controller(BTreeMap<String, String>),
     /// Run a tool; one that decides as the controller does gets these of the controller's flags.
     Tool(Tool, BTreeMap<String, String>),
+    /// Run the tool of a cloud with this place in [`Interface::tools`], with its arguments and settings.
+    CloudTool(usize, ArgMatches, BTreeMap<String, String>),
 }
 
 /// The parts of the command line that depend on the binary.
@@ -55,8 +62,10 @@ pub(crate) struct Interface<'a> {
     pub(crate) name: &'static str,
     /// Its version.
     pub(crate) version: &'static str,
-    /// Settings beside those of the controller.
+    /// All settings.
     pub(crate) settings: &'a [Setting],
+    /// The tools of its clouds.
+    pub(crate) tools: &'a [Box<dyn CloudTool>],
     /// The clouds that have custom resource definitions, the default one first.
     pub(crate) described: Vec<&'static str>,
 }
@@ -65,14 +74,7 @@ pub(crate) struct Interface<'a> {
 impl Interface<'static> {
     /// A binary with one cloud and no settings of its own.
     pub(crate) fn plain() -> Self {
-        Self { name: "fleetwright", version: "0", settings: &[], described: vec!["fake"] }
-    }
-}
-
-impl Interface<'_> {
-    /// All settings.
-    fn settings(&self) -> impl Iterator<Item = &Setting> {
-        SETTINGS.iter().chain(self.settings)
+        Self { name: "fleetwright", version: "0", settings: SETTINGS, tools: &[], described: vec!["fake"] }
     }
 }
 
@@ -119,14 +121,6 @@ pub(crate) enum Tool {
     /// Explains a decision.
     #[command(subcommand)]
     Explain(Explain),
-    /// AWS: lists the resources of the account that carry the cluster's name, by owner. Changes nothing.
-    Audit(AuditOptions),
-    /// AWS: the permissions of the controller.
-    #[command(subcommand)]
-    Iam(Iam),
-    /// AWS: prices of instance types.
-    #[command(subcommand)]
-    Prices(Prices),
     /// Catalogues of instance types.
     #[command(subcommand)]
     Catalog(CatalogTool),
@@ -195,53 +189,6 @@ pub(crate) struct Demo {
     /// File for the kubeconfig. Defaults to a file in the temporary directory, which is removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-}
-
-/// Options of `audit`, beside the controller's settings.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct AuditOptions {
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    pub(crate) output: TableOrJson,
-}
-
-/// Tools for permissions.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Iam {
-    /// Checks that the IAM policies grant every action that the configuration requires. Fails if launching nodes needs a missing one.
-    Check(IamCheckOptions),
-}
-
-/// Options of `iam check`. It reads the controller's settings: what is switched off needs no permissions.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct IamCheckOptions {
-    /// Policies to read, as JSON; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required_unless_present = "role")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The controller's role: its policies are read from IAM.
-    #[arg(long, value_name = "NAME", conflicts_with = "files")]
-    pub(crate) role: Option<String>,
-    /// The region of the controller. With --role it defaults to that of the environment; otherwise regions are not compared.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) region: Option<String>,
-    /// Output format.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    pub(crate) output: TableOrJson,
-}
-
-/// Tools for prices.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Prices {
-    /// Writes the prices of the region to a file for PRICES_FILE, for networks without access to the Pricing API.
-    Export(PricesExportOptions),
-}
-
-/// Options of `prices export`.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PricesExportOptions {
-    /// File to write. Defaults to standard output.
-    #[arg(short = 'f', long = "filename", value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
 }
 
 /// How results are printed.
@@ -362,18 +309,15 @@ pub(crate) fn parse(
     let mut tools = command(interface);
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
+        let of_cloud = interface.tools.iter().position(|tool| tool.command().get_name() == first);
         let matches = tools.try_get_matches_from(args)?;
-        let Tools { tool, color } = <Tools as clap::FromArgMatches>::from_arg_matches(&matches)?;
-        color.apply();
-        let mut names = Vec::new();
-        let mut inner = &matches;
-        while let Some((name, deeper)) = inner.subcommand() {
-            names.push(name);
-            inner = deeper;
-        }
-        let has_settings = WITH_SETTINGS.iter().any(|(path, _)| **path == *names);
-        let flags = if has_settings { flags(inner, interface) } else { BTreeMap::new() };
-        return Ok(Invocation::Tool(tool, flags));
+        matches.get_one::<house::Color>("color").copied().unwrap_or_default().apply();
+        let flags = settings_of(&matches, interface);
+        return match (of_cloud, matches.subcommand()) {
+            (Some(at), Some((_, arguments))) => Ok(Invocation::CloudTool(at, arguments.clone(), flags)),
+            _ => <Tools as clap::FromArgMatches>::from_arg_matches(&matches)
+                .map(|Tools { tool, .. }| Invocation::Tool(tool, flags)),
+        };
     }
     if !first.is_empty() && !first.starts_with('-') {
         return Err(house::unknown_tool(&mut tools, first));
@@ -385,11 +329,15 @@ pub(crate) fn parse(
 
 /// The command with all tools and their settings.
 pub(crate) fn command(interface: &Interface<'_>) -> Command {
-    WITH_SETTINGS.iter().fold(tools(interface), |tools, (path, shown)| {
-        tools.mut_subcommand(path[0], |tool| match path.get(1) {
-            None => with_settings(tool, interface, Some(shown)),
-            Some(inner) => tool.mut_subcommand(inner, |inner| with_settings(inner, interface, Some(shown))),
-        })
+    let decides = |setting: &Setting| setting.decides;
+    let tools = DECIDING.iter().fold(tools(interface), |tools, name| {
+        tools.mut_subcommand(name, |tool| with_settings(tool, interface, &decides))
+    });
+    let is_catalogue = |setting: &Setting| setting.env == "CATALOG";
+    let tools = tools.mut_subcommand("catalog", |tool| with_settings(tool, interface, &is_catalogue));
+    interface.tools.iter().fold(tools, |tools, tool| {
+        let shown = |setting: &Setting| tool.settings().contains(&setting.env);
+        tools.subcommand(with_settings(tool.command(), interface, &shown))
     })
 }
 
@@ -408,42 +356,17 @@ fn tools(interface: &Interface<'_>) -> Command {
     tools.mut_subcommand("crds", of_cloud).mut_subcommand("permissions", of_cloud)
 }
 
-/// Tools that decide as the controller does, and its settings that matter to them; the others are accepted there and hidden.
-const WITH_SETTINGS: &[(&[&str], &[&str])] = &[
-    (&["top"], &DECISIVE),
-    (&["plan"], &DECISIVE),
-    (&["report"], &DECISIVE),
+/// Tools that decide as the controller does, by its settings. Their help shows those that matter to a decision.
+const DECIDING: &[&str] = &[
+    "top",
+    "plan",
+    "report",
     #[cfg(feature = "lab")]
-    (&["replay"], &DECISIVE),
-    (&["disrupt"], &DECISIVE),
-    (&["lint"], &DECISIVE),
-    (&["compat"], &DECISIVE),
-    (&["explain", "node"], &DECISIVE),
-    (&["explain", "pod"], &DECISIVE),
-    (&["explain", "type"], &DECISIVE),
-    (&["explain", "nodepool"], &DECISIVE),
-    (&["audit"], &["CLUSTER_NAME", "CLUSTER_CA_BUNDLE", "ISOLATED_VPC"]),
-    (
-        &["iam", "check"],
-        &["CLUSTER_NAME", "FEATURE_GATES", "ISOLATED_VPC", "INTERRUPTION_QUEUE", "ENABLE_ZONAL_SHIFT"],
-    ),
-    (&["prices", "export"], &[]),
-    (&["catalog", "export"], &["CATALOG", "ISOLATED_VPC"]),
-];
-
-/// Settings that matter to a decision.
-const DECISIVE: [&str; 11] = [
-    "PREFERENCE_POLICY",
-    "MIN_VALUES_POLICY",
-    "IGNORE_DRA_REQUESTS",
-    "FEATURE_GATES",
-    "SCHEDULER_CONFIG",
-    "INSTANCE_TYPES_FILE_PATH",
-    "CATALOG",
-    "PRICES_FILE",
-    "RESERVED_ENIS",
-    "VM_MEMORY_OVERHEAD_PERCENT",
-    "AWS_FEATURE_GATES",
+    "replay",
+    "disrupt",
+    "lint",
+    "compat",
+    "explain",
 ];
 
 /// Calls that the help shows.
@@ -458,10 +381,18 @@ const EXAMPLES: [(&str, &str); 8] = [
     ("report -o report.html", "where the money goes, and what blocks a saving, as a page"),
 ];
 
+/// The settings of the innermost command, where it takes them.
+fn settings_of(matches: &ArgMatches, interface: &Interface<'_>) -> BTreeMap<String, String> {
+    match matches.subcommand() {
+        Some((_, inner)) => settings_of(inner, interface),
+        None => flags(matches, interface),
+    }
+}
+
 /// The settings that were given as flags.
-fn flags(matches: &clap::ArgMatches, interface: &Interface<'_>) -> BTreeMap<String, String> {
-    let given = interface.settings().filter_map(|setting| {
-        let value = matches.get_one::<String>(&setting.flag())?;
+fn flags(matches: &ArgMatches, interface: &Interface<'_>) -> BTreeMap<String, String> {
+    let given = interface.settings.iter().filter_map(|setting| {
+        let value = matches.try_get_one::<String>(&setting.flag()).ok().flatten()?;
         Some((setting.flag(), value.clone()))
     });
     given.collect()
@@ -482,12 +413,15 @@ fn controller_command(tools: Command, interface: &Interface<'_>) -> Command {
     );
     let about = tools.get_about().cloned().unwrap_or_default();
     let command = Command::new(name).version(interface.version).about(about).help_template(template);
-    with_settings(command, interface, None)
+    with_settings(command, interface, &|_| true)
 }
 
-/// A command with a flag for each setting; with `shown`, the others are hidden.
-fn with_settings(command: Command, interface: &Interface<'_>, shown: Option<&[&str]>) -> Command {
-    interface.settings().fold(command, |command, setting| {
+/// A command with a flag for each setting, or its subcommands where it does nothing by itself; the help has those that are `shown`.
+fn with_settings(command: Command, interface: &Interface<'_>, shown: &dyn Fn(&Setting) -> bool) -> Command {
+    if command.is_subcommand_required_set() {
+        return command.mut_subcommands(|inner| with_settings(inner, interface, shown));
+    }
+    interface.settings.iter().fold(command, |command, setting| {
         let mut arg = Arg::new(setting.flag()).long(setting.flag()).value_name("VALUE");
         if setting.kind == SettingKind::Bool {
             // As with Go's flags, a bare switch means true; a value needs the equals sign.
@@ -502,7 +436,7 @@ fn with_settings(command: Command, interface: &Interface<'_>, shown: Option<&[&s
         }
         let default =
             if setting.default.is_empty() { String::new() } else { format!(", default {}", setting.default) };
-        let arg = arg.hide(shown.is_some_and(|shown| !shown.contains(&setting.env)));
+        let arg = arg.hide(!shown(setting));
         command.arg(arg.help(format!("{} [env {}{default}]", setting.help, setting.env)))
     })
 }
@@ -522,16 +456,37 @@ mod tests {
 
     /// The command line of a binary with two clouds and a setting of its own.
     fn parse(args: &[&str]) -> Result<Invocation, clap::Error> {
-        let own = [Setting { env: "ACME_TOKEN", kind: SettingKind::Text, default: "", help: "Token" }];
+        let own = Setting::new("ACME_TOKEN", SettingKind::Text, "", "Token");
+        let settings: Vec<Setting> = SETTINGS.iter().copied().chain([own]).collect();
+        let tools: [Box<dyn CloudTool>; 1] = [Box::new(Quota)];
+        let described = vec!["acme", "aws"];
         let interface =
-            Interface { name: "test", version: "1", settings: &own, described: vec!["acme", "aws"] };
+            Interface { name: "test", version: "1", settings: &settings, tools: &tools, described };
         super::parse(["test"].iter().chain(args).map(OsString::from), &interface)
+    }
+
+    /// A tool of a cloud with a subcommand.
+    struct Quota;
+
+    impl CloudTool for Quota {
+        fn command(&self) -> Command {
+            let check = Command::new("check").arg(Arg::new("role").long("role").required(true));
+            Command::new("quota").subcommand_required(true).subcommand(check)
+        }
+
+        fn settings(&self) -> &'static [&'static str] {
+            &["ACME_TOKEN"]
+        }
+
+        fn run(&self, _: &ArgMatches, _: &crate::settings::Values) -> anyhow::Result<()> {
+            Ok(())
+        }
     }
 
     fn flags(args: &[&str]) -> BTreeMap<String, String> {
         match parse(args).unwrap() {
             Invocation::Controller(flags) => flags,
-            Invocation::Tool(tool, _) => panic!("{tool:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -565,9 +520,9 @@ mod tests {
             &["nonsense"],
             &["--no-such-flag"],
             &["demo", "--for", "5"],
-            &["iam", "check"],
-            &["iam", "check", "--role", "a", "-f", "b"],
-            &["prices"],
+            &["quota"],
+            &["quota", "check"],
+            &["iam", "check", "--role", "a"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
@@ -587,14 +542,27 @@ mod tests {
     #[test]
     fn tools_take_the_controller_s_settings() {
         for args in [
-            &["plan", "--cluster-name", "prod"][..],
-            &["explain", "node", "n", "--cluster-name=prod"],
-            &["audit", "-o", "json", "--cluster-name", "prod"],
-            &["iam", "check", "-f", "policy.json", "--cluster-name", "prod"],
-            &["prices", "export", "--cluster-name", "prod"],
+            &["plan", "--acme-token", "a"][..],
+            &["explain", "node", "n", "--acme-token=a"],
+            &["catalog", "export", "--acme-token", "a"],
+            &["compat", "--acme-token", "a"],
         ] {
             let Ok(Invocation::Tool(_, flags)) = parse(args) else { panic!("{args:?}") };
-            assert_eq!(flags.get("cluster-name").map(String::as_str), Some("prod"), "{args:?}");
+            assert_eq!(flags.get("acme-token").map(String::as_str), Some("a"), "{args:?}");
         }
+        assert!(parse(&["compat", "clean", "--acme-token", "a"]).is_err());
+    }
+
+    #[test]
+    fn a_cloud_adds_tools_that_take_the_settings() {
+        let args = ["quota", "check", "--role", "r", "--acme-token=a", "--color", "never"];
+        let Ok(Invocation::CloudTool(0, arguments, flags)) = parse(&args) else { panic!("{args:?}") };
+        let (_, check) = arguments.subcommand().unwrap();
+        assert_eq!(check.get_one::<String>("role").map(String::as_str), Some("r"));
+        assert_eq!(flags.get("acme-token").map(String::as_str), Some("a"));
+        let help = parse(&["quota", "check", "--help"]).unwrap_err().to_string();
+        assert!(help.contains("--acme-token") && !help.contains("--metrics-port"), "{help}");
+        let listed = parse(&["--help"]).unwrap_err().to_string();
+        assert!(listed.contains("  quota "), "{listed}");
     }
 }

@@ -33,8 +33,6 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Maximum delay between two attempts.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
-/// The default of `--cloud`: Karpenter's chart does not set it.
-const DEFAULT_CLOUD: &str = "aws";
 /// How long loops may take to end after SIGTERM: longer than the 10 s for their running reconciles.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
@@ -277,11 +275,11 @@ where
     attempt().await.with_context(|| format!("{what} could not be reached for {STARTUP_TIMEOUT:?}"))
 }
 
-/// The cloud of `--cloud`; by default `aws`, if this build has it. No other cloud is a default, in particular not the fake one.
+/// The cloud of `--cloud`, or the default one of this build.
 fn cloud(operator: &Operator, name: &str) -> anyhow::Result<Arc<dyn CloudConnector>> {
     let names = operator.cloud_names();
     let known = names.join(" and ");
-    let name = if name.is_empty() && names.contains(&DEFAULT_CLOUD) { DEFAULT_CLOUD } else { name };
+    let name = operator.chosen(name);
     ensure!(!name.is_empty(), "--cloud is not set (env CLOUD): this build has {known}");
     operator.connector(name).with_context(|| format!("--cloud {name}: this build has {known}"))
 }
@@ -341,16 +339,19 @@ mod tests {
     }
 
     #[test]
-    fn the_default_cloud_is_aws_and_no_other() {
+    fn no_cloud_is_a_default_unless_the_binary_says_so() {
         let operator = Operator::new("test", "1").cloud("one", Nothing).cloud("two", Nothing);
         let refusal = |name: &str| cloud(&operator, name).err().unwrap().to_string();
         assert!(cloud(&operator, "one").is_ok() && cloud(&operator, "two").is_ok());
         assert_eq!(refusal(""), "--cloud is not set (env CLOUD): this build has one and two");
         assert_eq!(refusal("azure"), "--cloud azure: this build has one and two");
-        let with_aws = Operator::new("test", "1").cloud("fake", Nothing).cloud("aws", Nothing);
-        let chosen = |name: &str| cloud(&with_aws, name).unwrap();
-        assert!(Arc::ptr_eq(&chosen(""), &with_aws.connector("aws").unwrap()));
-        assert!(Arc::ptr_eq(&chosen("fake"), &with_aws.connector("fake").unwrap()));
+        let with_default = operator.default_cloud("two");
+        let chosen = |name: &str| cloud(&with_default, name).unwrap();
+        assert!(Arc::ptr_eq(&chosen(""), &with_default.connector("two").unwrap()));
+        assert!(Arc::ptr_eq(&chosen("one"), &with_default.connector("one").unwrap()));
+        // A build may lack the cloud that is its default elsewhere.
+        let without = Operator::new("test", "1").cloud("one", Nothing).default_cloud("two");
+        assert!(cloud(&without, "").is_err());
     }
 
     struct Euros;

@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, ffi::OsString, io::Write as _, process::ExitCode};
 
+use anyhow::Context as _;
+use clap::ArgMatches;
+
 use crate::{
     Operator,
-    cli::{self, CatalogTool, CompatTool, Explain, Iam, Invocation, Prices, ShadowTool, Tool, house},
+    cli::{self, CatalogTool, CompatTool, Explain, Invocation, ShadowTool, Tool, house},
     compat, controller, crds, decisions, disrupt, dump, explain, export, lint,
     outcome::Outcome,
     permissions, plan, report,
@@ -34,6 +37,9 @@ impl Operator {
                 })
                 .map(|()| Outcome::Complete),
             Invocation::Tool(tool, flags) => self.run(&tool, &flags),
+            Invocation::CloudTool(at, arguments, flags) => {
+                self.run_of_cloud(at, &arguments, &flags).map(|()| Outcome::Complete)
+            }
         };
         match done {
             Ok(outcome) => outcome.into(),
@@ -55,6 +61,16 @@ impl Operator {
             Explain::Type(options) => explain::instance_type(options, catalogues, values),
             Explain::NodePool(options) => explain::node_pool(options, catalogues, values),
         }
+    }
+
+    fn run_of_cloud(
+        &self,
+        at: usize,
+        arguments: &ArgMatches,
+        flags: &BTreeMap<String, String>,
+    ) -> anyhow::Result<()> {
+        let tool = self.tools().get(at).context("a tool that this binary does not have")?;
+        tool.run(arguments, &self.values(flags)?)
     }
 
     fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<Outcome> {
@@ -82,18 +98,6 @@ impl Operator {
             Tool::Catalog(CatalogTool::Export(options)) => {
                 export::run(options, catalogues, &self.values(flags)?)
             }
-            #[cfg(feature = "aws")]
-            Tool::Audit(options) => crate::account::audit(options, &self.values(flags)?),
-            #[cfg(feature = "aws")]
-            Tool::Iam(Iam::Check(options)) => crate::account::iam_check(options, &self.values(flags)?),
-            #[cfg(feature = "aws")]
-            Tool::Prices(Prices::Export(options)) => {
-                crate::account::prices_export(options, &self.values(flags)?)
-            }
-            #[cfg(not(feature = "aws"))]
-            Tool::Audit(_) | Tool::Iam(Iam::Check(_)) | Tool::Prices(Prices::Export(_)) => anyhow::bail!(
-                "this binary is built without AWS: build it with `cargo build --release -p fleetwright-operator --features aws`"
-            ),
             Tool::Version(options) => {
                 let version = house::Version::new(self.name(), self.version(), self.cloud_names());
                 sheet::print(options.output, &version, |_| {

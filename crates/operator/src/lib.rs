@@ -77,12 +77,14 @@ mod settings;
 mod shadow;
 mod sheet;
 mod signals;
+mod tool;
 mod top;
 mod ui;
 
 // The versions of foreign crates that occur in signatures.
 pub use anyhow;
 pub use async_trait::async_trait;
+pub use clap;
 pub use k8s_openapi;
 pub use kube;
 pub use serde_json;
@@ -98,7 +100,7 @@ pub use catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, Mov
 pub use clock::SystemClock;
 pub use compat::{CloudCompat, ClusterObjects, DriftHash, Finding, Severity};
 #[cfg(feature = "ec2")]
-pub use ec2::{Ec2Catalogue, Ec2Compat};
+pub use ec2::{AwsAudit, AwsIam, AwsPrices, Ec2Catalogue, Ec2Compat};
 #[cfg(feature = "lab")]
 pub use lab::{FakeCatalogue, FakeCloud};
 pub use operator::{CloudConnector, Environment, Operator};
@@ -106,3 +108,4 @@ pub use settings::{
     Values,
     table::{Setting, SettingKind},
 };
+pub use tool::CloudTool;

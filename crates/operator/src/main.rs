@@ -16,6 +16,9 @@ fn main() -> ExitCode {
     #[cfg(feature = "ec2")]
     let operator = operator
         .catalogue(fleetwright_operator::Ec2Catalogue::default())
-        .compat(fleetwright_operator::Ec2Compat);
-    operator.definitions("aws", fleetwright_aws_api::crds).main(std::env::args_os())
+        .compat(fleetwright_operator::Ec2Compat)
+        .tool(fleetwright_operator::AwsAudit)
+        .tool(fleetwright_operator::AwsIam)
+        .tool(fleetwright_operator::AwsPrices);
+    operator.definitions("aws", fleetwright_aws_api::crds).default_cloud("aws").main(std::env::args_os())
 }

@@ -23,7 +23,11 @@ use crate::{
     catalogue::{Catalogues, OfflineCatalogue},
     cli::Interface,
     compat::{Build, CloudCompat},
-    settings::{self, Values, table::Setting},
+    settings::{
+        self, Values,
+        table::{SETTINGS, Setting},
+    },
+    tool::CloudTool,
 };
 
 /// Input of a connector.
@@ -76,6 +80,11 @@ pub trait CloudConnector: Send + Sync + 'static {
         Currency::USD
     }
 
+    /// Its settings: flags and environment variables, which [`Environment::values`] has beside those of the operator.
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
     /// Connects, and returns the provider. Called again after an error, for up to five minutes.
     ///
     /// # Errors
@@ -97,9 +106,11 @@ pub struct Operator {
     name: &'static str,
     version: &'static str,
     clouds: Vec<(&'static str, Arc<dyn CloudConnector>)>,
+    default_cloud: Option<&'static str>,
     catalogues: Catalogues,
     compats: Vec<Box<dyn CloudCompat>>,
     settings: Vec<Setting>,
+    tools: Vec<Box<dyn CloudTool>>,
     controllers: Vec<MakeController>,
 }
 
@@ -111,9 +122,11 @@ impl Operator {
             name,
             version,
             clouds: Vec::new(),
+            default_cloud: None,
             catalogues: Catalogues::default(),
             compats: Vec::new(),
-            settings: Vec::new(),
+            settings: SETTINGS.to_vec(),
+            tools: Vec::new(),
             controllers: Vec::new(),
         }
     }
@@ -123,14 +136,22 @@ impl Operator {
     pub fn cloud(mut self, name: &'static str, connector: impl CloudConnector) -> Self {
         let connector = Arc::new(connector);
         self.clouds.push((name, connector.clone()));
-        self.definitions(name, move || connector.definitions())
+        let settings = connector.settings();
+        settings.into_iter().fold(self, Self::setting).definitions(name, move || connector.definitions())
+    }
+
+    /// The cloud without `--cloud`, where this binary has it. Without a default the controller starts with `--cloud` alone.
+    #[must_use]
+    pub fn default_cloud(self, name: &'static str) -> Self {
+        Self { default_cloud: Some(name), ..self }
     }
 
     /// Registers the instance types of a cloud for the tools, which decide without a connection to it.
     #[must_use]
     pub fn catalogue(mut self, catalogue: impl OfflineCatalogue) -> Self {
+        let settings = catalogue.settings();
         self.catalogues = self.catalogues.with(catalogue);
-        self
+        settings.into_iter().fold(self, Self::setting)
     }
 
     /// Registers further custom resource definitions of a cloud: `crds --cloud NAME` prints them, and `lint` checks objects by them.
@@ -151,10 +172,19 @@ impl Operator {
         self
     }
 
-    /// Adds a setting: a flag and an environment variable, which [`Values`] has under the variable's name.
+    /// Adds a setting: a flag and an environment variable, which [`Values`] has under the variable's name. The first one of a name counts.
     #[must_use]
     pub fn setting(mut self, setting: Setting) -> Self {
-        self.settings.push(setting);
+        if self.settings.iter().all(|known| known.env != setting.env) {
+            self.settings.push(setting);
+        }
+        self
+    }
+
+    /// Adds a tool: a subcommand.
+    #[must_use]
+    pub fn tool(mut self, tool: impl CloudTool) -> Self {
+        self.tools.push(Box::new(tool));
         self
     }
 
@@ -175,7 +205,12 @@ impl Operator {
         &self.compats
     }
 
-    /// The settings of its clouds.
+    /// The tools of its clouds.
+    pub(crate) fn tools(&self) -> &[Box<dyn CloudTool>] {
+        &self.tools
+    }
+
+    /// The settings: those of every operator, then those of its clouds.
     pub(crate) fn settings(&self) -> &[Setting] {
         &self.settings
     }
@@ -194,8 +229,15 @@ impl Operator {
 
     /// The command line.
     pub(crate) fn interface(&self) -> Interface<'_> {
-        let described = self.catalogues.defined();
-        Interface { name: self.name, version: self.version, settings: &self.settings, described }
+        let mut described = self.catalogues.defined();
+        described.sort_by_key(|cloud| Some(*cloud) != self.default_cloud);
+        Interface {
+            name: self.name,
+            version: self.version,
+            settings: &self.settings,
+            tools: &self.tools,
+            described,
+        }
     }
 
     /// The settings: those of `flags`, then those of the environment.
@@ -207,8 +249,15 @@ impl Operator {
 
     /// What prices are in: in the currency of the chosen cloud, and without a choice in that of the first one, as the tools need none.
     fn currency(&self, chosen: &str) -> Currency {
-        let cloud = self.clouds.iter().find(|(name, _)| *name == chosen).or_else(|| self.clouds.first());
-        cloud.map_or_else(Currency::default, |(_, connector)| connector.currency())
+        let cloud = self.connector(self.chosen(chosen));
+        let cloud = cloud.or_else(|| self.clouds.first().map(|(_, connector)| connector.clone()));
+        cloud.map_or_else(Currency::default, |connector| connector.currency())
+    }
+
+    /// The name of the cloud that a value of `--cloud` means; empty without a value and a default.
+    pub(crate) fn chosen<'a>(&self, cloud: &'a str) -> &'a str {
+        let default = self.default_cloud.filter(|name| cloud.is_empty() && self.connector(name).is_some());
+        default.unwrap_or(cloud)
     }
 
     /// The name of the binary.

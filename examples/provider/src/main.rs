@@ -20,16 +20,22 @@ impl CloudConnector for Pebble {
         Ok(Arc::new(PebbleProvider::connect(api, classes, environment.clock.clone()).await?))
     }
 
+    fn settings(&self) -> Vec<Setting> {
+        let text = |env, help| Setting::new(env, SettingKind::Text, "", help);
+        vec![
+            text("PEBBLE_URL", "URL of the API of the cloud"),
+            text("PEBBLE_TOKEN", "Token for the API of the cloud"),
+        ]
+    }
+
     fn definitions(&self) -> Vec<CustomResourceDefinition> {
         definitions()
     }
 }
 
 fn main() -> ExitCode {
-    let setting = |env, help| Setting::new(env, SettingKind::Text, "", help);
     Operator::new("pebble-autoscaler", env!("CARGO_PKG_VERSION"))
         .cloud("pebble", Pebble)
-        .setting(setting("PEBBLE_URL", "URL of the API of the cloud"))
-        .setting(setting("PEBBLE_TOKEN", "Token for the API of the cloud"))
+        .default_cloud("pebble")
         .main(std::env::args_os())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleetwright_core::cloud::{CloudProvider, NodeClassKind, NodeClasses};
 use fleetwright_fake::{FakeProvider, NodeClass, http::HttpCloud};
 use fleetwright_operator::{
-    CloudConnector, Environment, Operator, async_trait,
+    CloudConnector, Environment, Operator, Setting, SettingKind, async_trait,
     k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 
@@ -21,6 +21,10 @@ impl CloudConnector for Pebble {
         let kind = NodeClassKind::new("pebble.example", "v1", "PebbleNodeClass", "pebblenodeclasses");
         let classes = environment.follow(NodeClasses::<NodeClass>::new(kind));
         Ok(Arc::new(FakeProvider::new(Arc::new(api), classes, clock).await?))
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        vec![Setting::new("FAKE_CLOUD", SettingKind::Text, "", "URL of the API of the cloud")]
     }
 
     /// That of a KWOKNodeClass, with other names.

@@ -14,11 +14,7 @@ use fleetwright_core::{
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
 use super::{block_on, clock, connect, note};
-use crate::{
-    cli::{AuditOptions, TableOrJson},
-    kube_client,
-    settings::Values,
-};
+use crate::{cli::TableOrJson, ec2::options::AuditOptions, kube_client, settings::Values};
 
 /// Reads the account and prints the report.
 ///

@@ -8,10 +8,7 @@ use fleetwright_aws::permissions::Feature;
 use fleetwright_aws_tools::iam::{IamReport, Place, check};
 
 use super::{block_on, connect};
-use crate::{
-    cli::{IamCheckOptions, TableOrJson},
-    settings::Values,
-};
+use crate::{cli::TableOrJson, ec2::options::IamCheckOptions, settings::Values};
 
 /// Checks the policies and prints the report.
 ///

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use fleetwright_aws_tools::prices::export;
 
 use super::{block_on, connect, note};
-use crate::{cli::PricesExportOptions, settings::Values};
+use crate::{ec2::options::PricesExportOptions, settings::Values};
 
 /// Reads the prices and writes the file.
 ///

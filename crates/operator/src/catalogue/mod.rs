@@ -20,7 +20,7 @@ pub(crate) use self::file::of_file;
 pub(crate) use self::offer::{Catalogues, Footer, Offer, SourceRow};
 pub use options::CatalogueOptions;
 
-use crate::settings::Values;
+use crate::settings::{Values, table::Setting};
 
 /// Describes the instance types of a cloud's NodeClasses without a connection to the cloud. `plan`, `disrupt` and `explain` decide with
 /// them. It reports what it does not know in [`ClassOffer::gaps`] and never invents a type or a price.
@@ -35,6 +35,11 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
     /// Karpenter's kwok provider.
     fn reads(&self, _text: &str) -> bool {
         false
+    }
+
+    /// Its settings: flags and environment variables, which [`ClassRequest::values`] has beside those of the operator.
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
     }
 
     /// What label keys mean on its nodes, whatever the input has: `lint` knows them beside those of the NodePools. By default, Karpenter's own.

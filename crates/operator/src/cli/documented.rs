@@ -8,17 +8,29 @@ use std::{env, fs};
 use clap::error::ErrorKind;
 
 use super::*;
-use crate::settings::table::GATES;
+use crate::{
+    AwsAudit, AwsIam, AwsPrices, CloudConnector as _, Ec2Catalogue, FakeCloud, Operator,
+    settings::table::GATES,
+};
 
 /// The page of the settings, and the lines between which the tables are.
 const SETTINGS_PAGE: &str = "docs/book/settings.md";
 const BEGIN: &str =
     "<!-- tables: written by `UPDATE_DOCS=1 cargo test -p fleetwright-operator documented` -->\n";
 const END: &str = "<!-- end of the tables -->\n";
-/// Settings that a release image lacks.
-const OF_THE_LAB: [&str; 3] = ["FAKE_CLOUD", "LAUNCH_LATENCY", "BOOT_LATENCY"];
 /// How the binary is called in documents.
 const CALLS: [&str; 2] = ["fleetwright ", "cargo run --release -- "];
+
+/// The binary of this repository.
+fn operator() -> Operator {
+    Operator::new("fleetwright", "0")
+        .cloud("fake", FakeCloud)
+        .catalogue(Ec2Catalogue::default())
+        .definitions("aws", Vec::new)
+        .tool(AwsAudit)
+        .tool(AwsIam)
+        .tool(AwsPrices)
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -100,7 +112,8 @@ fn shown(page: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn every_documented_command_can_be_parsed() {
-    let interface = Interface { described: vec!["aws", "fake"], ..Interface::plain() };
+    let operator = operator();
+    let interface = operator.interface();
     let (mut found, mut checked) = (Vec::new(), 0);
     pages(&root(), &mut found);
     for path in found {
@@ -150,9 +163,12 @@ fn takes(kind: SettingKind) -> String {
 }
 
 fn tables() -> String {
+    // A release image has no fake cloud.
+    let of_the_lab = FakeCloud.settings();
     let mut out =
         String::from("\n## All settings\n\n| Variable | Takes | Default | Effect |\n|---|---|---|---|\n");
-    for setting in SETTINGS.iter().filter(|setting| !OF_THE_LAB.contains(&setting.env)) {
+    let is_of_the_lab = |setting: &Setting| of_the_lab.iter().any(|known| known.env == setting.env);
+    for setting in operator().settings().iter().filter(|setting| !is_of_the_lab(setting)) {
         let default =
             if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
         writeln!(

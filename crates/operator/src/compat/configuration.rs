@@ -12,8 +12,8 @@ use super::{
     objects::{ClusterObjects, count, list, some},
 };
 use crate::settings::{
-    Values, resolve,
-    table::{GATES, SETTINGS, Setting, SettingKind},
+    Values,
+    table::{GATES, Setting, SettingKind},
 };
 
 /// Settings that name a file in the pod, or that only tools have: the command line determines them.
@@ -71,13 +71,12 @@ impl Configuration {
     /// read, then the defaults.
     pub(super) fn values(
         &self,
-        further: &[Setting],
+        known: &[Setting],
         given: &BTreeMap<String, String>,
         shell: &Values,
     ) -> anyhow::Result<Values> {
-        let all = SETTINGS.iter().chain(further);
         let mut flags = BTreeMap::new();
-        for setting in all.filter(|setting| !OF_TOOLS.contains(&setting.env)) {
+        for setting in known.iter().filter(|setting| !OF_TOOLS.contains(&setting.env)) {
             let value =
                 self.flags.get(&setting.flag()).or_else(|| self.environment.variables.get(setting.env));
             if let Some(value) = value.filter(|value| !value.is_empty() && read(setting, value).is_ok()) {
@@ -86,15 +85,14 @@ impl Configuration {
         }
         flags.extend(given.iter().map(|(flag, value)| (flag.clone(), value.clone())));
         let tools = |name: &str| OF_TOOLS.contains(&name).then(|| shell.text(name).to_owned());
-        Ok(resolve(further, &flags, tools)?.priced_in(shell.currency))
+        Ok(Values::of(known, &flags, tools)?.priced_in(shell.currency))
     }
 
     /// The settings that come from objects that are not read, unless a flag of the container or of the command line (`given`) has them:
     /// each with its source; `any` where that may set all of them.
-    pub(super) fn unread(&self, further: &[Setting], given: &BTreeMap<String, String>) -> Vec<String> {
-        let all: Vec<&Setting> = SETTINGS.iter().chain(further).collect();
+    pub(super) fn unread(&self, known: &[Setting], given: &BTreeMap<String, String>) -> Vec<String> {
         let is_known = |variable: &str| {
-            let setting = all.iter().find(|setting| setting.env == variable);
+            let setting = known.iter().find(|setting| setting.env == variable);
             setting.is_none_or(|setting| {
                 self.flags.contains_key(&setting.flag()) || given.contains_key(&setting.flag())
             })
@@ -110,7 +108,7 @@ impl Configuration {
 /// Reads one setting as the controller does.
 fn read(setting: &Setting, value: &str) -> Result<Values, String> {
     let variable = |name: &str| (name == setting.env).then(|| value.to_owned());
-    let values = resolve(std::slice::from_ref(setting), &BTreeMap::new(), variable);
+    let values = Values::of(std::slice::from_ref(setting), &BTreeMap::new(), variable);
     let values = values.map_err(|error| error.message)?;
     match values.warnings.first() {
         Some(warning) => Err(warning.clone()),
@@ -130,18 +128,18 @@ fn written(setting: &Setting, value: &str) -> String {
 pub(super) fn check(
     cluster: &ClusterObjects,
     running: &Running<'_>,
-    further: &[Setting],
+    known: &[Setting],
     (values, given): (&Values, &BTreeMap<String, String>),
 ) -> Vec<Finding> {
     let configuration = Configuration::of(running, cluster);
     let object = running.object();
-    let mut found = unreadable(&configuration, further, &object);
-    found.extend(without_effect(&configuration, further, &object));
-    found.extend(doubled(&configuration, further, &object));
+    let mut found = unreadable(&configuration, known, &object);
+    found.extend(without_effect(&configuration, known, &object));
+    found.extend(doubled(&configuration, known, &object));
     found.extend(gates(&configuration, &object));
     found.extend(contradictions(running, values, &object));
     found.extend(idle_features(cluster, values));
-    let unread = configuration.unread(further, given);
+    let unread = configuration.unread(known, given);
     if !unread.is_empty() {
         let what = format!("settings are not read and not checked: {}", some(&unread));
         let fix =
@@ -151,10 +149,9 @@ pub(super) fn check(
     found
 }
 
-fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) -> Vec<Finding> {
-    let all: Vec<&Setting> = SETTINGS.iter().chain(further).collect();
+fn unreadable(configuration: &Configuration, known: &[Setting], object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
-    for setting in &all {
+    for setting in known {
         let flag = configuration.flags.get(&setting.flag());
         if let Some(why) = flag.and_then(|value| refused(setting, value)) {
             let what = format!("--{}: {why}: the controller does not start", setting.flag());
@@ -162,7 +159,7 @@ fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) 
         }
         let variable = configuration.environment.variables.get(setting.env).filter(|value| !value.is_empty());
         let Some(Err(why)) = variable.map(|value| read(setting, value)) else { continue };
-        let is_lenient = resolve(std::slice::from_ref(*setting), &BTreeMap::new(), |name| {
+        let is_lenient = Values::of(std::slice::from_ref(setting), &BTreeMap::new(), |name| {
             variable.filter(|_| name == setting.env).cloned()
         })
         .is_ok();
@@ -174,10 +171,9 @@ fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) 
             Finding::blocker("C301", object, what).fix(fix)
         });
     }
-    let known: Vec<String> = all.iter().map(|setting| setting.flag()).collect();
-    let unknown: Vec<String> =
-        configuration.flags.keys().filter(|flag| !known.contains(flag)).cloned().collect();
-    for argument in unknown.iter().map(|flag| format!("--{flag}")).chain(configuration.stray.clone()) {
+    let is_known = |flag: &str| known.iter().any(|setting| setting.flag() == flag);
+    let unknown = configuration.flags.keys().filter(|flag| !is_known(flag));
+    for argument in unknown.map(|flag| format!("--{flag}")).chain(configuration.stray.clone()) {
         let what = format!("the argument {argument} is unknown: the controller does not start");
         found.push(Finding::blocker("C301", object, what).fix("remove the argument"));
     }
@@ -187,10 +183,10 @@ fn unreadable(configuration: &Configuration, further: &[Setting], object: &str) 
 /// Why a flag is refused.
 fn refused(setting: &Setting, value: &str) -> Option<String> {
     let flags = BTreeMap::from([(setting.flag(), value.to_owned())]);
-    resolve(std::slice::from_ref(setting), &flags, |_| None).err().map(|error| error.message)
+    Values::of(std::slice::from_ref(setting), &flags, |_| None).err().map(|error| error.message)
 }
 
-fn without_effect(configuration: &Configuration, further: &[Setting], object: &str) -> Vec<Finding> {
+fn without_effect(configuration: &Configuration, known: &[Setting], object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let is_set = |setting: &&Setting| {
         let value = configuration
@@ -199,7 +195,7 @@ fn without_effect(configuration: &Configuration, further: &[Setting], object: &s
             .or_else(|| configuration.environment.variables.get(setting.env));
         value.is_some_and(|value| !value.is_empty() && value != setting.default)
     };
-    let all = SETTINGS.iter().chain(further).filter(|setting| !setting.has_effect());
+    let all = known.iter().filter(|setting| !setting.has_effect());
     let idle: Vec<&str> = all.filter(is_set).map(|setting| setting.env).collect();
     if !idle.is_empty() {
         let what = format!("accepted without effect: {}", idle.join(", "));
@@ -214,13 +210,13 @@ fn without_effect(configuration: &Configuration, further: &[Setting], object: &s
     found
 }
 
-fn doubled(configuration: &Configuration, further: &[Setting], object: &str) -> Vec<Finding> {
+fn doubled(configuration: &Configuration, known: &[Setting], object: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in &configuration.environment.doubled {
         let what = format!("sets {name} twice with different values; the last one counts");
         found.push(Finding::warning("C305", object, what).fix("remove one of them"));
     }
-    for setting in SETTINGS.iter().chain(further) {
+    for setting in known {
         let (flag, variable) =
             (configuration.flags.get(&setting.flag()), configuration.environment.variables.get(setting.env));
         if let (Some(flag), Some(variable)) = (flag, variable)

@@ -81,7 +81,8 @@ fn findings_on_a_dump_are_those_on_the_cluster() {
         let text = std::fs::read_to_string(&path).unwrap();
         let first = text.lines().next().unwrap_or_default();
         let items = input::read(std::slice::from_ref(&path)).unwrap();
-        let (objects, _) = dump::projected(&items, &scenarios::catalogues(), Some(&[]));
+        let (objects, _) =
+            dump::projected(&items, &scenarios::catalogues(), Some(&crate::settings::tests::all()));
         let dumped = dump::written(&objects, Timestamp::UNIX_EPOCH).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dump.yaml");

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     compat::{REMOVED, deployment::controller_container},
-    settings::table::{SETTINGS, Setting},
+    settings::table::Setting,
 };
 
 /// Group, kind and fields: paths with `[]` behind the name of a list. Schemas of definitions are kept whole.
@@ -86,7 +86,7 @@ pub(super) fn groups(classes: &BTreeSet<(String, String)>) -> BTreeSet<String> {
 }
 
 /// Adds to the `kept` part of a workload what `compat` reads of it.
-pub(super) fn workload(value: &Value, kept: &mut Value, further: &[Setting]) {
+pub(super) fn workload(value: &Value, kept: &mut Value, all: &[Setting]) {
     let template = match value["kind"].as_str() {
         Some("Deployment" | "StatefulSet" | "DaemonSet") => "spec.template.spec",
         Some("CronJob") => "spec.jobTemplate.spec.template.spec",
@@ -100,12 +100,12 @@ pub(super) fn workload(value: &Value, kept: &mut Value, further: &[Setting]) {
     let containers = kept.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
     let of_name = containers.into_iter().flatten().find(|known| known["name"] == container["name"]);
     if let Some(known) = of_name.and_then(Value::as_object_mut) {
-        settings(container, known, &SETTINGS.iter().chain(further).collect::<Vec<_>>());
+        settings(container, known, all);
     }
 }
 
 /// Copies the settings of a controller: variables and flags of their names, those that Karpenter removed included, and the names of objects that set variables.
-fn settings(container: &Value, kept: &mut Map<String, Value>, all: &[&Setting]) {
+fn settings(container: &Value, kept: &mut Map<String, Value>, all: &[Setting]) {
     let is_setting = |name: &str| REMOVED.contains(&name) || all.iter().any(|setting| setting.env == name);
     let variables = container["env"].as_array().into_iter().flatten();
     let variables = variables.filter(|variable| variable["name"].as_str().is_some_and(is_setting));

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     cli::{Interface, Invocation, PlanOptions, Tool, parse},
     scenarios,
-    settings::Values,
+    settings::{self, Values},
 };
 
 /// Generated worlds that are compared. A debug build takes about a second for each.
@@ -179,11 +179,12 @@ fn a_dump_of_a_cluster_full_of_secrets() {
 /// `compat` finds the same in a dump as in the cluster, and the dump has no secrets.
 #[test]
 fn a_dump_for_compat_has_what_compat_reads() {
+    let all = settings::tests::all();
     let text_of = |settings| {
         let items = input::read(&[scenarios::from_root("tests/scenarios/dump/compat.yaml")]).unwrap();
         text(&projected(&items, &scenarios::catalogues(), settings).0)
     };
-    let (plain, with) = (text_of(None), text_of(Some(&[][..])));
+    let (plain, with) = (text_of(None), text_of(Some(&all[..])));
     for word in ["s3cr3t", "node-lease", "others.example", "caBundle"] {
         assert!(!with.contains(word), "{word}: {with}");
     }
@@ -206,7 +207,7 @@ fn bad_input_is_named() {
         let items = input::read(files)?;
         let (objects, notes) = projected(&items, &scenarios::catalogues(), None);
         written(&objects, Timestamp::UNIX_EPOCH)?;
-        let (mut objects, _) = projected(&items, &scenarios::catalogues(), Some(&[]));
+        let (mut objects, _) = projected(&items, &scenarios::catalogues(), Some(&settings::tests::all()));
         Anonymizer::new(&scenarios::catalogues(), Some("key"))?.anonymize(&mut objects);
         written(&objects, Timestamp::UNIX_EPOCH)?;
         Ok(notes)

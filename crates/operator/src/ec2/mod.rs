@@ -3,10 +3,13 @@
 mod class_drift;
 mod compat;
 mod images;
+pub(crate) mod options;
 mod place;
 mod prices;
+pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod unknown;
 
 use std::{
@@ -14,7 +17,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use self::compat::Ec2Compat;
+pub use self::{
+    compat::Ec2Compat,
+    tools::{AwsAudit, AwsIam, AwsPrices},
+};
 
 use anyhow::{Context as _, bail};
 use fleetwright_aws::{
@@ -30,7 +36,7 @@ use serde_json::{Value, json};
 
 use crate::{
     catalogue::{CatalogueOptions, ClassChange, ClassOffer, ClassRequest, MovingImage, OfflineCatalogue},
-    settings::Values,
+    settings::{Values, table::Setting},
 };
 
 /// The memory overhead is a setting in millionths.
@@ -68,6 +74,10 @@ impl OfflineCatalogue for Ec2Catalogue {
 
     fn reads(&self, text: &str) -> bool {
         Table::is_table(text)
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        settings::SETTINGS.to_vec()
     }
 
     fn labels(&self) -> LabelSchema {

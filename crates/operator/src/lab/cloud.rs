@@ -23,11 +23,29 @@ use crate::{
     clock::SystemClock,
     kube_client, logging,
     operator::{CloudConnector, Environment},
+    settings::table::{Setting, SettingKind},
     signals,
 };
 
 /// How often `--follow-kwok` compares Nodes with instances.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+/// The settings of the fake cloud, beside those of its instance types.
+const SETTINGS: [Setting; 3] = [
+    Setting::new(
+        "FAKE_CLOUD",
+        SettingKind::Text,
+        "",
+        "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one",
+    ),
+    Setting::new("LAUNCH_LATENCY", SettingKind::Duration, "1s", "Fake cloud: how long a launch call takes"),
+    Setting::new(
+        "BOOT_LATENCY",
+        SettingKind::Duration,
+        "30s",
+        "Fake cloud: how long an instance takes from launch to registration",
+    ),
+];
 
 /// The instance types of `file`, or built-in ones. Invalid instance types of the file are logged and omitted.
 ///
@@ -51,6 +69,10 @@ pub struct FakeCloud;
 
 #[async_trait]
 impl CloudConnector for FakeCloud {
+    fn settings(&self) -> Vec<Setting> {
+        SETTINGS.to_vec()
+    }
+
     async fn connect(&self, environment: &Environment) -> anyhow::Result<Arc<dyn CloudProvider>> {
         provider(environment).await
     }

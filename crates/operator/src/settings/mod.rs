@@ -5,13 +5,13 @@ mod go;
 pub(crate) mod scheduler_config;
 pub(crate) mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use fleetwright_core::model::{Currency, Price, TopologySpread};
 
-use self::table::{GATES, SETTINGS, Setting, SettingKind};
+use self::table::{GATES, Setting, SettingKind};
 pub(crate) use controllers::controllers;
 
 /// The settings as text, each checked against its kind.
@@ -41,56 +41,43 @@ impl std::fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// The settings of this process: those of the controller, and `further` ones.
+/// The settings of this process.
 ///
 /// # Errors
-/// As [`Values::resolve`].
+/// As [`Values::of`].
 #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub(crate) fn from_environment(
-    further: &[Setting],
+    settings: &[Setting],
     flags: &BTreeMap<String, String>,
 ) -> Result<Values, SettingError> {
-    resolve(further, flags, |name| std::env::var(name).ok())
+    Values::of(settings, flags, |name| std::env::var(name).ok())
 }
 
-/// The settings of the controller and `further` ones, of any flags and variables.
-///
-/// # Errors
-/// As [`Values::resolve`].
-pub(crate) fn resolve(
-    further: &[Setting],
-    flags: &BTreeMap<String, String>,
-    env: impl Fn(&str) -> Option<String>,
-) -> Result<Values, SettingError> {
-    let mut values = Values::resolve(flags, &env)?;
-    values.add(further, flags, &env)?;
-    Ok(values)
+#[cfg(test)]
+impl Values {
+    /// Resolves the settings of every operator and, where this build has them, those of AWS.
+    pub(crate) fn resolve(
+        flags: &BTreeMap<String, String>,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingError> {
+        Self::of(&tests::all(), flags, env)
+    }
 }
 
 impl Values {
-    /// Resolves every setting from flags (by name without dashes) and variables.
+    /// Resolves `settings` from flags (by name without dashes) and variables.
     ///
     /// A number, duration or boolean that cannot be read is an error in a flag; in a variable it is ignored with a warning,
     /// as in Karpenter. Anything else that cannot be read is an error in both.
     ///
     /// # Errors
     /// Names the flag or variable and what it takes.
-    pub(crate) fn resolve(
+    pub(crate) fn of(
+        settings: &[Setting],
         flags: &BTreeMap<String, String>,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingError> {
         let mut this = Self { values: BTreeMap::new(), warnings: Vec::new(), currency: Currency::default() };
-        this.add(SETTINGS, flags, env)?;
-        Ok(this)
-    }
-
-    /// Resolves further settings in the same way.
-    fn add(
-        &mut self,
-        settings: &[Setting],
-        flags: &BTreeMap<String, String>,
-        env: impl Fn(&str) -> Option<String>,
-    ) -> Result<(), SettingError> {
         for setting in settings {
             let value = match (flags.get(&setting.flag()), env(setting.env).filter(|text| !text.is_empty())) {
                 (Some(text), _) => read(setting, text, Source::Flag)
@@ -98,16 +85,16 @@ impl Values {
                 (None, Some(text)) => match read(setting, &text, Source::Variable) {
                     Ok(value) => value,
                     Err(message) if setting.kind.has_lenient_variable() => {
-                        self.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
+                        this.warnings.push(format!("{}: {message}; using {}", setting.env, setting.default));
                         setting.default.to_owned()
                     }
                     Err(message) => return Err(SettingError { source: setting.env.to_owned(), message }),
                 },
                 (None, None) => setting.default.to_owned(),
             };
-            self.values.insert(setting.env, value);
+            this.values.insert(setting.env, value);
         }
-        Ok(())
+        Ok(this)
     }
 
     /// The same settings of a cloud with prices in `currency`.

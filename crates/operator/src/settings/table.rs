@@ -12,6 +12,8 @@ pub struct Setting {
     pub default: &'static str,
     /// What it does, in one line.
     pub help: &'static str,
+    /// Whether decisions depend on it: the help of the tools that decide shows it.
+    pub decides: bool,
 }
 
 /// The valid values of a setting.
@@ -47,7 +49,13 @@ impl Setting {
         default: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { env, kind, default, help }
+        Self { env, kind, default, help, decides: false }
+    }
+
+    /// The same setting, on which decisions depend.
+    #[must_use]
+    pub const fn deciding(self) -> Self {
+        Self { decides: true, ..self }
     }
 
     /// The flag's name, without dashes in front.
@@ -65,7 +73,7 @@ const fn setting(env: &'static str, kind: SettingKind, default: &'static str, he
     Setting::new(env, kind, default, help)
 }
 
-/// Karpenter's settings that apply, with its names and defaults; then our own.
+/// Karpenter's settings that apply, with its names and defaults; then our own. Clouds have theirs beside them.
 pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "KARPENTER_SERVICE",
@@ -165,21 +173,25 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SettingKind::OneOf(&["Respect", "Ignore"]),
         "Respect",
         "Whether preferences of pods are respected",
-    ),
+    )
+    .deciding(),
     setting(
         "MIN_VALUES_POLICY",
         SettingKind::OneOf(&["Strict", "BestEffort"]),
         "Strict",
         "What happens if minValues cannot be met",
-    ),
-    setting("IGNORE_DRA_REQUESTS", SettingKind::Bool, "true", "Ignore pods with resource claims"),
-    setting("FEATURE_GATES", SettingKind::Gates, "", "Gates as name=true|false, separated by commas"),
+    )
+    .deciding(),
+    setting("IGNORE_DRA_REQUESTS", SettingKind::Bool, "true", "Ignore pods with resource claims").deciding(),
+    setting("FEATURE_GATES", SettingKind::Gates, "", "Gates as name=true|false, separated by commas")
+        .deciding(),
     setting(
         "SCHEDULER_CONFIG",
         SettingKind::SchedulerConfig,
         "",
         "Default constraints of kube-scheduler, as JSON or YAML",
-    ),
+    )
+    .deciding(),
     setting(
         "PACKER",
         SettingKind::OneOf(&["least-cost", "compatible"]),
@@ -227,81 +239,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SettingKind::Text,
         "",
         "Instance types of the tools and the fake cloud, as Karpenter's kwok provider reads them",
-    ),
-    setting(
-        "CLUSTER_NAME",
-        SettingKind::Text,
-        "",
-        "AWS: the cluster's name, in tags and user data; required there",
-    ),
-    setting(
-        "CLUSTER_ENDPOINT",
-        SettingKind::Text,
-        "",
-        "AWS: the API server's address for nodes; EKS is asked where it is empty",
-    ),
-    setting(
-        "CLUSTER_CA_BUNDLE",
-        SettingKind::Text,
-        "",
-        "AWS: the API server's certificate authority for nodes, base64",
-    ),
-    setting(
-        "ISOLATED_VPC",
-        SettingKind::Bool,
-        "false",
-        "AWS: the endpoints of IAM and Pricing are not reachable",
-    ),
-    setting("EKS_CONTROL_PLANE", SettingKind::Bool, "false", "AWS: ask EKS for the control plane's version"),
-    setting(
-        "VM_MEMORY_OVERHEAD_PERCENT",
-        SettingKind::Fraction,
-        "0.075",
-        "AWS: share of memory that the hypervisor uses",
-    ),
-    setting(
-        "INTERRUPTION_QUEUE",
-        SettingKind::Text,
-        "",
-        "AWS: SQS queue of interruptions; empty switches them off",
-    ),
-    setting(
-        "RESERVED_ENIS",
-        SettingKind::Integer,
-        "0",
-        "AWS: network interfaces per node that pods do not use",
-    ),
-    setting(
-        "DISABLE_DRY_RUN",
-        SettingKind::Bool,
-        "false",
-        "AWS: skip the launch dry run when validating an EC2NodeClass",
-    ),
-    setting(
-        "ENABLE_ZONAL_SHIFT",
-        SettingKind::Bool,
-        "false",
-        "AWS: launch no nodes in a zone that a zonal shift of the cluster leaves",
-    ),
-    setting(
-        "AMI_REFRESH_INTERVAL",
-        SettingKind::Duration,
-        "1m",
-        "AWS: how often images are looked up; at least 1m",
-    ),
-    setting(
-        "SUBNET_REFRESH_INTERVAL",
-        SettingKind::Duration,
-        "1m",
-        "AWS: how often subnets are looked up; at least 1m",
-    ),
-    setting("PRICES_FILE", SettingKind::Text, "", "AWS: prices that `fleetwright prices export` has written"),
-    setting(
-        "AWS_FEATURE_GATES",
-        SettingKind::Gates,
-        "",
-        "AWS: gates as name=true|false; NodeClassCEL is one",
-    ),
+    )
+    .deciding(),
     setting(
         "DISRUPTION_PERIOD",
         SettingKind::Duration,
@@ -360,30 +299,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "CLOUD",
         SettingKind::Text,
         "",
-        "The cloud, by the name under which this build has it; without it aws, where this build has aws",
-    ),
-    #[cfg(feature = "lab")]
-    setting(
-        "FAKE_CLOUD",
-        SettingKind::Text,
-        "",
-        "Fake cloud: URL of a `fleetwright fake-cloud`; empty embeds one",
+        "The cloud, by the name under which this build has it; empty is its default, if it has one",
     ),
     setting(
         "CATALOG",
         SettingKind::Text,
         "",
-        "Built-in instance types, by name; of the fake cloud kwok (the default) or realistic, of EC2 for tools ec2 (the default) or ec2-live",
-    ),
-    #[cfg(feature = "lab")]
-    setting("LAUNCH_LATENCY", SettingKind::Duration, "1s", "Fake cloud: how long a launch call takes"),
-    #[cfg(feature = "lab")]
-    setting(
-        "BOOT_LATENCY",
-        SettingKind::Duration,
-        "30s",
-        "Fake cloud: how long an instance takes from launch to registration",
-    ),
+        "Built-in instance types, by the name that their cloud has for them; empty are its first ones",
+    )
+    .deciding(),
 ];
 
 /// The feature gates, with their defaults.

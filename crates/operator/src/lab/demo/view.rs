@@ -10,7 +10,7 @@ use crate::{
     cli::{Catalog, Demo},
     fleet::{FleetReport, read},
     input::cluster,
-    settings::Values,
+    settings::{Values, table::SETTINGS},
     sheet::Page,
     top::{
         Explainer, Subject, TopAction, TopApp,
@@ -131,7 +131,7 @@ fn values(options: &Demo) -> anyhow::Result<Values> {
             flags.insert("catalog".to_owned(), name.to_owned())
         }
     };
-    Ok(Values::resolve(&flags, |_| None)?)
+    Ok(Values::of(SETTINGS, &flags, |_| None)?)
 }
 
 /// The fleet as the controller in this process sees it. `None` without a controller.
