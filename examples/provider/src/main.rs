@@ -22,10 +22,7 @@ impl CloudConnector for Pebble {
 
     fn settings(&self) -> Vec<Setting> {
         let text = |env, help| Setting::new(env, SettingKind::Text, "", help);
-        vec![
-            text("PEBBLE_URL", "URL of the API of the cloud"),
-            text("PEBBLE_TOKEN", "Token for the API of the cloud"),
-        ]
+        vec![text("PEBBLE_URL", "URL of the cloud's API"), text("PEBBLE_TOKEN", "Token for it")]
     }
 
     fn definitions(&self) -> Vec<CustomResourceDefinition> {

@@ -63,9 +63,6 @@ async fn the_contract() {
         "a launch that is under way is asked for again",
         "a launch that is not answered holds up no other",
         "a launch above a quota names it and launches nothing",
-        // The region of this test has no reservations; others have.
-        "a reserved offering tells its reservation and what is left",
-        "reserved capacity is launched as reserved, as far as it goes",
     ];
     assert_eq!(report, ConformanceReport { failures: Vec::new(), not_applicable });
 }

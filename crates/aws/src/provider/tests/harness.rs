@@ -2,11 +2,19 @@
 
 use fleetwright_core::cloud::conformance::{CallFault, Fault as Wrong, GroundTruth, Operation};
 
+use fleetwright_aws_api::ec2nodeclass::CapacityReservation;
+use fleetwright_core::model::labels::{ON_DEMAND, RESERVED, SPOT};
+
 use super::*;
-use crate::{calls::InstanceInfo, testing::BootedInstance};
+use crate::{
+    calls::{InstanceInfo, ReservationInfo},
+    testing::BootedInstance,
+};
 
 /// The second class: in two of the three zones.
 const SECOND_CLASS: &str = "second";
+/// A reservation for two instances.
+const RESERVATION: &str = "cr-0123456789abcdef0";
 /// How long an abandoned call may take until it waits for its hanging call.
 const ABANDON_AFTER: Duration = Duration::from_millis(100);
 
@@ -37,9 +45,19 @@ impl Aws {
         Self { cloud, clock, classes, settings, provider: Mutex::new(provider) }
     }
 
-    /// As the conformance tests need it: with a second class, and calls that overlap.
+    /// As the conformance tests need it: with a second class, a reservation, and calls that overlap.
     pub(super) async fn under_contract() -> Self {
         let aws = Self::new(settings()).await;
+        aws.cloud.set_reservations(vec![ReservationInfo {
+            id: RESERVATION.to_owned(),
+            zone: "us-west-2a".to_owned(),
+            instance_type: "m5.large".to_owned(),
+            match_criteria: "targeted".to_owned(),
+            available: 2,
+            ..ReservationInfo::default()
+        }]);
+        set_class(&aws.classes, aws.default_class(true));
+        aws.restart().await;
         let mut second = class(SECOND_CLASS, true);
         if let Some(status) = &mut second.status {
             status.subnets.pop();
@@ -68,6 +86,9 @@ impl Aws {
     ) -> Arc<AwsProvider> {
         let provider =
             AwsProvider::new(cloud.clone(), classes.clone(), settings.clone(), clock).await.unwrap();
+        let reservations = cloud.with(|inner| inner.reservations.clone());
+        let left = reservations.into_iter().map(|known| (known.id, known.available));
+        provider.catalogs.with_reservations(|counts| counts.sync(left, provider.clock.now()));
         provider.identify(uid).await.unwrap();
         // The steps start with the process.
         let names = provider.steps().into_iter().find(|step| step.name() == "nodeclaim.tagging").unwrap();
@@ -116,10 +137,10 @@ impl Harness for Aws {
         *self.clock.0.lock().unwrap() += SignedDuration::try_from(by).unwrap();
     }
     async fn set_class_ready(&self, ready: bool) {
-        set_class(&self.classes, class("default", ready));
+        set_class(&self.classes, self.default_class(ready));
     }
     async fn change_class(&self) -> bool {
-        let mut changed = class("default", true);
+        let mut changed = self.default_class(true);
         for ami in changed.status.iter_mut().flat_map(|status| &mut status.amis) {
             ami.id.push_str("-new");
         }
@@ -182,6 +203,27 @@ impl Harness for Aws {
 }
 
 impl Aws {
+    /// The class, with the reservations of the region in its status.
+    fn default_class(&self, ready: bool) -> Ec2NodeClass {
+        let reservations = self.cloud.with(|inner| inner.reservations.clone());
+        let of_status = |info: ReservationInfo| CapacityReservation {
+            availability_zone: info.zone,
+            end_time: None,
+            id: info.id,
+            instance_match_criteria: info.match_criteria,
+            instance_type: info.instance_type,
+            interruptible: info.interruptible,
+            owner_id: info.owner,
+            reservation_type: "default".to_owned(),
+            state: "active".to_owned(),
+        };
+        let mut class = class("default", ready);
+        if let Some(status) = &mut class.status {
+            status.capacity_reservations = reservations.into_iter().map(of_status).collect();
+        }
+        class
+    }
+
     fn adopted(&self, tags: &[(&str, &str)]) -> ProviderId {
         let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (zone, id) = self.cloud.adopt(tags);
@@ -205,7 +247,12 @@ fn truth(info: &InstanceInfo, nodes: &[BootedInstance]) -> GroundTruth {
     let mut truth =
         GroundTruth::new(provider_id(&info.zone, &info.id), info.instance_type.as_str(), info.zone.as_str());
     truth.cluster_uid = info.tags.get("fleetwright.dev/cluster-uid").map(|uid| uid.as_str().into());
-    truth.capacity_type = if info.spot { "spot" } else { "on-demand" }.into();
+    truth.capacity_type = match (&info.reservation, info.spot) {
+        (Some(_), _) => RESERVED,
+        (None, true) => SPOT,
+        (None, false) => ON_DEMAND,
+    }
+    .into();
     truth.terminating = info.state == "shutting-down";
     truth.node_labels =
         labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
