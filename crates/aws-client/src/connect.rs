@@ -8,6 +8,7 @@ use aws_config::{
 use fleetwright_aws::{SharedClock, calls::FLEET_TIMEOUT};
 
 use crate::http::{self, HttpError};
+use crate::record::{Listener, Recorder};
 use crate::requests::Requests;
 
 /// Why no client could be created.
@@ -69,6 +70,16 @@ impl SdkClient {
         Self::of(&loader().http_client(http).load().await, isolated_vpc, clock)
     }
 
+    /// The same, and `listener` receives every request with its answer.
+    ///
+    /// # Errors
+    /// Those of [`Self::connect`].
+    #[expect(clippy::disallowed_methods, reason = "as above")]
+    pub async fn recorded(clock: SharedClock, listener: Listener) -> Result<Self, ConnectError> {
+        let http = http::client(|name| std::env::var(name).ok())?;
+        Self::build(&loader().http_client(http).load().await, false, clock, Some(Recorder(listener)))
+    }
+
     /// Creates clients of an emulator of AWS; the environment is ignored.
     ///
     /// # Errors
@@ -88,13 +99,26 @@ impl SdkClient {
     /// # Errors
     /// If it has no region.
     pub fn of(config: &SdkConfig, isolated_vpc: bool, clock: SharedClock) -> Result<Self, ConnectError> {
+        Self::build(config, isolated_vpc, clock, None)
+    }
+
+    fn build(
+        config: &SdkConfig,
+        isolated_vpc: bool,
+        clock: SharedClock,
+        recorder: Option<Recorder>,
+    ) -> Result<Self, ConnectError> {
         let region = config.region().ok_or(ConnectError::NoRegion)?.to_string();
         let requests = Requests::new(clock.clone());
         // Each service has its own builder type; the types share no trait.
         macro_rules! builder {
-            ($service:ident) => {
-                $service::config::Builder::from(config).interceptor(requests.clone())
-            };
+            ($service:ident) => {{
+                let builder = $service::config::Builder::from(config).interceptor(requests.clone());
+                match recorder.clone() {
+                    Some(recorder) => builder.interceptor(recorder),
+                    None => builder,
+                }
+            }};
         }
         macro_rules! client {
             ($service:ident) => {

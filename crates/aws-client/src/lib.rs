@@ -16,8 +16,10 @@ mod network;
 mod policies;
 mod prices;
 mod queues;
+mod record;
 mod requests;
 mod template;
 
 pub use connect::{ConnectError, Endpoint, SdkClient};
 pub use http::HttpError;
+pub use record::{Exchange, Listener};

@@ -63,7 +63,7 @@ impl std::fmt::Debug for Requests {
 }
 
 /// Service and operation, as the SDK names them.
-fn names(bag: &ConfigBag) -> (String, String) {
+pub(crate) fn names(bag: &ConfigBag) -> (String, String) {
     let unknown = || ("Unknown".to_owned(), "Unknown".to_owned());
     bag.load::<Metadata>()
         .map_or_else(unknown, |with_causes| (with_causes.service().to_owned(), with_causes.name().to_owned()))

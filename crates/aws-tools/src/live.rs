@@ -1,27 +1,33 @@
-//! A trial of the provider in a real account that launches nothing: look-ups, and a dry run per image family and feature.
+//! A trial of the provider in a real account: look-ups, a dry run per image family and feature, and on demand a node of each.
 //!
 //! 1. Remove what earlier trials left, once it has expired.
 //! 2. Make each look-up of the provider once.
 //! 3. Let the provider reconcile an EC2NodeClass per family and feature, as the controller does. That creates launch templates and an
 //!    instance profile per class, which cost nothing, and asks EC2 for `CreateFleet` and `RunInstances` as dry runs.
-//! 4. Remove what the trial created.
+//! 4. Where the trial may spend, launch a node per class, as long as the hour in which the trial expires is paid for ([`spend`]).
+//! 5. Remove what the trial created.
 //!
 //! What a trial creates carries a cluster UID that no cluster has: [`UID_PREFIX`] and the second at which it expires. The provider tags
 //! everything with the UID at birth, so that a trial that ends within a step leaves nothing that [`clean`] does not find.
+
+mod cleanup;
+mod spend;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleetwright_aws::calls::{AwsApi, AwsError, Filter, TagSet};
+use fleetwright_aws::calls::{AwsApi, AwsError, Filter};
 use fleetwright_aws::nodeclass::profile::cluster_path;
 use fleetwright_aws::{AwsProvider, Classes, Settings, SharedClock, node_classes, set_class};
 use fleetwright_aws_api::ec2nodeclass::condition::VALIDATION_SUCCEEDED;
 use fleetwright_aws_api::{Ec2NodeClass, HasConditions as _, labels};
 use fleetwright_core::cloud::{CloudError, CloudProvider as _, Object, Outlook, Write};
-use fleetwright_core::model::{NodeClassRef, NodePool, Offering, Requirement, labels::ON_DEMAND};
+use fleetwright_core::model::{NodeClassRef, NodePool, Price, Requirement};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+pub use cleanup::{clean, sweep};
 
 /// What the cluster UID of every trial begins with.
 pub const UID_PREFIX: &str = "fleetwright-trial-";
@@ -35,6 +41,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Where to try, and as whom.
 #[derive(Clone, Debug)]
 pub struct Trial {
+    /// When it begins.
+    pub begins: Timestamp,
+    /// The most that its nodes may cost, if it may launch any.
+    pub spend: Option<Price>,
     /// Name of an EKS cluster of the account, and its region.
     pub settings: Settings,
     /// Tag of the subnets and security groups to use.
@@ -43,6 +53,15 @@ pub struct Trial {
     pub role: String,
     /// Role of Windows nodes; without one, Windows is not tried.
     pub windows_role: Option<String>,
+}
+
+impl Trial {
+    /// The second at which it is over, however it ended.
+    #[must_use]
+    pub fn expires(&self) -> Timestamp {
+        let expires = self.begins.checked_add(EXPIRES_AFTER).unwrap_or(Timestamp::MAX);
+        Timestamp::from_second(expires.as_second()).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// What one part of a trial showed.
@@ -88,11 +107,20 @@ fn trial_classes(windows: bool) -> Vec<TrialClass> {
     all
 }
 
+fn is_windows(name: &str) -> bool {
+    name.starts_with("windows")
+}
+
 fn class(trial: &Trial, (name, spec, _): &TrialClass) -> Result<Ec2NodeClass, serde_json::Error> {
     let (key, value) = &trial.discovery;
     let found = json!([{"tags": {key.as_str(): value}}]);
     let mut spec = spec.clone();
-    let is_windows = name.starts_with("windows");
+    let is_windows = is_windows(name);
+    if trial.spend.is_some()
+        && let Some(script) = spend::shutdown(&spec)
+    {
+        spec["userData"] = script.into();
+    }
     let role = trial.windows_role.as_ref().filter(|_| is_windows).unwrap_or(&trial.role);
     spec["role"] = json!(role);
     spec["subnetSelectorTerms"] = found.clone();
@@ -116,17 +144,16 @@ fn pool((name, _, requirements): &TrialClass, now: Timestamp) -> NodePool {
     pool
 }
 
-/// Tries everything, without a launch, and removes what it created.
+/// Tries everything, and removes what it created.
 ///
 /// # Errors
 /// If EKS does not return the cluster, or the provider cannot be started.
-pub async fn dry_run(
+pub async fn run(
     api: Arc<dyn AwsApi>,
     clock: SharedClock,
     trial: &Trial,
 ) -> Result<Vec<TrialResult>, TrialError> {
-    let now = clock.now();
-    clean(&*api, &trial.settings, |expires| expires <= now).await?;
+    clean(&*api, &trial.settings, |expires| expires <= trial.begins).await?;
     let cluster = api.cluster(&trial.settings.cluster_name).await?;
     let settings = Settings {
         cluster_endpoint: cluster.endpoint.clone(),
@@ -134,10 +161,9 @@ pub async fn dry_run(
         ..trial.settings.clone()
     };
     let mut results = lookups(&*api, &settings, &cluster.arn).await;
-    let expires = now.checked_add(EXPIRES_AFTER).unwrap_or(Timestamp::MAX);
-    let tried = try_classes(&api, &clock, trial, settings, (&cluster.version, expires)).await;
+    let tried = try_classes(&api, &clock, trial, settings, &cluster.version).await;
     // Also where the provider could not be started.
-    let cleaned = clean(&*api, &trial.settings, |own| own == expires).await;
+    let cleaned = clean(&*api, &trial.settings, |own| own == trial.expires()).await;
     results.extend(tried?);
     results.push(TrialResult {
         name: "cleanup".to_owned(),
@@ -189,7 +215,7 @@ async fn try_classes(
     clock: &SharedClock,
     trial: &Trial,
     settings: Settings,
-    (version, expires): (&str, Timestamp),
+    version: &str,
 ) -> Result<Vec<TrialResult>, TrialError> {
     let tried = trial_classes(trial.windows_role.is_some());
     let classes = node_classes();
@@ -197,17 +223,47 @@ async fn try_classes(
         set_class(&classes, class(trial, one)?);
     }
     let provider = AwsProvider::new(api.clone(), classes.clone(), settings, clock.clone()).await?;
-    provider.identify(&format!("{UID_PREFIX}{}", expires.as_second())).await?;
+    provider.identify(&format!("{UID_PREFIX}{}", trial.expires().as_second())).await?;
     provider.set_kubernetes_version(version);
-    let pools = tried.iter().map(|one| Arc::new(pool(one, clock.now()))).collect();
-    let mut outlook = Outlook::at(clock.now()).with_pools(pools);
+    let pools: Vec<_> = tried.iter().map(|one| Arc::new(pool(one, clock.now()))).collect();
+    reconcile(&provider, clock, &classes, Outlook::at(clock.now()).with_pools(pools.clone())).await?;
+    let mut results = Vec::with_capacity(tried.len());
+    let mut accepted = Vec::new();
+    for pool in pools {
+        let known = classes.get(&pool.name).ok();
+        let open = || Err(known.as_ref().map_or_else(String::new, |known| unmet(&known.class)));
+        let mut result = known.as_ref().and_then(|known| verdict(&known.class)).unwrap_or_else(open);
+        let cheapest = spend::cheapest(&provider, &pool).await?;
+        match cheapest {
+            // The provider has nothing to try then, and no reason to refuse the class.
+            None if result.is_ok() => {
+                result = Err("the region offers no instance type for it: not tried".to_owned());
+            }
+            Some(cheapest) if result.is_ok() => accepted.push((pool.clone(), cheapest)),
+            _ => {}
+        }
+        results.push(TrialResult { name: pool.name.to_string(), result });
+    }
+    if let Some(limit) = trial.spend {
+        results.extend(spend::launch_each(&provider, &**api, clock, accepted, limit).await);
+    }
+    Ok(results)
+}
+
+/// Runs the provider's loop for classes until each of them is accepted or refused.
+async fn reconcile(
+    provider: &AwsProvider,
+    clock: &SharedClock,
+    classes: &Classes,
+    mut outlook: Outlook,
+) -> Result<(), TrialError> {
     let Some(step) = provider.steps().into_iter().find(|step| step.name() == "nodeclass") else {
-        return Ok(Vec::new());
+        return Ok(());
     };
     for _ in 0..ROUNDS {
         let round = step.run(&outlook).await?;
         for write in &round.writes {
-            apply(&classes, write)?;
+            apply(classes, write)?;
         }
         if classes.all().map_err(CloudError::from)?.values().all(|known| verdict(&known.class).is_some()) {
             break;
@@ -215,30 +271,7 @@ async fn try_classes(
         clock.sleep(PAUSE).await;
         outlook.now = clock.now();
     }
-    let mut results = Vec::with_capacity(tried.len());
-    for (one, pool) in tried.iter().zip(&outlook.pools) {
-        let known = classes.get(one.0).ok();
-        let open = || Err(known.as_ref().map_or_else(String::new, |known| unmet(&known.class)));
-        let mut result = known.as_ref().and_then(|known| verdict(&known.class)).unwrap_or_else(open);
-        if result.is_ok() && !is_offered(&provider, pool).await? {
-            // The provider has nothing to try then, and no reason to refuse the class.
-            result = Err("the region offers no instance type for it: not tried".to_owned());
-        }
-        results.push(TrialResult { name: one.0.to_owned(), result });
-    }
-    Ok(results)
-}
-
-/// Whether an instance type that the pool allows can be launched on demand.
-async fn is_offered(provider: &AwsProvider, pool: &NodePool) -> Result<bool, TrialError> {
-    let catalog = provider.catalog(pool).await?;
-    let is_on_demand = |offering: &Offering| {
-        offering.available && offering.capacity_type().is_some_and(|own| &**own == ON_DEMAND)
-    };
-    Ok(catalog.instance_types.iter().any(|instance_type| {
-        instance_type.offerings.iter().any(is_on_demand)
-            && pool.template.requirements.intersects(&instance_type.requirements).is_ok()
-    }))
+    Ok(())
 }
 
 /// What became of a class; `None` while it is open.
@@ -286,55 +319,6 @@ fn apply(classes: &Classes, write: &Write) -> Result<(), serde_json::Error> {
     }
     set_class(classes, class);
     Ok(())
-}
-
-/// When the trial that created a resource expires; `None` for what no trial created.
-fn expiry(tags: &TagSet) -> Option<Timestamp> {
-    let second = tags.get(labels::TAG_CLUSTER_UID)?.strip_prefix(UID_PREFIX)?.parse().ok()?;
-    Timestamp::from_second(second).ok()
-}
-
-/// Removes what trials created whose expiry is `chosen`, and returns its names. Nothing else is touched.
-///
-/// # Errors
-/// The first refusal; the next call continues.
-pub async fn clean(
-    api: &dyn AwsApi,
-    settings: &Settings,
-    chosen: impl Fn(Timestamp) -> bool,
-) -> Result<Vec<String>, AwsError> {
-    let is_chosen = |tags: &TagSet| expiry(tags).is_some_and(&chosen);
-    let of_cluster = [Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [&*settings.cluster_name])];
-    let mut gone = Vec::new();
-    let instances = api.instances(&[], &of_cluster).await?;
-    let ids: Vec<String> =
-        instances.into_iter().filter(|own| is_chosen(&own.tags)).map(|own| own.id).collect();
-    if !ids.is_empty() {
-        api.terminate(&ids).await?;
-        gone.extend(ids);
-    }
-    for template in api.launch_templates(&of_cluster).await? {
-        if is_chosen(&template.tags) {
-            api.delete_launch_template(&template.name).await?;
-            gone.push(template.name);
-        }
-    }
-    for listed in api.profiles(&cluster_path(settings)).await? {
-        // The list has no tags.
-        let profile = match api.profile(&listed.name).await {
-            Ok(profile) => profile,
-            Err(error) if error.is_not_found() => continue,
-            Err(error) => return Err(error),
-        };
-        if is_chosen(&profile.tags) {
-            for role in &profile.roles {
-                api.remove_role(&profile.name, role).await?;
-            }
-            api.delete_profile(&profile.name).await?;
-            gone.push(profile.name);
-        }
-    }
-    Ok(gone)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod plan;
 mod policies;
 mod refusals;
 mod reserved;
+mod trial;
 mod windows;
 
 /// All cases. A new one is a function and a line below.
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Case> {
         ownership(),
         processes(),
         load(),
+        trials(),
     ]
     .concat()
 }
@@ -313,6 +315,22 @@ fn owned() -> Vec<Case> {
         case("autoshift", "nor is one that AWS itself shifts traffic away from", |cx| {
             Box::pin(reserved::autoshift(cx))
         }),
+    ]
+}
+
+/// The tier for a real account.
+fn trials() -> Vec<Case> {
+    vec![
+        case(
+            "trial",
+            "the trial of a real account tries all families, spends no more than it may, leaves nothing",
+            |cx| Box::pin(trial::spends(cx)),
+        ),
+        case(
+            "trial-killed",
+            "a trial that is killed as it launches leaves nothing, with its guard and without",
+            |cx| Box::pin(trial::killed(cx)),
+        ),
     ]
 }
 

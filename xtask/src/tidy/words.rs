@@ -69,7 +69,11 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Violation> {
     found
 }
 
+/// Recordings are in AWS's words.
 fn is_read(file: &str) -> bool {
+    if file.starts_with("tests/aws/recorded/") {
+        return false;
+    }
     let name = file.rsplit('/').next().unwrap_or(file);
     match name.rsplit_once('.') {
         Some((stem, ending)) => ENDINGS.contains(&ending) || stem == "Dockerfile",
