@@ -6,6 +6,7 @@ mod basics;
 mod chaos;
 mod commands;
 mod consistency;
+mod crowd;
 mod faults;
 mod fleets;
 mod flow;
@@ -356,6 +357,11 @@ fn load() -> Vec<Case> {
         case("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
             Box::pin(load::thousand(cx))
         }),
+        case(
+            "crowd",
+            "the operator launches forty nodes and ends them under throttling and shortage",
+            |cx| Box::pin(crowd::up_and_down(cx)),
+        ),
     ]
 }
 

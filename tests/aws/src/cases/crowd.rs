@@ -1,0 +1,148 @@
+//! Many nodes up and down with the operator as a process, under EC2's token buckets and where the cheapest type runs out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::ensure;
+use fleetwright_aws_emulator::throttle::Buckets;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::flow::{CLAIMS, CLASSES, LIMIT, NODES, PODS, POOLS, is_true, node, node_class, pod};
+use crate::case::Cx;
+use crate::stage::{Server, eventually};
+
+/// How many nodes there are to be.
+const COUNT: usize = 40;
+/// Instances of the cheapest type in each zone.
+const LEFT: u32 = 6;
+/// Types that hold one of the pods each, and their prices: the cheapest first.
+const TYPES: [(&str, &str); 3] = [("m5.large", "0.0960"), ("m5a.large", "0.0970"), ("m5d.large", "0.1130")];
+/// How long all of them may take up, and down.
+const CROWD_LIMIT: Duration = Duration::from_secs(400);
+/// Requests to the API server at a time.
+const AT_ONCE: usize = 16;
+
+fn pool() -> Value {
+    let values = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    let types: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
+    json!({
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {
+            "disruption": {"consolidateAfter": "Never"},
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    values("node.kubernetes.io/instance-type", &types),
+                    values("karpenter.sh/capacity-type", &["on-demand"]),
+                ],
+            }},
+        },
+    })
+}
+
+fn one(number: usize) -> Value {
+    let mut pod = pod();
+    pod["metadata"]["name"] = format!("web-{number}").into();
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1500m".into();
+    pod
+}
+
+/// Makes requests, some at a time.
+async fn each(
+    requests: impl Iterator<Item = impl Future<Output = anyhow::Result<()>>>,
+) -> anyhow::Result<()> {
+    let mut done = futures::stream::iter(requests).buffer_unordered(AT_ONCE);
+    while let Some(result) = done.next().await {
+        result?;
+    }
+    Ok(())
+}
+
+/// Registers the nodes of NodeClaims that were launched and have none; how many claims are launched, and how many registered.
+async fn joined(server: &Server, known: &mut BTreeSet<String>) -> anyhow::Result<(usize, usize)> {
+    let claims = server.rest.list(CLAIMS).await?;
+    let mut fresh = Vec::new();
+    for claim in claims.iter().filter(|claim| is_true(claim, "Launched")) {
+        let id = claim["status"]["providerID"].as_str().unwrap_or_default().to_owned();
+        if known.insert(id.clone()) {
+            fresh.push((format!("node-{}", known.len()), id));
+        }
+    }
+    each(fresh.iter().map(async |(name, id)| server.create(NODES, &node(name, id)).await.map(drop))).await?;
+    Ok((known.len(), claims.iter().filter(|claim| is_true(claim, "Registered")).count()))
+}
+
+fn told(what: &str, calls: &BTreeMap<String, usize>) -> String {
+    format!("{} calls of the operator for {COUNT} {what}: {calls:?}", calls.values().sum::<usize>())
+}
+
+pub(super) async fn up_and_down(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    let server = Server::start(cx).await?;
+    cx.proxy.rules(|rules| {
+        rules.prices = TYPES.map(|(name, price)| (name.to_owned(), price.to_owned())).into();
+        rules.buckets = Some(Buckets::default());
+        let pools = ["us-west-2a", "us-west-2b"]
+            .map(|zone| ((TYPES[0].0.to_owned(), zone.to_owned(), "on-demand".to_owned()), LEFT));
+        rules.supply.pools = pools.into();
+    });
+    server.create(CLASSES, &node_class()).await?;
+    server.create(POOLS, &pool()).await?;
+    let operator = server.operator(cx).await?;
+    eventually("the class is ready", LIMIT, async || {
+        let class = server.rest.get(&format!("{CLASSES}/default")).await?.unwrap_or_default();
+        ensure!(is_true(&class, "Ready"), "{}", class["status"]["conditions"]);
+        Ok(())
+    })
+    .await?;
+    up(cx, &server).await?;
+    down(cx, &server).await?;
+    operator.kill().await
+}
+
+/// All pods come, and each gets a node.
+async fn up(cx: &mut Cx<'_>, server: &Server) -> anyhow::Result<()> {
+    let before = cx.proxy.mark();
+    each((0..COUNT).map(async |number| server.create(PODS, &one(number)).await.map(drop))).await?;
+    let (begin, mut known) = (tokio::time::Instant::now(), BTreeSet::new());
+    loop {
+        let (launched, registered) = joined(server, &mut known).await?;
+        if registered >= COUNT {
+            break;
+        }
+        ensure!(begin.elapsed() < CROWD_LIMIT, "{launched} are launched, {registered} registered");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    cx.figures.push(format!("{COUNT} nodes in {:.0} s", begin.elapsed().as_secs_f64()));
+    cx.equal("instances", &cx.born_of(&server.uid).await?, &COUNT)?;
+    cx.equal("NodeClaims with an instance of their own", &known.len(), &COUNT)?;
+    let instances = cx.account.instances().await?;
+    let cheapest = instances.values().filter(|own| own.instance_type == TYPES[0].0).count();
+    cx.equal("instances of the cheapest type", &cheapest, &(usize::try_from(LEFT)? * 2))?;
+    let calls = cx.proxy.counts(before);
+    cx.figures.push(told("launches", &calls));
+    cx.check(told("launches", &calls), calls.values().sum::<usize>() <= COUNT * 3 / 2 + 100)
+}
+
+/// All pods leave, and the NodePool is deleted.
+async fn down(cx: &mut Cx<'_>, server: &Server) -> anyhow::Result<()> {
+    let before = cx.proxy.mark();
+    each((0..COUNT).map(async |number| server.delete(&format!("{PODS}/web-{number}")).await)).await?;
+    server.delete(&format!("{POOLS}/general")).await?;
+    let begin = tokio::time::Instant::now();
+    loop {
+        let left = server.rest.list(CLAIMS).await?.len();
+        if left == 0 {
+            break;
+        }
+        ensure!(begin.elapsed() < CROWD_LIMIT, "{left} NodeClaims are left");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    cx.figures.push(format!("{COUNT} ends in {:.0} s", begin.elapsed().as_secs_f64()));
+    cx.equal("instances in the end", &cx.born_of(&server.uid).await?, &0)?;
+    let calls = cx.proxy.counts(before);
+    cx.figures.push(told("ends", &calls));
+    cx.check(told("ends", &calls), calls.values().sum::<usize>() <= COUNT + 100)
+}
