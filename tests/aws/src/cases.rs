@@ -7,6 +7,7 @@ mod chaos;
 mod commands;
 mod consistency;
 mod crowd;
+mod devices;
 mod faults;
 mod fleets;
 mod flow;
@@ -335,7 +336,7 @@ fn trials() -> Vec<Case> {
     ]
 }
 
-/// Load and chaos. CI takes every fourth case of all: none of the long ones here is among them.
+/// Load, chaos and GPUs. CI takes every fourth case of all: none of the long ones here is among them.
 fn load() -> Vec<Case> {
     vec![
         case(
@@ -356,6 +357,9 @@ fn load() -> Vec<Case> {
         }),
         case("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
             Box::pin(load::thousand(cx))
+        }),
+        case("devices", "pods with resource claims get nodes with the GPUs that they claim", |cx| {
+            Box::pin(devices::claimed(cx))
         }),
         case(
             "crowd",

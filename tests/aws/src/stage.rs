@@ -58,6 +58,8 @@ pub(crate) struct Server {
     pub(crate) uid: String,
     /// Where operators send traces, if anywhere.
     pub(crate) traces: Option<String>,
+    /// Further settings of operators and commands.
+    pub(crate) settings: Vec<(&'static str, OsString)>,
     side: Side,
     kubeconfig: PathBuf,
     _process: Process,
@@ -98,7 +100,8 @@ impl Server {
             tokio::time::sleep(POLL).await;
         };
         let uid = system["metadata"]["uid"].as_str().context("kube-system has no UID")?.to_owned();
-        let server = Self { rest, uid, traces: None, side, kubeconfig, _process: process };
+        let server =
+            Self { rest, uid, traces: None, settings: Vec::new(), side, kubeconfig, _process: process };
         server.install(cx).await?;
         Ok(server)
     }
@@ -139,7 +142,8 @@ impl Server {
     /// The operator's environment: this cluster, and AWS behind the proxy.
     fn environment(&self, cx: &Cx<'_>) -> Vec<(&'static str, OsString)> {
         let text = |text: &str| OsString::from(text);
-        vec![
+        let own = self.settings.iter().cloned();
+        let all = [
             ("PATH", cx.path.clone()),
             ("KUBECONFIG", self.kubeconfig.as_os_str().to_owned()),
             ("CLUSTER_NAME", text(NAME)),
@@ -153,7 +157,8 @@ impl Server {
             ("SYSTEM_NAMESPACE", text("kube-system")),
             ("LOG_LEVEL", text("debug")),
             ("RUST_BACKTRACE", text("1")),
-        ]
+        ];
+        all.into_iter().chain(own).collect()
     }
 
     /// Starts the controller and waits until it is ready to act; it ends with the returned value.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
 use fleetwright_aws_emulator::capacity::Reservation;
+use fleetwright_core::clock::Clock as _;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::flow::{CLAIMS, CLASSES, LIMIT, PODS, POOLS, is_true, node_class};
@@ -43,11 +45,23 @@ fn pools() -> Vec<Value> {
             "reserved",
             vec![of_type("m5.large"), values("karpenter.sh/capacity-type", &["reserved", "on-demand"])],
         ),
+        pool("block", vec![family(&["m5"]), values("karpenter.sh/capacity-type", &["reserved"])]),
+    ]
+}
+
+/// The capacity that the class selects: an ordinary reservation, and blocks that have started, start later and are about to end.
+fn capacity(now: Timestamp) -> Vec<Reservation> {
+    let hours = |count: i64| now + SignedDuration::from_hours(count);
+    vec![
+        Reservation::new("cr-0123456789abcdef0", "m5.large", "us-west-2a", 2),
+        Reservation::new("cr-0123456789abcdef1", "m5.xlarge", "us-west-2b", 1).block(hours(-1), hours(23)),
+        Reservation::new("cr-0123456789abcdef2", "m5.xlarge", "us-west-2a", 1).block(hours(3), hours(27)),
+        Reservation::new("cr-0123456789abcdef3", "m5.xlarge", "us-west-2a", 1).block(hours(-24), hours(0)),
     ]
 }
 
 /// Pods: name, pool, CPUs, GiB, GPUs.
-const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 13] = [
+const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 15] = [
     ("general-1", "general", "3", "2Gi", 0),
     ("general-2", "general", "3", "20Gi", 0),
     ("general-3", "general", "1", "1Gi", 0),
@@ -62,6 +76,9 @@ const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 13] = [
     ("reserved-1", "reserved", "1500m", "2Gi", 0),
     ("reserved-2", "reserved", "1500m", "2Gi", 0),
     ("reserved-3", "reserved", "1500m", "2Gi", 0),
+    // One instance of the block can be launched now: the second pod waits.
+    ("block-1", "block", "3", "4Gi", 0),
+    ("block-2", "block", "3", "4Gi", 0),
 ];
 
 fn pods() -> Vec<Value> {
@@ -113,14 +130,14 @@ fn spot_prices() -> BTreeMap<(String, String), String> {
 }
 
 /// How many NodeClaims there are by pool, capacity type, instance type and zone; the zone only where it matters: on demand all cost the same.
-type Counts = BTreeMap<[String; 4], usize>;
+pub(super) type Counts = BTreeMap<[String; 4], usize>;
 
 fn key(pool: &str, capacity_type: &str, instance_type: &str, zone: &str) -> [String; 4] {
     let zone = if pool == "zonal" || capacity_type != "on-demand" { zone } else { "" };
     [pool, capacity_type, instance_type, zone].map(str::to_owned)
 }
 
-fn planned(report: &Value) -> anyhow::Result<Counts> {
+pub(super) fn planned(report: &Value) -> anyhow::Result<Counts> {
     let mut counts = Counts::new();
     for claim in report["nodeClaims"].as_array().context("no nodeClaims")? {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -133,7 +150,7 @@ fn planned(report: &Value) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-fn launched(claims: &[Value]) -> Counts {
+pub(super) fn launched(claims: &[Value]) -> Counts {
     let mut counts = Counts::new();
     for claim in claims {
         let label = |name: &str| claim["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
@@ -145,16 +162,16 @@ fn launched(claims: &[Value]) -> Counts {
 }
 
 pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let reservation = Reservation::new("cr-0123456789abcdef0", "m5.large", "us-west-2a", 2);
-    let id = reservation.id.clone();
+    let capacity = capacity(cx.proxy.clock.now());
+    let selected: Vec<Value> = capacity.iter().map(|own| json!({"id": own.id})).collect();
     cx.proxy.rules(|rules| {
         rules.prices = prices();
         rules.supply.spot_prices = spot_prices();
-        rules.supply.reservations = vec![reservation];
+        rules.supply.reservations = capacity;
     });
     let server = Server::start(cx).await?;
     let mut class = node_class();
-    class["spec"]["capacityReservationSelectorTerms"] = json!([{"id": id}]);
+    class["spec"]["capacityReservationSelectorTerms"] = selected.into();
     server.create(CLASSES, &class).await?;
     for pool in pools() {
         server.create(POOLS, &pool).await?;
@@ -177,11 +194,13 @@ pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.check(format!("plan succeeds: {}", printed.err), printed.ok)?;
     let expected = planned(&serde_json::from_str(&printed.out)?)?;
     let planned: BTreeSet<&str> = expected.keys().map(|[pool, ..]| pool.as_str()).collect();
-    let pools = ["arm", "general", "gpu", "reserved", "spot", "zonal"];
+    let pools = ["arm", "block", "general", "gpu", "reserved", "spot", "zonal"];
     cx.equal("planned pools", &planned, &pools.into())?;
     let market =
         |name: &str| expected.iter().filter(|([_, own, ..], _)| own == name).map(|(_, n)| n).sum::<usize>();
-    cx.equal("planned in reserved capacity", &market("reserved"), &2)?;
+    cx.equal("planned in reserved capacity", &market("reserved"), &3)?;
+    let block = key("block", "reserved", "m5.xlarge", "us-west-2b");
+    cx.equal("planned in the block that has started", &expected.get(&block), &Some(&1))?;
     cx.check(format!("planned on spot: {expected:?}"), market("spot") > 0)?;
     for pod in pods() {
         server.create(PODS, &pod).await?;
