@@ -37,13 +37,16 @@ pub(crate) fn check() -> anyhow::Result<()> {
         a_signal(&binary, &folder, signal).with_context(|| format!("SIG{signal}"))?;
     }
     a_lost_terminal(&binary, &folder)?;
-    demo(&binary, &folder)
+    demo(&binary, &folder)?;
+    replay(&binary, &folder)
 }
 
 /// The command line of `top` on the dump of the tests.
 fn top(binary: &Path) -> String {
-    let dump = shell::root().join("tests/scenarios/top/fleet.yaml");
-    format!("{} top --at 2026-01-01T12:00:00Z -f {}", binary.display(), dump.display())
+    let scenarios = shell::root().join("tests/scenarios");
+    let (dump, decisions) = (scenarios.join("top/fleet.yaml"), scenarios.join("decisions/list.json"));
+    let (binary, dump) = (binary.display(), dump.display());
+    format!("{binary} top --at 2026-01-01T12:00:00Z -f {dump} --decisions {}", decisions.display())
 }
 
 fn keys_and_sizes(binary: &Path, folder: &Path) -> anyhow::Result<()> {
@@ -57,6 +60,7 @@ fn keys_and_sizes(binary: &Path, folder: &Path) -> anyhow::Result<()> {
         (&["Escape"], "Nodes (6) by price"),
         (&["p"], "NodePool default"),
         (&["Escape", "2", "Enter"], "explain pod shop/gpu-1"),
+        (&["Escape", "6", "j", "Enter"], "decision 684ee1807a8ec3-5"),
         (&["Escape", "?"], "another pane"),
         (&["Escape", "1"], "Nodes (6) by price"),
     ] {
@@ -115,6 +119,23 @@ fn demo(binary: &Path, folder: &Path) -> anyhow::Result<()> {
     );
     pane.press(&["q"])?;
     pane.wait_for("NodeClaims created")?;
+    pane.is_restored("status=0")
+}
+
+/// A replay has the same view, stays at its end, and prints its report afterwards.
+fn replay(binary: &Path, folder: &Path) -> anyhow::Result<()> {
+    let scenarios = shell::root().join("tests/scenarios/replay/workloads");
+    let (trace, pools) = (scenarios.join("kubereplay.json"), scenarios.join("nodepool.yaml"));
+    let pane = Pane::start("replay", folder, (120, 40))?;
+    let files = format!("{} -f {}", trace.display(), pools.display());
+    pane.run(&format!("{} replay {files} --top --speed 100 --until 5m", binary.display()))?;
+    pane.wait_for("fleetwright top  replay of")?;
+    pane.press(&["5"])?;
+    pane.wait_for("the replay has ended")?;
+    pane.press(&["6"])?;
+    pane.wait_for("succeeded")?;
+    pane.press(&["q"])?;
+    pane.wait_for("of virtual time")?;
     pane.is_restored("status=0")
 }
 

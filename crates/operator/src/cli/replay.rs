@@ -26,6 +26,9 @@ pub(crate) struct ReplayOptions {
     /// How much faster than the wall clock time passes, from 0.01 to 10000: not reproducible. Defaults to virtual time, as fast as possible.
     #[arg(long, value_parser = positive)]
     pub(crate) speed: Option<f64>,
+    /// Show the replay in the terminal as `top` shows a cluster, at --speed (60 by default), and print the report afterwards.
+    #[arg(long, conflicts_with = "against")]
+    pub(crate) top: bool,
     /// The seed of names and of the simulated cloud.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

@@ -30,6 +30,10 @@ pub(crate) struct TopOptions {
     /// The size of the frame of --once, such as 120x40. Defaults to that of the terminal.
     #[arg(long, value_name = "COLUMNSxROWS", value_parser = size, requires = "once")]
     pub(crate) size: Option<(u16, u16)>,
+    /// Show the last decisions too: of the metrics port of a controller with DECISIONS_ENDPOINT=true, such as http://localhost:8080 after
+    /// `kubectl port-forward`, or of a file that `decisions -o json` has written.
+    #[arg(long, value_name = "URL_OR_FILE")]
+    pub(crate) decisions: Option<String>,
     /// What nodes are sorted by.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) sort: NodeSort,

@@ -10,7 +10,7 @@ const HINT: &str = "The controller serves decisions with DECISIONS_ENDPOINT=true
                     kubectl --namespace kube-system port-forward deployment/karpenter 8080";
 
 /// A running controller.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     client: Client,
     url: String,
     /// The path, up to the query.

@@ -6,10 +6,13 @@
 mod client;
 mod document;
 mod endpoint;
+mod source;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tool;
 
 pub(crate) use endpoint::routes;
+pub(crate) use source::{DecisionSource, SHOWN};
+pub(crate) use table::DecisionRow;
 pub(crate) use tool::run;

@@ -7,13 +7,63 @@ use fleetwright_core::{
     },
     model::Currency,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    figures::{count, names},
+    figures::{count, hourly_text, names},
     plan::grid,
     sheet::plain,
 };
+
+/// What a row says of a decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DecisionRow {
+    /// When it was decided, in RFC 3339.
+    pub(crate) time: String,
+    /// Its id.
+    pub(crate) id: String,
+    /// Its kind.
+    pub(crate) kind: String,
+    /// What was chosen.
+    pub(crate) decision: String,
+    /// What it saves per hour; empty where nothing is saved.
+    pub(crate) saves: String,
+    /// How far it is.
+    pub(crate) outcome: String,
+    /// What came of it, or else the reason.
+    pub(crate) why: String,
+}
+
+impl DecisionRow {
+    /// The row of a record. One of a kind that this version does not know has what all kinds have. Nothing in it controls the terminal.
+    pub(crate) fn of(record: &Value) -> Self {
+        let text = |pointer: &str| plain(record.pointer(pointer).and_then(Value::as_str).unwrap_or_default());
+        let known = serde_json::from_value::<DecisionRecord>(record.clone()).ok();
+        let (decision, why) = known.as_ref().map_or((String::new(), String::new()), |record| {
+            (plain(&decision(&record.draft.choice, record.currency)), plain(&why(record)))
+        });
+        Self {
+            time: text("/time"),
+            id: text("/id"),
+            kind: text("/kind"),
+            decision,
+            saves: hourly_text(&text("/saving/list")),
+            outcome: text("/outcome/status"),
+            why,
+        }
+    }
+
+    /// When it was decided, if that is a time.
+    pub(crate) fn at(&self) -> Option<Timestamp> {
+        self.time.parse().ok()
+    }
+
+    fn cells(self) -> [String; 7] {
+        let time = self.time.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned();
+        [time, self.id, self.kind, self.decision, self.saves, self.outcome, self.why]
+    }
+}
 
 /// The records as a table.
 pub(super) fn table(records: &[Value]) -> String {
@@ -21,7 +71,7 @@ pub(super) fn table(records: &[Value]) -> String {
     let saves = format!("SAVES {first}/H");
     let mut grid = grid(&["TIME", "ID", "KIND", "DECISION", &saves, "OUTCOME", "WHY"]);
     for record in records {
-        grid.add_row(cells(record));
+        grid.add_row(DecisionRow::of(record).cells());
     }
     let lines: Vec<String> = grid.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect();
     lines.concat()
@@ -29,27 +79,9 @@ pub(super) fn table(records: &[Value]) -> String {
 
 /// A record as one line, for a stream.
 pub(super) fn line(record: &Value) -> String {
-    let filled: Vec<String> = cells(record).into_iter().filter(|cell| !cell.is_empty()).collect();
+    let filled: Vec<String> =
+        DecisionRow::of(record).cells().into_iter().filter(|cell| !cell.is_empty()).collect();
     filled.join("  ")
-}
-
-/// The cells of a record. One of a kind that this version does not know has what all kinds have.
-fn cells(value: &Value) -> [String; 7] {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let known = serde_json::from_value::<DecisionRecord>(value.clone()).ok();
-    let (decision, why) = known.as_ref().map_or((String::new(), String::new()), |record| {
-        (decision(&record.draft.choice, record.currency), why(record))
-    });
-    let cells = [
-        text("/time").split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned(),
-        text("/id"),
-        text("/kind"),
-        decision,
-        text("/saving/list"),
-        text("/outcome/status"),
-        why,
-    ];
-    cells.map(|cell| plain(&cell))
 }
 
 /// What the prices of a record are in.
@@ -58,7 +90,7 @@ fn currency(record: &Value) -> Currency {
 }
 
 fn decision(choice: &Choice, currency: Currency) -> String {
-    let hourly = |price: &String| format!("{}/h", currency.amount(price));
+    let hourly = |price: &String| format!("{}/h", currency.amount(hourly_text(price)));
     match choice {
         Choice::Plan(plan) => {
             let mut parts = Vec::new();

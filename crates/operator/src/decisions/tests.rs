@@ -26,8 +26,9 @@ use super::{
     client::{Endpoint, Event, next_event},
     document::DecisionList,
     endpoint::{CLIENTS, routes},
+    source::parse,
     table,
-    tool::{parse, written, written_one},
+    tool::{written, written_one},
 };
 use crate::{cli::DecisionsFormat, scenarios};
 

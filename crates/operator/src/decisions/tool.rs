@@ -1,16 +1,13 @@
 //! `fleetwright decisions`.
 
-use std::{
-    io::{Read as _, Write as _},
-    time::Duration,
-};
+use std::{io::Write as _, time::Duration};
 
-use anyhow::{Context as _, bail, ensure};
-use fleetwright_core::decisions::record::VERSION;
+use anyhow::Context as _;
 use serde_json::Value;
 
 use super::{
     client::{Endpoint, next_event},
+    source::{parse, text_of},
     table,
 };
 use crate::{
@@ -18,8 +15,6 @@ use crate::{
     outcome::Outcome,
 };
 
-/// The most that is read of a file: a list has at most 4 MiB.
-const MAX_BYTES: u64 = 64 << 20;
 /// How long to wait before a stream is continued.
 const RECONNECT_AFTER: Duration = Duration::from_secs(2);
 
@@ -29,14 +24,7 @@ const RECONNECT_AFTER: Duration = Duration::from_secs(2);
 /// They cannot be read.
 pub(crate) fn run(options: &DecisionsOptions) -> anyhow::Result<Outcome> {
     if let Some(path) = options.file.as_deref() {
-        let text = if path.as_os_str() == "-" {
-            let mut text = String::new();
-            std::io::stdin().take(MAX_BYTES).read_to_string(&mut text).context("standard input")?;
-            text
-        } else {
-            std::fs::read_to_string(path).with_context(|| path.display().to_string())?
-        };
-        let list = options.selected(parse(&text)?);
+        let list = options.selected(parse(&text_of(path)?)?);
         return print(&list, options.output).map(|()| Outcome::Complete);
     }
     let endpoint = Endpoint::new(&options.url)?;
@@ -49,21 +37,6 @@ pub(crate) fn run(options: &DecisionsOptions) -> anyhow::Result<Outcome> {
         print(&list, options.output)
     })?;
     Ok(Outcome::Complete)
-}
-
-/// Reads a list.
-///
-/// # Errors
-/// It is not one, or of another version.
-pub(super) fn parse(text: &str) -> anyhow::Result<Value> {
-    let list: Value = serde_json::from_str(text).context("this is not a list of decisions")?;
-    ensure!(list["decisions"].is_array(), "this is not a list of decisions: it has no field decisions");
-    let version = list["version"].as_u64();
-    if version != Some(u64::from(VERSION)) {
-        let found = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-        bail!("the list has version {found}; this binary reads version {VERSION}");
-    }
-    Ok(list)
 }
 
 /// The text of a list.

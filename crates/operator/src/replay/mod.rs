@@ -7,6 +7,7 @@
 //! - [`objects`]: objects as the simulator's API server takes them.
 //! - [`play`]: one variant in one simulator.
 //! - [`report`]: the variants side by side.
+//! - [`view`]: a variant in the terminal.
 
 mod audit;
 mod cron_jobs;
@@ -20,6 +21,7 @@ mod simkube;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod view;
 
 use std::collections::BTreeMap;
 
@@ -33,6 +35,7 @@ use self::{
     play::{Script, play},
     report::{ReplayReport, VariantRow},
     trace::{Change, Trace},
+    view::ReplayView,
 };
 use crate::{
     catalogue::{Catalogues, Offer},
@@ -88,18 +91,19 @@ fn replay(
     for (name, values) in &variants {
         let (catalogue, offer) = catalogue(&trace, options, catalogues, values)
             .with_context(|| options.path.display().to_string())?;
+        let view = options.top.then(|| ReplayView::new(options, &catalogue, values)).transpose()?;
         let mut config = SimulatorConfig::selling(options.seed, script.start, catalogue);
         config.settings = settings::controllers(values);
         config.settings.currency = offer.currency;
         config.settings.solve_effort = SolveEffort::Iterations(ROUNDS);
-        let runtime = match options.speed {
+        let runtime = match options.speed.or_else(|| view.as_ref().map(|_| view::SPEED)) {
             Some(speed) => {
                 config.speed = speed;
                 tokio::runtime::Builder::new_current_thread().enable_all().build()?
             }
             None => virtual_runtime()?,
         };
-        let played = runtime.block_on(play(&script, config)).with_context(|| name.clone())?;
+        let played = runtime.block_on(play(&script, config, view)).with_context(|| name.clone())?;
         for (why, count) in &played.refused {
             notes.push(format!("{name}: {count} not played: {why}"));
         }
@@ -108,6 +112,10 @@ fn replay(
             currency = offer.currency;
         }
         let row = VariantRow::new(name, &played);
+        if let Some(stopped) = played.stopped {
+            let minutes = figures::count(usize::try_from(stopped.as_secs() / 60)?, "minute");
+            notes.push(format!("{name}: ended by hand after {minutes} of virtual time"));
+        }
         if row.pods_unbound > 0 && options.until.is_none() {
             let pods = figures::count(row.pods_unbound, "pod");
             notes.push(format!("{name}: {pods} without a node where the trace ends; --until plays on"));

@@ -16,6 +16,7 @@ use super::{
     lives::{PodLife, lives},
     objects,
     trace::{Change, Id, Trace},
+    view::ReplayView,
 };
 use crate::input::{select::identity, workloads::MAX_PODS};
 
@@ -132,6 +133,8 @@ pub(super) struct Played {
     pub(super) evicted: u64,
     /// Objects that the API server refused, with the reason.
     pub(super) refused: BTreeMap<String, usize>,
+    /// When the view was ended before the script.
+    pub(super) stopped: Option<Duration>,
 }
 
 impl Played {
@@ -154,13 +157,18 @@ impl Played {
     }
 }
 
-/// Plays the script in one simulator.
+/// Plays the script in one simulator, which the view shows if there is one.
 ///
 /// # Errors
-/// If the simulator cannot be started.
-pub(super) async fn play(script: &Script, config: SimulatorConfig) -> anyhow::Result<Played> {
+/// If the simulator cannot be started, or the terminal is gone.
+pub(super) async fn play(
+    script: &Script,
+    config: SimulatorConfig,
+    view: Option<ReplayView>,
+) -> anyhow::Result<Played> {
     let simulator = Simulator::new(config).await?;
     let mut played = Played::default();
+    let mut view = view.map(|view| view.on(&simulator)).transpose()?;
     let namespaces = script.namespaces.iter().map(|name| objects::namespace(name));
     let priorities = script.priorities.iter().map(|priority| objects::priority_class(*priority));
     let classes = script.classes.iter().map(|name| objects::class(name));
@@ -178,11 +186,25 @@ pub(super) async fn play(script: &Script, config: SimulatorConfig) -> anyhow::Re
         }
         let next =
             load.next().map_or(STEP, |at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        simulator.run_for(next.clamp(STEP_MIN, STEP).min(length.saturating_sub(elapsed))).await;
+        let step = next.clamp(STEP_MIN, STEP).min(length.saturating_sub(elapsed));
+        let goes_on = match &mut view {
+            Some(view) => view.run_for(&simulator, step).await?,
+            None => {
+                simulator.run_for(step).await;
+                true
+            }
+        };
         let before = std::mem::replace(&mut elapsed, simulator.elapsed());
         played.observe(simulator.observe(), elapsed.saturating_sub(before));
+        if !goes_on {
+            played.stopped = Some(elapsed);
+            break;
+        }
     }
     load.finish(&simulator, &mut played);
+    if let Some(view) = view.as_mut().filter(|_| played.stopped.is_none()) {
+        view.stay(&simulator).await?;
+    }
     Ok(played)
 }
 

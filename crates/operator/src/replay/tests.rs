@@ -18,6 +18,7 @@ fn options(path: &Path, against: &[&str]) -> ReplayOptions {
         against: against.iter().map(|text| (*text).to_owned()).collect(),
         until: None,
         speed: None,
+        top: false,
         seed: 1,
         output: ReplayFormat::Table,
         catalogue: crate::catalogue::CatalogueOptions::default(),

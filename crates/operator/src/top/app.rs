@@ -1,18 +1,25 @@
 //! The state of the view: what is shown, selected, sorted and filtered. Keys change it; nothing here reads or draws.
 
 use std::collections::VecDeque;
+#[cfg(feature = "lab")]
+use std::sync::Arc;
 
+#[cfg(feature = "lab")]
+use fleetwright_core::decisions::DecisionRecord;
 use jiff::Timestamp;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use serde_json::Value;
+
 use super::draw::Theme;
 use crate::{
+    decisions::DecisionRow,
     fleet::{
         FleetReport,
         changes::changes,
         order::{NodeFilter, NodeSort, arranged, node_pools},
     },
-    sheet::Page,
+    sheet::{Page, plain},
 };
 
 /// Samples of the cost: more than the widest terminal shows.
@@ -35,12 +42,14 @@ pub(super) enum Pane {
     Disruptions,
     /// What has changed.
     Changes,
+    /// What the controller has decided.
+    Decisions,
 }
 
 impl Pane {
     /// All of them, in the order in which a key steps through them.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Nodes, Self::Pending, Self::NodeClaims, Self::Disruptions, Self::Changes];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Nodes, Self::Pending, Self::NodeClaims, Self::Disruptions, Self::Changes, Self::Decisions];
 
     fn step(self, by: usize) -> Self {
         let place = Self::ALL.iter().position(|pane| *pane == self).unwrap_or(0);
@@ -87,6 +96,15 @@ pub(super) enum Popup {
     Explanation { title: String, page: Option<Result<Page, String>>, scroll: usize },
 }
 
+/// The decisions of the controller, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct ShownDecisions {
+    /// What is listed, with the records.
+    pub(super) rows: Vec<(DecisionRow, Value)>,
+    /// Why they cannot be read, or what to do to see some.
+    pub(super) note: String,
+}
+
 /// The view.
 #[derive(Debug)]
 pub(crate) struct TopApp {
@@ -100,6 +118,7 @@ pub(crate) struct TopApp {
     pub(super) costs: VecDeque<f64>,
     /// What has changed, the latest last.
     pub(super) changes: VecDeque<(Timestamp, String)>,
+    pub(super) decisions: ShownDecisions,
     pub(super) focus: Pane,
     pub(super) sort: NodeSort,
     pub(super) reverse: bool,
@@ -125,6 +144,7 @@ impl TopApp {
             error: None,
             costs: VecDeque::new(),
             changes: VecDeque::new(),
+            decisions: ShownDecisions::default(),
             focus: Pane::Nodes,
             sort: NodeSort::default(),
             reverse: false,
@@ -160,6 +180,35 @@ impl TopApp {
         self.report = report;
         (self.is_read, self.error) = (true, None);
         self.arrange(selected.as_deref());
+    }
+
+    /// Shows the last decisions, oldest first; the selected one stays selected. Those of the last reading stay if none could be read.
+    pub(crate) fn update_decisions(&mut self, read: Result<Vec<Value>, String>) {
+        let records = match read {
+            Ok(records) => records,
+            Err(why) => {
+                self.decisions.note = why;
+                return;
+            }
+        };
+        let row = self.selected_decision().map(|(row, _)| row.id.clone());
+        let rows = records.into_iter().map(|record| (DecisionRow::of(&record), record)).collect();
+        self.decisions = ShownDecisions { rows, note: String::new() };
+        let place = &mut self.places[Pane::Decisions as usize];
+        // At the top, the latest one is selected.
+        if let Some(id) = row.filter(|_| *place > 0)
+            && let Some(found) = self.decisions.rows.iter().rev().position(|(row, _)| row.id == id)
+        {
+            *place = found;
+        }
+        *place = (*place).min(self.decisions.rows.len().saturating_sub(1));
+    }
+
+    /// Shows decisions of a controller in this process.
+    #[cfg(feature = "lab")]
+    pub(crate) fn update_records(&mut self, records: &[Arc<DecisionRecord>]) {
+        let values = records.iter().map(|record| serde_json::to_value(&**record));
+        self.update_decisions(values.collect::<Result<_, _>>().map_err(|error| error.to_string()));
     }
 
     /// Shows that reading failed; the last fleet stays.
@@ -211,6 +260,7 @@ impl TopApp {
             Pane::NodeClaims => self.report.node_claims.len(),
             Pane::Disruptions => self.report.disruptions.len(),
             Pane::Changes => self.changes.len(),
+            Pane::Decisions => self.decisions.rows.len(),
         }
     }
 
@@ -224,6 +274,25 @@ impl TopApp {
         Some(self.report.nodes.get(*node)?.name.clone())
     }
 
+    /// The selected decision: the latest is the first row.
+    fn selected_decision(&self) -> Option<&(DecisionRow, Value)> {
+        self.decisions.rows.iter().rev().nth(self.place(Pane::Decisions))
+    }
+
+    /// A popup with the record of the selected decision.
+    fn decision_popup(&self) -> Option<Popup> {
+        let (row, record) = self.selected_decision()?;
+        let text = serde_saphyr::to_string(record).map_err(|error| error.to_string());
+        let page = text.map(|text| {
+            let mut page = Page::default();
+            for line in text.lines() {
+                page.line(plain(line));
+            }
+            page
+        });
+        Some(Popup::Explanation { title: format!("decision {}", row.id), page: Some(page), scroll: 0 })
+    }
+
     /// What the selected row is about.
     fn subject(&self) -> Option<Subject> {
         let place = self.place(self.focus);
@@ -234,7 +303,7 @@ impl TopApp {
             Pane::Disruptions => {
                 Some(Subject::Node(self.report.disruptions.get(place)?.nodes.first()?.clone()))
             }
-            Pane::Changes => None,
+            Pane::Changes | Pane::Decisions => None,
         }
     }
 
@@ -254,6 +323,9 @@ impl TopApp {
             KeyCode::Char('q') => return Some(TopAction::Quit),
             KeyCode::Char('r') => return Some(TopAction::Refresh),
             KeyCode::Char('?' | 'h') => self.popup = Some(Popup::Help),
+            KeyCode::Char('e') | KeyCode::Enter if self.focus == Pane::Decisions => {
+                self.popup = self.decision_popup();
+            }
             KeyCode::Char('e') | KeyCode::Enter => {
                 let subject = self.subject()?;
                 self.popup = Some(Popup::Explanation { title: subject.title(), page: None, scroll: 0 });
@@ -266,7 +338,7 @@ impl TopApp {
             KeyCode::Char('p') => self.keeping_selection(Self::next_node_pool),
             KeyCode::Tab => self.focus = self.focus.step(1),
             KeyCode::BackTab => self.focus = self.focus.step(Pane::ALL.len() - 1),
-            KeyCode::Char(digit @ '1'..='5') => {
+            KeyCode::Char(digit @ '1'..='6') => {
                 let place = usize::try_from(digit.to_digit(10).unwrap_or(1)).unwrap_or(1);
                 self.focus = Pane::ALL[place - 1];
             }

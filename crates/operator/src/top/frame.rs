@@ -21,10 +21,16 @@ const TALL: u16 = 18;
 const TWO_PANES: u16 = 160;
 const ALL_PANES: u16 = 20;
 
+/// Between two titles.
+const RULE: &str = " ─ ";
+
 /// The keys, and what they do.
 const KEYS: [(&str, &str); 14] = [
     ("q, Ctrl-C", "quit"),
-    ("Tab, Shift-Tab, 1 to 5", "another pane: nodes, pending pods, NodeClaims, disruptions, changes"),
+    (
+        "Tab, Shift-Tab, 1 to 6",
+        "another pane: nodes, pending pods, NodeClaims, disruptions, changes, decisions",
+    ),
     ("Up, Down, k, j", "select a row"),
     ("PgUp, PgDn, Home, End, g, G", "select further away"),
     ("Enter, e", "explain the selected row"),
@@ -174,17 +180,34 @@ fn nodes(app: &TopApp, buffer: &mut Buffer, area: Rect) -> usize {
 /// The lower panes that fit, with the one that is asked for among them.
 fn lower_panes(app: &TopApp, buffer: &mut Buffer, area: Rect, wanted: Pane) -> usize {
     let lower = &Pane::ALL[1..];
-    let titled = |pane: &Pane| format!("{} ({})", panes::title(*pane), app.length(*pane));
+    let titled = |pane: &Pane| {
+        let (title, length) = (panes::title(*pane), app.length(*pane));
+        match &app.decisions.note {
+            // Those of the last reading are shown.
+            why if *pane == Pane::Decisions && length > 0 && !why.is_empty() => {
+                format!("{title} ({length}), reading failed: {why}")
+            }
+            _ => format!("{title} ({length})"),
+        }
+    };
     if area.width < TWO_PANES {
-        let titles: Vec<_> = lower.iter().map(|pane| (titled(pane), *pane == wanted)).collect();
+        let mut titles: Vec<_> = lower.iter().map(|pane| (titled(pane), *pane == wanted)).collect();
+        let length: usize =
+            titles.iter().map(|(title, _)| title.chars().count() + RULE.chars().count()).sum();
+        if length > usize::from(area.width) {
+            let short = |pane: &Pane| format!("{} {}", panes::short_title(*pane), app.length(*pane));
+            titles = lower.iter().map(|pane| (short(pane), *pane == wanted)).collect();
+        }
         heading(app, buffer, row(area, 0), &titles);
         return panes::draw(app, wanted, buffer, Rect { y: area.y + 1, height: area.height - 1, ..area });
     }
     let all = area.height >= ALL_PANES;
     let shown = lower.chunks(2).filter(|pair| all || pair.contains(&wanted));
-    let (width, height) = (area.width / 2, if all { area.height / 2 } else { area.height });
+    let lines = u16::try_from(lower.chunks(2).len()).unwrap_or(1);
+    let height = if all { area.height / lines } else { area.height };
     let mut rows = 0;
     for (line, pair) in (0..).zip(shown) {
+        let width = area.width / u16::try_from(pair.len()).unwrap_or(1);
         for (place, pane) in (0..).zip(pair) {
             let at = Rect { x: area.x + place * width, y: area.y + line * height, width: width - 2, height };
             heading(app, buffer, row(at, 0), &[(titled(pane), app.focus == *pane)]);
@@ -201,7 +224,7 @@ fn heading(app: &TopApp, buffer: &mut Buffer, row: Rect, titles: &[(String, bool
     let mut parts = vec![styled("─ ", app.theme.faint())];
     for (title, focused) in titles {
         let style = if *focused { app.theme.strong() } else { app.theme.faint() };
-        parts.extend([styled(title, style), styled(" ─ ", app.theme.faint())]);
+        parts.extend([styled(title, style), styled(RULE, app.theme.faint())]);
     }
     line(buffer, row, &parts);
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use serde_json::Value;
 
 use super::{
     Subject, TopAction, TopApp,
@@ -35,7 +36,7 @@ enum Request {
 
 /// What the reader answers.
 enum Answer {
-    Fleet(Box<anyhow::Result<FleetReport>>),
+    Fleet(Box<anyhow::Result<FleetReport>>, Result<Vec<Value>, String>),
     Explanation(Subject, anyhow::Result<Page>),
 }
 
@@ -45,7 +46,7 @@ enum Answer {
 /// If there is no terminal, or the first reading fails.
 pub(super) fn run(source: TopSource, options: &TopOptions) -> anyhow::Result<Outcome> {
     ensure!(std::io::stdout().is_terminal(), "standard output is no terminal: --once prints one frame");
-    let mut app = view(options, source.read()?, super::screen::has_color());
+    let mut app = view(options, source.read()?, source.decisions(), super::screen::has_color());
     let outcome = Outcome::of(&app.report.incomplete);
     let (requests, of_view) = mpsc::channel();
     let (of_reader, answers) = mpsc::channel();
@@ -86,10 +87,13 @@ fn send(requests: &Sender<Request>, request: Request) {
 
 fn show(app: &mut TopApp, answer: Answer) {
     match answer {
-        Answer::Fleet(read) => match *read {
-            Ok(report) => app.update(report),
-            Err(error) => app.fail(format!("{error:#}")),
-        },
+        Answer::Fleet(read, decisions) => {
+            match *read {
+                Ok(report) => app.update(report),
+                Err(error) => app.fail(format!("{error:#}")),
+            }
+            app.update_decisions(decisions);
+        }
         Answer::Explanation(subject, result) => {
             app.explain(&subject, result.map_err(|error| format!("{error:#}")));
         }
@@ -106,12 +110,13 @@ fn answer(
     let wait = interval.unwrap_or(SELDOM);
     loop {
         let answered = match requests.recv_timeout(wait) {
-            Ok(Request::Refresh) => Answer::Fleet(Box::new(source.read())),
             Ok(Request::Explain(subject)) => {
                 let page = source.explain(&subject);
                 Answer::Explanation(subject, page)
             }
-            Err(RecvTimeoutError::Timeout) => Answer::Fleet(Box::new(source.read())),
+            Ok(Request::Refresh) | Err(RecvTimeoutError::Timeout) => {
+                Answer::Fleet(Box::new(source.read()), source.decisions())
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if answers.send(answered).is_err() {

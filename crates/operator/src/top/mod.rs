@@ -19,6 +19,7 @@ mod tests;
 use std::io::Write as _;
 
 use ratatui_core::{buffer::Buffer, layout::Rect};
+use serde_json::Value;
 
 pub(crate) use self::app::{Subject, TopAction, TopApp};
 #[cfg(feature = "lab")]
@@ -57,7 +58,7 @@ fn once(source: &TopSource, options: &TopOptions) -> anyhow::Result<Outcome> {
         TableOrJson::Table => {
             let terminal = || terminal_size::terminal_size().map(|(columns, rows)| (columns.0, rows.0));
             let size = options.size.or_else(terminal).unwrap_or(FRAME);
-            framed(view(options, report, false), size)
+            framed(view(options, report, source.decisions(), false), size)
         }
     };
     anstream::stdout().lock().write_all(text.as_bytes())?;
@@ -65,7 +66,12 @@ fn once(source: &TopSource, options: &TopOptions) -> anyhow::Result<Outcome> {
 }
 
 /// The view of the options on a fleet.
-fn view(options: &TopOptions, report: FleetReport, color: bool) -> TopApp {
+fn view(
+    options: &TopOptions,
+    report: FleetReport,
+    decisions: Result<Vec<Value>, String>,
+    color: bool,
+) -> TopApp {
     let empty = FleetReport { nodes: Vec::new(), ..report.clone() };
     let mut app = TopApp::new(TopSource::name(options), color, empty);
     app.sort_by(options.sort);
@@ -74,6 +80,7 @@ fn view(options: &TopOptions, report: FleetReport, color: bool) -> TopApp {
         node_pool: options.nodepool.clone(),
     });
     app.update(report);
+    app.update_decisions(decisions);
     app
 }
 

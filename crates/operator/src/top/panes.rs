@@ -8,10 +8,11 @@ use ratatui_core::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{
     app::{Pane, TopApp},
-    draw::{Styled, Theme, bar, plain, styled},
+    draw::{Styled, Theme, bar, line, plain, styled},
     table::{Table, Wanted, fitted},
 };
 use crate::{
+    decisions::DecisionRow,
     figures,
     fleet::{
         DisruptionInProgress, DisruptionStage, FleetNode, InFlightNodeClaim, NodePhase, PendingPod, use_of,
@@ -39,6 +40,7 @@ enum Content {
     Message,
     Replacements,
     Saving,
+    Outcome,
     /// A label that the selector names, by its place in [`label_keys`].
     Label(usize),
 }
@@ -103,6 +105,25 @@ const DISRUPTIONS: [Wanted<Content>; 7] = [
 const CHANGES: [Wanted<Content>; 2] =
     [number(Content::Age, "AGO", 4, 0), column(Content::Message, "CHANGE", (40, 300), 0)];
 
+const DECISIONS: [Wanted<Content>; 7] = [
+    number(Content::Age, "AGO", 4, 0),
+    column(Content::Phase, "KIND", (10, 10), 0),
+    column(Content::Message, "DECISION", (30, 120), 0),
+    number(Content::Saving, "", 9, 1),
+    column(Content::Outcome, "OUTCOME", (10, 10), 0),
+    column(Content::Reason, "WHY", (20, 300), 0),
+    column(Content::Name, "ID", (18, 24), 2),
+];
+
+/// The title of a pane where there is little room.
+pub(super) fn short_title(pane: Pane) -> &'static str {
+    match pane {
+        Pane::Pending => "Pending",
+        Pane::NodeClaims => "NodeClaims",
+        pane => title(pane),
+    }
+}
+
 /// The title of a pane.
 pub(super) fn title(pane: Pane) -> &'static str {
     match pane {
@@ -111,6 +132,7 @@ pub(super) fn title(pane: Pane) -> &'static str {
         Pane::NodeClaims => "NodeClaims in flight",
         Pane::Disruptions => "Disruptions",
         Pane::Changes => "Changes",
+        Pane::Decisions => "Decisions",
     }
 }
 
@@ -122,6 +144,7 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
         Pane::NodeClaims => &NODE_CLAIMS,
         Pane::Disruptions => &DISRUPTIONS,
         Pane::Changes => &CHANGES,
+        Pane::Decisions => &DECISIONS,
     };
     let columns = fitted(&relevant(app, pane, wanted), area.width);
     let place = app.place(pane);
@@ -132,6 +155,10 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
         place,
         theme: app.theme,
     };
+    if pane == Pane::Decisions && app.decisions.rows.is_empty() {
+        line(buffer, Rect { height: 1, ..area }, &[styled(&app.decisions.note, app.theme.faint())]);
+        return 0;
+    }
     let (now, theme, report) = (app.report.taken_at, app.theme, &app.report);
     let keys = label_keys(app);
     table.draw(buffer, area, |row, content, width| {
@@ -155,6 +182,13 @@ pub(super) fn draw(app: &TopApp, pane: Pane, buffer: &mut Buffer, area: Rect) ->
                 Content::Age => plain(age(*at, now)),
                 _ => plain(text),
             }),
+            Pane::Decisions => app
+                .decisions
+                .rows
+                .iter()
+                .rev()
+                .nth(row)
+                .map(|(row, _)| of_decision(row, content, (theme, now))),
         }
         .unwrap_or_else(|| plain(""))
     })
@@ -319,6 +353,24 @@ fn of_disruption(row: &DisruptionInProgress, content: Content, (theme, now): (Th
         ),
         Content::Name => plain(row.nodes.join(", ")),
         Content::Replacements => plain(row.replacements.join(", ")),
+        _ => plain(""),
+    }
+}
+
+fn of_decision(row: &DecisionRow, content: Content, (theme, now): (Theme, Timestamp)) -> Styled {
+    match content {
+        Content::Age => plain(row.at().map_or_else(String::new, |at| age(at, now))),
+        Content::Phase if row.kind == "refusal" || row.kind == "held" => styled(&row.kind, theme.notice()),
+        Content::Phase => plain(&row.kind),
+        Content::Message => plain(&row.decision),
+        Content::Saving => plain(&row.saves),
+        Content::Outcome => match &*row.outcome {
+            "rejected" | "rolledBack" | "failed" => styled(&row.outcome, theme.bad()),
+            "succeeded" => styled(&row.outcome, theme.good()),
+            _ => plain(&row.outcome),
+        },
+        Content::Reason => plain(&row.why),
+        Content::Name => plain(&row.id),
         _ => plain(""),
     }
 }

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use fleetwright_controllers::{runtime::ReadOnlyClient, settings::SolveEffort};
 use fleetwright_core::clock::Clock as _;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::Subject;
@@ -11,6 +12,7 @@ use crate::{
     catalogue::{CatalogueOptions, Catalogues},
     cli::{ExplainOptions, TopOptions},
     clock::SystemClock,
+    decisions::DecisionSource,
     disrupt, explain,
     fleet::{
         FleetReport,
@@ -25,6 +27,9 @@ use crate::{
 /// The rounds in which the plan of an explanation is improved: seconds would keep the reader waiting.
 const ROUNDS: u32 = 50;
 
+/// What the pane of decisions says without a source of them.
+const NO_DECISIONS: &str = "--decisions URL shows those of a controller with DECISIONS_ENDPOINT=true, --decisions FILE those of a list";
+
 /// What is read.
 enum Origin {
     /// The objects of files, which do not change.
@@ -36,6 +41,7 @@ enum Origin {
 /// A reader of fleets.
 pub(super) struct TopSource {
     origin: Origin,
+    decisions: Option<DecisionSource>,
     options: TopOptions,
     explainer: Explainer,
 }
@@ -100,12 +106,13 @@ impl TopSource {
         } else {
             Origin::Files(input::read_from(input)?)
         };
+        let decisions = options.decisions.as_deref().map(DecisionSource::new).transpose()?;
         let explainer = Explainer {
             catalogues: catalogues.clone(),
             values: values.clone(),
             catalogue: options.catalogue.clone(),
         };
-        Ok(Self { origin, options: options.clone(), explainer })
+        Ok(Self { origin, decisions, options: options.clone(), explainer })
     }
 
     /// Whether another reading may differ.
@@ -154,6 +161,14 @@ impl TopSource {
         let denied = denied.iter().map(|kind| format!("{kind} may not be listed, and are left out"));
         report.notes.splice(0..0, denied);
         Ok(report)
+    }
+
+    /// The last decisions of the controller, as JSON, or why there are none.
+    pub(super) fn decisions(&self) -> Result<Vec<Value>, String> {
+        match &self.decisions {
+            Some(source) => source.read().map_err(|error| format!("{error:#}")),
+            None => Err(NO_DECISIONS.to_owned()),
+        }
     }
 
     /// The explanation of an object, as `explain` prints it.

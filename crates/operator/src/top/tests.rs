@@ -29,7 +29,7 @@ fn read_in(extra: &str, currency: Currency) -> TopApp {
     };
     let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let source = TopSource::new(&options, &scenarios::catalogues(), &values).unwrap();
-    let mut app = view(&options, source.read().unwrap(), false);
+    let mut app = view(&options, source.read().unwrap(), source.decisions(), false);
     app.source = "fleet.yaml".to_owned();
     app
 }
@@ -62,9 +62,55 @@ fn a_view_in_another_currency_differs_by_its_sign_alone() {
     assert!(francs.contains(" CHF/H ") && !francs.contains('$'), "{francs}");
 }
 
+/// The decisions of the tests of `fleetwright decisions`.
+fn with_decisions() -> TopApp {
+    let list = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/scenarios/decisions/list.json");
+    read(&format!("--decisions {list}"))
+}
+
+#[test]
+fn decisions_have_a_pane() {
+    let mut app = with_decisions();
+    press(&mut app, "6");
+    scenarios::check_file("tests/scenarios/top/decisions.120x40.txt", &shown(&app, SIZES[1]));
+    press(&mut app, "jjj\n");
+    let text = shown(&app, SIZES[1]);
+    assert!(
+        text.contains("decision 684ee1807a8ec3-3") && text.contains("nodeClaim: default-x7k2p"),
+        "{text}"
+    );
+    press(&mut app, "<");
+    // The selected one stays selected where others follow.
+    let mut records: Vec<Value> = app.decisions.rows.iter().map(|(_, record)| record.clone()).collect();
+    let mut later = records[0].clone();
+    later["id"] = "684ee1807a8ec3-7".into();
+    records.push(later);
+    app.update_decisions(Ok(records));
+    press(&mut app, "\n");
+    assert!(shown(&app, SIZES[1]).contains("decision 684ee1807a8ec3-3"));
+    // Those that were read stay where reading fails.
+    app.update_decisions(Err("the endpoint is off".to_owned()));
+    assert_eq!(app.decisions.rows.len(), 7);
+    press(&mut app, "<");
+    let text = shown(&app, SIZES[2]);
+    assert!(text.contains("Decisions (7), reading failed: the endpoint is off"), "{text}");
+}
+
+#[test]
+fn without_decisions_the_pane_says_how_to_see_some() {
+    let mut app = read("");
+    press(&mut app, "6\n");
+    let text = shown(&app, SIZES[1]);
+    assert!(text.contains("Decisions (0)") && text.contains("DECISIONS_ENDPOINT=true"), "{text}");
+    let mut app = read("--decisions no-such-file.json");
+    press(&mut app, "6");
+    let text = shown(&app, SIZES[1]);
+    assert!(text.contains("no-such-file.json"), "{text}");
+}
+
 #[test]
 fn golden_frames() {
-    let app = read("");
+    let app = with_decisions();
     for (columns, rows) in SIZES {
         let text = shown(&app, (columns, rows));
         assert_eq!(text.lines().count(), usize::from(rows));
@@ -99,7 +145,7 @@ fn labels_of_the_selector_are_columns() {
 #[test]
 fn every_size_is_drawn() {
     let mut app = read("");
-    for pane in ['1', '2', '3', '4', '5', '?'] {
+    for pane in ['1', '2', '3', '4', '5', '6', '?'] {
         press(&mut app, &pane.to_string());
         for columns in [1, 19, 20, 40, 79, 159, 161, 239, 241, 500] {
             for rows in [1, 7, 8, 17, 18, 60] {
@@ -161,6 +207,7 @@ fn panes_have_subjects() {
         ('3', Some(Subject::Node("default-x7k2p".to_owned()))),
         ('4', Some(Subject::Node("ip-10-0-1-14".to_owned()))),
         ('5', None),
+        ('6', None),
     ] {
         press(&mut app, &pane.to_string());
         let asked = app.press(KeyEvent::from(KeyCode::Enter));
@@ -197,7 +244,7 @@ fn explanations_are_those_of_explain() {
     };
     let values = Values::resolve(&flags, |_| None).unwrap();
     let source = TopSource::new(&options, &scenarios::catalogues(), &values).unwrap();
-    let mut app = view(&options, source.read().unwrap(), false);
+    let mut app = view(&options, source.read().unwrap(), source.decisions(), false);
     for (pane, expected) in [("1", "PodDisruptionBudget"), ("2", "riscv64")] {
         press(&mut app, pane);
         let Some(TopAction::Explain(subject)) = app.press(KeyEvent::from(KeyCode::Enter)) else {

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use self::{load::Load, recording::DemoRecording, report::DemoReport, session::Session, view::DemoView};
+use super::screen;
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
@@ -30,8 +31,6 @@ const MAX_DURATION: Duration = Duration::from_secs(90 * 60);
 /// How far in the past virtual time starts: it runs faster than the wall clock, and kubectl cannot show ages in the
 /// future.
 const EPOCH_OFFSET: Duration = Duration::from_secs(24 * 3600);
-/// How often the view looks for keys, by the wall clock.
-const KEYS_EVERY: Duration = Duration::from_millis(50);
 /// The start of virtual time in JSON mode.
 const EPOCH: i64 = 1_767_225_600;
 
@@ -100,9 +99,9 @@ async fn play(
         simulator.run_for(session::STEP).await;
         let news = session.step(&simulator).await?;
         if let Some(recording) = &mut recording
-            && let Some(report) = view::fleet(&simulator)
+            && let Some(report) = screen::fleet(&simulator)
         {
-            recording.add(session.elapsed, report, news);
+            recording.add(session.elapsed, report, &screen::records(&simulator), news);
         }
     }
     Ok(DemoReport::new(options.seed, &session, &simulator.observe(), started.elapsed()))
@@ -172,19 +171,8 @@ async fn run_session(
 ) -> anyhow::Result<bool> {
     let mut ended = std::pin::pin!(signals::ended());
     while !session.is_over(options) {
-        let mut step = std::pin::pin!(simulator.run_for(session::STEP));
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut ended => return Ok(false),
-                () = &mut step => break,
-                () = tokio::time::sleep(KEYS_EVERY) => {}
-            }
-            if !view.keys(simulator).await? {
-                return Ok(false);
-            }
-        }
-        if !view.keys(simulator).await? {
+        let keys = async || view.keys(simulator).await;
+        if !screen::run_for(simulator, session::STEP, ended.as_mut(), keys).await? {
             return Ok(false);
         }
         let news = session.step(simulator).await?;

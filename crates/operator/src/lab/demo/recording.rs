@@ -6,10 +6,12 @@ mod picture;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
+use fleetwright_core::decisions::DecisionRecord;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::{
@@ -64,8 +66,14 @@ impl DemoRecording {
         Ok(Self { path: path.to_owned(), format, speed, app: None, frames: Vec::new() })
     }
 
-    /// Records the fleet after a step, with its changes.
-    pub(super) fn add(&mut self, elapsed: Duration, report: FleetReport, news: Vec<String>) {
+    /// Records the fleet after a step, with its decisions and changes.
+    pub(super) fn add(
+        &mut self,
+        elapsed: Duration,
+        report: FleetReport,
+        records: &[Arc<DecisionRecord>],
+        news: Vec<String>,
+    ) {
         let app = self.app.get_or_insert_with(|| {
             let mut app = TopApp::new("demo", true, report.clone());
             app.update(report.clone());
@@ -73,6 +81,7 @@ impl DemoRecording {
             app
         });
         app.update_with(report, news);
+        app.update_records(records);
         let frame = Frame { at: elapsed.div_f64(self.speed), rows: rows(app, SIZE) };
         if self.frames.last().is_none_or(|last| last.rows != frame.rows) {
             self.frames.push(frame);

@@ -4,18 +4,12 @@ use std::{collections::BTreeMap, io::Write as _, time::Duration};
 
 use fleetwright_sim::Simulator;
 
-use super::session::Session;
+use super::{super::screen::SimulatorScreen, session::Session};
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
     cli::{Catalog, Demo},
-    fleet::{FleetReport, read},
-    input::cluster,
     settings::{Values, table::SETTINGS},
-    sheet::Page,
-    top::{
-        Explainer, Subject, TopAction, TopApp,
-        screen::{Screen, ScreenEvent, has_color},
-    },
+    top::Explainer,
 };
 
 /// The view.
@@ -23,14 +17,7 @@ pub(super) enum DemoView {
     /// A line for each change.
     Lines,
     /// The terminal.
-    Screen(Box<DemoScreen>),
-}
-
-/// The view of `top` on the simulated cluster.
-pub(super) struct DemoScreen {
-    screen: Screen,
-    app: TopApp,
-    explainer: Explainer,
+    Screen(Box<SimulatorScreen>),
 }
 
 impl DemoView {
@@ -44,17 +31,16 @@ impl DemoView {
         options: &Demo,
         name: String,
     ) -> anyhow::Result<Self> {
-        let Some(report) = fleet(simulator).filter(|_| terminal) else { return Ok(Self::Lines) };
-        let mut app = TopApp::new(name, has_color(), report.clone());
-        app.update(report);
-        let mut screen = Screen::new()?;
-        screen.draw(&app)?;
+        if !terminal {
+            return Ok(Self::Lines);
+        }
         let explainer = Explainer {
             catalogues: Catalogues::default().with(crate::lab::FakeCatalogue),
             values: values(options)?,
             catalogue: CatalogueOptions::default(),
         };
-        Ok(Self::Screen(Box::new(DemoScreen { screen, app, explainer })))
+        let screen = SimulatorScreen::new(simulator, name, explainer)?;
+        Ok(screen.map_or(Self::Lines, |screen| Self::Screen(Box::new(screen))))
     }
 
     /// Shows the cluster after a step, with its changes.
@@ -74,15 +60,10 @@ impl DemoView {
                     // The reader has closed the pipe.
                     let _ = writeln!(out, "{}  {line}", stamp(session.elapsed));
                 }
+                Ok(())
             }
-            Self::Screen(shown) => {
-                if let Some(report) = fleet(simulator) {
-                    shown.app.update_with(report, news);
-                    shown.screen.draw(&shown.app)?;
-                }
-            }
+            Self::Screen(screen) => screen.show(simulator, Some(news)),
         }
-        Ok(())
     }
 
     /// Takes the keys that were pressed; `false` if one of them ends the demo.
@@ -90,26 +71,10 @@ impl DemoView {
     /// # Errors
     /// If the terminal is gone.
     pub(super) async fn keys(&mut self, simulator: &Simulator) -> anyhow::Result<bool> {
-        let Self::Screen(shown) = self else { return Ok(true) };
-        let DemoScreen { screen, app, explainer } = &mut **shown;
-        while let Some(event) = screen.event(Duration::ZERO)? {
-            let action = match event {
-                ScreenEvent::Key(key) => app.press(key),
-                ScreenEvent::Resize => None,
-            };
-            match action {
-                Some(TopAction::Quit) => return Ok(false),
-                Some(TopAction::Explain(subject)) => {
-                    screen.draw(app)?;
-                    let page = explain(explainer, simulator, &subject).await;
-                    app.explain(&subject, page.map_err(|error| format!("{error:#}")));
-                }
-                // The next step shows the cluster anyway.
-                Some(TopAction::Refresh) | None => {}
-            }
-            screen.draw(app)?;
+        match self {
+            Self::Lines => Ok(true),
+            Self::Screen(screen) => screen.keys(simulator).await,
         }
-        Ok(true)
     }
 }
 
@@ -132,15 +97,4 @@ fn values(options: &Demo) -> anyhow::Result<Values> {
         }
     };
     Ok(Values::of(SETTINGS, &flags, |_| None)?)
-}
-
-/// The fleet as the controller in this process sees it. `None` without a controller.
-pub(super) fn fleet(simulator: &Simulator) -> Option<FleetReport> {
-    Some(read::of_controller(simulator.controllers()?, simulator.clock().now()).0)
-}
-
-/// Explains from the API server in this process, as the tools do from any.
-async fn explain(explainer: &Explainer, simulator: &Simulator, subject: &Subject) -> anyhow::Result<Page> {
-    let (items, _) = cluster::read_permitted(&simulator.client()).await?;
-    explainer.explain(items, subject, simulator.clock().now())
 }
