@@ -19,6 +19,9 @@ pub(crate) struct DumpOptions {
     /// Replace names, UIDs, label keys and label values by words that say nothing. Types, zones and figures stay, and plans are the same.
     #[arg(long)]
     pub(crate) anonymize: bool,
+    /// Anonymize a recording of RECORD_DIR in place of objects: a file, or a folder of them. `replay` reads the copy.
+    #[arg(long, value_name = "FILE_OR_DIR", requires = "anonymize", conflicts_with_all = ["files", "kubeconfig", "context"])]
+    pub(crate) recording: Option<PathBuf>,
     /// The key of the hashes of --anonymize: with the same key, the words of two dumps have the same hashes. Defaults to a random one.
     #[arg(long, value_name = "TEXT", requires = "anonymize")]
     pub(crate) key: Option<String>,

@@ -22,7 +22,7 @@ const KEY_BYTES: usize = 32;
 const HASH: &str = fleetwright_api::labels::NODEPOOL_HASH;
 
 /// Renames with one key.
-pub(super) struct Anonymizer<'a> {
+pub(crate) struct Anonymizer<'a> {
     key: hmac::Key,
     catalogues: &'a Catalogues,
     public: PublicKeys,
@@ -33,7 +33,7 @@ impl<'a> Anonymizer<'a> {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub(super) fn new(catalogues: &'a Catalogues, key: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) fn new(catalogues: &'a Catalogues, key: Option<&str>) -> anyhow::Result<Self> {
         let mut random = [0; KEY_BYTES];
         let bytes = match key {
             Some(key) => key.as_bytes(),

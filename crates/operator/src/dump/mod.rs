@@ -1,11 +1,12 @@
 //! `fleetwright dump`: what the tools read, as one file that they accept with `-f`.
 //!
 //! A dump holds the fields that decisions read ([`fields`]) and no others. With `--anonymize` it holds no names of the cluster either
-//! ([`anonymize`]), and plans the same. With `--compat` it also holds what `compat` reads ([`further`]).
+//! ([`anonymize`]), and plans the same; so does a recording ([`recording`]). With `--compat` it also holds what `compat` reads ([`further`]).
 
 mod anonymize;
 mod further;
 mod keys;
+pub(crate) mod recording;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -23,7 +24,7 @@ use fleetwright_state::fields;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::anonymize::Anonymizer;
+pub(crate) use self::anonymize::Anonymizer;
 use crate::{
     catalogue::Catalogues,
     cli::DumpOptions,
@@ -46,6 +47,12 @@ pub(crate) fn run(
     catalogues: &Catalogues,
     settings: &[Setting],
 ) -> anyhow::Result<()> {
+    if let Some(path) = &options.recording {
+        let anonymizer = Anonymizer::new(catalogues, options.key.as_deref())?;
+        let (text, notes) = recording::anonymized(path, &anonymizer)?;
+        plan::show_notes(&notes, &[])?;
+        return write(options, &text);
+    }
     let (items, denied) = if options.compat {
         input::read_all(&options.input)?
     } else {
@@ -57,9 +64,12 @@ pub(crate) fn run(
         Anonymizer::new(catalogues, options.key.as_deref())?.anonymize(&mut objects);
     }
     plan::show_notes(&notes, &[])?;
-    let text = written(&objects, SystemClock.now())?;
+    write(options, &written(&objects, SystemClock.now())?)
+}
+
+fn write(options: &DumpOptions, text: &str) -> anyhow::Result<()> {
     match &options.file {
-        Some(file) => write_private(file, &text).with_context(|| file.display().to_string()),
+        Some(file) => write_private(file, text).with_context(|| file.display().to_string()),
         None => Ok(anstream::stdout().lock().write_all(text.as_bytes())?),
     }
 }

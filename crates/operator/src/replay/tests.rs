@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scenarios;
+use crate::{
+    dump::{self, Anonymizer},
+    scenarios,
+};
 
 fn folder() -> PathBuf {
     scenarios::from_root("tests/scenarios/replay")
@@ -72,6 +75,22 @@ fn every_format_is_played_and_reported() {
 fn the_same_trace_gives_the_same_report() {
     let path = folder().join("dumps");
     assert_eq!(played(&path, &[]), played(&path, &[]));
+}
+
+/// An anonymized recording has none of the names, and the same report.
+#[test]
+fn an_anonymized_recording_is_played_as_the_recording() {
+    let catalogues = scenarios::catalogues();
+    let anonymizer = Anonymizer::new(&catalogues, Some("key")).unwrap();
+    let (text, notes) = dump::recording::anonymized(&folder().join("recording"), &anonymizer).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    for name in ["web", "agent", "report", "uid-"] {
+        assert!(!text.contains(name), "{name} in {text}");
+    }
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::write(copy.path().join("copy.ndjson"), text).unwrap();
+    let [recorded, played] = [&folder().join("recording"), copy.path()].map(|path| played(path, &[]));
+    assert_eq!(played, recorded);
 }
 
 #[test]
