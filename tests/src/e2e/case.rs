@@ -1,5 +1,6 @@
 //! What a case is, and what it can do: look, act, wait, and check. A case that checks nothing fails.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 
 use super::arguments::Tier;
 use super::fleet::Fleet;
-use super::foreseen::{self, Foreseen};
-use super::history::History;
+use super::foreseen::{self, ForeseenDisruption, ForeseenLaunches, Foresight};
+use super::history::{History, Seen};
 use super::manifests;
 use super::process::Signal;
 use super::world::LaneWorld;
@@ -50,6 +51,8 @@ pub(crate) struct Cx<'w> {
     pub(crate) bless: bool,
     chance: u64,
     checks: Checks,
+    /// What was compared with what a tool had foreseen.
+    compared: Vec<Foresight>,
 }
 
 /// Counts what was checked, so that a case cannot pass by checking nothing.
@@ -86,7 +89,7 @@ impl Checks {
 
 impl<'w> Cx<'w> {
     pub(crate) fn new(world: &'w mut LaneWorld, name: &'static str, seed: u64, bless: bool) -> Self {
-        Self { world, name, bless, chance: seed, checks: Checks::default() }
+        Self { world, name, bless, chance: seed, checks: Checks::default(), compared: Vec::new() }
     }
 
     /// The namespace of this case.
@@ -185,40 +188,58 @@ impl<'w> Cx<'w> {
     }
 
     /// Creates what nearly every case begins with: its namespace, its NodePool of `cpus`-CPU instances, and a
-    /// Deployment of `replicas` pods named `web`. If the operator runs, it is paused until `plan` has said what it will launch, and has
-    /// to launch that.
+    /// Deployment of `replicas` pods named `web`, whose nodes are launched as foreseen if the operator runs.
     pub(crate) async fn deploy(&mut self, cpus: u32, replicas: u32, cpu: &str) -> anyhow::Result<()> {
         self.apply(&manifests::namespace(&self.namespace())).await?;
         self.apply(&manifests::node_pool(&self.pool(), cpus)).await?;
         let web = manifests::deployment(&self.namespace(), "web", &self.pool(), replicas, cpu);
-        if replicas == 0 || self.world.operator.id().is_none() {
+        if replicas == 0 {
             return self.apply(&web).await.map(drop);
         }
-        let (namespace, pool) = (self.namespace(), self.pool());
-        self.eventually("the NodePool is ready", READY_LIMIT, async |world| {
-            let found = world.get(&format!("/apis/karpenter.sh/v1/nodepools/{pool}")).await?;
-            anyhow::ensure!(found.is_some_and(|pool| super::fleet::is_true(&pool, "Ready")), "it is not");
-            Ok(())
-        })
-        .await?;
+        self.launches_as_foreseen(async |cx| cx.apply(&web).await.map(drop)).await
+    }
+
+    /// Makes `change`, which adds pods, while the operator is paused; `plan` has to say what the operator launches for them. Without an
+    /// operator of the world it only makes the change.
+    pub(crate) async fn launches_as_foreseen(
+        &mut self,
+        change: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.world.operator.id().is_none() {
+            return change(self).await;
+        }
+        self.eventually("the operator has looked at the NodePools", READY_LIMIT, foreseen::looked_at).await?;
         self.world.operator.signal(Signal::Stop).await?;
-        self.apply(&web).await?;
-        let count = usize::try_from(replicas)?;
-        self.eventually("all pods are unschedulable", PODS_LIMIT, async |world| {
-            foreseen::unschedulable(world, &namespace, count).await
+        let foreseen = self.foresee_launches(change).await;
+        self.world.operator.signal(Signal::Continue).await?;
+        self.launched_as(&foreseen?).await
+    }
+
+    /// Makes `change`, which adds pods, and asks `plan`. No operator may act meanwhile.
+    pub(crate) async fn foresee_launches(
+        &mut self,
+        change: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ForeseenLaunches> {
+        let before = self.world.fleet().await?.claims.iter().map(super::fleet::name).collect();
+        change(self).await?;
+        let namespace = self.namespace();
+        self.eventually("pods without a node are unschedulable", PODS_LIMIT, async |world| {
+            foreseen::unschedulable(world, &namespace).await
         })
         .await?;
         let planned = foreseen::planned(&foreseen::tool(self.world, &["plan", "-o", "json"]).await?)?;
-        self.world.operator.signal(Signal::Continue).await?;
-        let planned: Vec<Foreseen> = planned.into_iter().filter(|claim| claim.0 == pool).collect();
         self.check(format!("NodeClaims are planned: {planned:?}"), !planned.is_empty())?;
+        Ok(ForeseenLaunches { planned, before, by_pods: true })
+    }
+
+    /// Waits until the NodeClaims are launched that `plan` has foreseen, and no others.
+    pub(crate) async fn launched_as(&mut self, foreseen: &ForeseenLaunches) -> anyhow::Result<()> {
+        self.compared.push(Foresight::Launches);
         self.eventually("the NodeClaims that plan has foreseen are launched", LAUNCH_LIMIT, async |world| {
             let fleet = world.fleet().await?;
-            let of_pool = |claim: &&Value| claim["metadata"]["labels"]["karpenter.sh/nodepool"] == *pool;
-            let launched = fleet.claims.iter().filter(of_pool).map(foreseen::launched_for);
-            let launched = foreseen::sorted(launched.collect::<anyhow::Result<_>>()?);
-            anyhow::ensure!(launched == planned, "{launched:?} in place of {planned:?}");
-            Ok(())
+            let is_new = |claim: &&Value| !foreseen.before.contains(&super::fleet::name(claim));
+            let launched = fleet.claims.iter().filter(is_new).map(foreseen::launched_for);
+            foreseen.compare(launched.collect::<anyhow::Result<_>>()?)
         })
         .await
     }
@@ -229,22 +250,46 @@ impl<'w> Cx<'w> {
         change: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         self.world.operator.stop().await?;
+        let expected = self.foresee_disruptions(change).await?;
+        let mut history = self.watch().await?;
+        self.world.operator.start()?;
+        self.world.operator.wait_ready().await?;
+        self.disrupted_as(&mut history, &expected).await
+    }
+
+    /// Makes `change` and asks `disrupt`. No operator may act meanwhile.
+    pub(crate) async fn foresee_disruptions(
+        &mut self,
+        change: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<BTreeSet<ForeseenDisruption>> {
         change(self).await?;
         let report = foreseen::tool(self.world, &["disrupt", "-o", "json"]).await?;
         let expected = foreseen::disrupted(&report)?;
         self.check(format!("nodes are disrupted by the report: {expected:?}"), !expected.is_empty())?;
-        let mut history = self.watch().await?;
-        self.world.operator.start()?;
-        self.world.operator.wait_ready().await?;
+        Ok(expected)
+    }
+
+    /// Waits until as many nodes are disrupted as `disrupt` has foreseen: they have to be the same.
+    pub(crate) async fn disrupted_as(
+        &mut self,
+        history: &mut History,
+        expected: &BTreeSet<ForeseenDisruption>,
+    ) -> anyhow::Result<()> {
+        self.compared.push(Foresight::Disruptions);
         let deadline = Instant::now() + DISRUPTION_LIMIT;
         loop {
             self.world.check_running()?;
             let found = foreseen::disrupted_first(&history.so_far().await?, expected.len());
             if found.len() == expected.len() || Instant::now() > deadline {
-                return self.equal("NodeClaims that are disrupted first", &found, &expected);
+                return self.equal("NodeClaims that are disrupted first", &found, expected);
             }
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Checks that what the record of the case shows was compared with what the tools foresee.
+    pub(crate) fn judge_foresight(&self, record: &[Seen]) -> anyhow::Result<()> {
+        foreseen::judge(self.name, record, &self.compared)
     }
 
     /// Waits until exactly `count` pods of the case exist and all of them serve.

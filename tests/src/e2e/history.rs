@@ -64,6 +64,11 @@ impl History {
         Ok(history)
     }
 
+    /// What has been seen, though a watch may have ended since.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        lock(&self.seen).clone()
+    }
+
     /// What has been seen so far, in the order in which it happened.
     ///
     /// # Errors

@@ -308,10 +308,12 @@ impl Run<'_> {
 
 async fn attempt(world: &mut LaneWorld, case: &Case, seed: u64, bless: bool) -> anyhow::Result<usize> {
     let mut cx = Cx::new(world, case.name, seed, bless);
+    let history = cx.watch().await?;
     let result = match tokio::time::timeout(CASE_LIMIT, (case.run)(&mut cx)).await {
-        Ok(result) => result,
+        Ok(result) => result.and_then(|()| cx.judge_foresight(&history.seen())),
         Err(_) => Err(anyhow::anyhow!("not over after {CASE_LIMIT:?}")),
     };
+    drop(history);
     let verdict = cx.verdict(result);
     if verdict.is_err() {
         record_state(cx.world, case.name).await;

@@ -53,12 +53,19 @@ pub(super) async fn impossible_pods(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&manifests::node_pool(&cx.pool(), 4)).await?;
     let barren = format!("{}-barren", cx.pool());
     cx.apply(&manifests::node_pool(&barren, 7777)).await?;
-    for (name, pool, cpu) in
-        [("giant", &cx.pool(), "100000"), ("absurd", &cx.pool(), "1e400"), ("barren", &barren, "1")]
-    {
-        cx.apply(&manifests::pod(&namespace, name, pool, cpu)).await?;
-    }
-    cx.apply(&manifests::pod(&namespace, "web", &cx.pool(), "1")).await?;
+    cx.launches_as_foreseen(async |cx| {
+        let pool = cx.pool();
+        for (name, pool, cpu) in [
+            ("giant", &pool, "100000"),
+            ("absurd", &pool, "1e400"),
+            ("barren", &barren, "1"),
+            ("web", &pool, "1"),
+        ] {
+            cx.apply(&manifests::pod(&namespace, name, pool, cpu)).await?;
+        }
+        Ok(())
+    })
+    .await?;
     one_serves(cx, "web").await?;
     for name in ["giant", "absurd", "barren"] {
         cx.eventually(&format!("the operator says why {name} gets no node"), SAID, async |world| {

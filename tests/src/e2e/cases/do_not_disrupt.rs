@@ -32,12 +32,16 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     pool["spec"]["template"]["spec"]["terminationGracePeriod"] = json!(format!("{}s", DEADLINE.as_secs()));
     cx.apply(&never_consolidated(pool)).await?;
     let until = format!("{}s", PROTECTED.as_secs());
-    for (name, pool, value) in [("forever", &cx.pool(), "true"), ("timed", &patient, &*until)] {
-        let mut pod = manifests::pod(&namespace, name, pool, "3");
-        pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value});
-        cx.apply(&pod).await?;
-    }
     let mut history = cx.watch().await?;
+    cx.launches_as_foreseen(async |cx| {
+        for (name, pool, value) in [("forever", &cx.pool(), "true"), ("timed", &patient, &*until)] {
+            let mut pod = manifests::pod(&namespace, name, pool, "3");
+            pod["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": value});
+            cx.apply(&pod).await?;
+        }
+        Ok(())
+    })
+    .await?;
     cx.serving(2, Duration::from_secs(90)).await?;
     cx.stable(Duration::from_secs(60)).await?;
 

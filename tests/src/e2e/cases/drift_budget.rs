@@ -22,15 +22,26 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&pool).await?;
     // 3 of 4 CPUs: one pod per node.
     let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), NODES, "3");
-    cx.apply(&web).await?;
+    cx.launches_as_foreseen(async |cx| cx.apply(&web).await.map(drop)).await?;
     let count = usize::try_from(NODES)?;
     cx.serving(count, Duration::from_secs(90)).await?;
     let old = cx.stable(Duration::from_secs(60)).await?;
     cx.equal("nodes", &old.nodes.len(), &count)?;
 
     let mut history = cx.watch().await?;
+    // All nodes are marked before the first is disrupted: which one it is does not depend on the order of the marks.
     pool["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
+    pool["spec"]["disruption"]["budgets"] = json!([{"nodes": "0"}]);
     cx.apply(&pool).await?;
+    cx.eventually("every NodeClaim has drifted", Duration::from_secs(60), async |world| {
+        let claims = world.fleet().await?.claims;
+        let drifted = claims.iter().filter(|claim| fleet::is_true(claim, "Drifted")).count();
+        anyhow::ensure!(drifted == count, "{drifted} of {}", claims.len());
+        Ok(())
+    })
+    .await?;
+    pool["spec"]["disruption"]["budgets"] = json!([{"nodes": format!("{PERCENT}%")}]);
+    cx.disrupts_as_foreseen(async |cx| cx.apply(&pool).await.map(drop)).await?;
     let old: BTreeSet<String> = old.claims.iter().map(fleet::name).collect();
     cx.eventually("every node was replaced", Duration::from_secs(240), async |world| {
         let fleet = world.fleet().await?;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::e2e::case::Cx;
-use crate::e2e::foreseen::{launched_for, planned, sorted, tool, unschedulable};
+use crate::e2e::foreseen::{launched_for, tool};
 use crate::e2e::manifests;
 
 /// Pods of all workloads.
@@ -18,25 +18,19 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.world.operator.stop().await?;
-    workloads(cx).await?;
-    let namespace = cx.namespace();
-    cx.eventually("all pods are unschedulable", LIMIT, async |world| {
-        unschedulable(world, &namespace, PODS).await
-    })
-    .await?;
-    let plan = tool(cx.world, &["plan", "-o", "json"]).await?;
-    let planned = planned(&plan)?;
+    let foreseen = cx.foresee_launches(async |cx| workloads(cx).await).await?;
+    let planned = &foreseen.planned;
     cx.check(format!("several NodeClaims are planned: {planned:?}"), planned.len() > 2)?;
-    cx.equal("pods that are unschedulable in the plan", &plan["unschedulable"], &json!([]))?;
+    let pods: usize = planned.iter().map(|claim| claim.3.len()).sum();
+    cx.equal("pods of the plan", &pods, &PODS)?;
 
     let recordings = cx.world.folder.join("recordings");
     cx.world.operator.set(&[("RECORD_DIR", &recordings.display().to_string())]);
     cx.world.operator.start()?;
     cx.world.operator.wait_ready().await?;
+    cx.launched_as(&foreseen).await?;
     cx.serving(PODS, LIMIT).await?;
     let launched = cx.stable(LIMIT).await?;
-    let claims = launched.claims.iter().map(launched_for).collect::<anyhow::Result<Vec<_>>>()?;
-    cx.equal("NodeClaims by pods", &sorted(claims), &planned)?;
     let after = tool(cx.world, &["plan", "-o", "json"]).await?;
     cx.equal("NodeClaims that are planned afterwards", &after["nodeClaims"], &json!([]))?;
 

@@ -128,8 +128,10 @@ async fn scale(cx: &Cx<'_>, replicas: usize) -> anyhow::Result<()> {
 /// The leader is killed; the standby takes over and serves the next pod.
 async fn killed(cx: &mut Cx<'_>, leader: &mut Candidate, standby: &Candidate) -> anyhow::Result<()> {
     leader.operator.kill().await?;
-    scale(cx, 3).await?;
+    // The lease outlives the leader: nobody acts meanwhile.
+    let foreseen = cx.foresee_launches(async |cx| scale(cx, 3).await).await?;
     leads(cx, standby).await?;
+    cx.launched_as(&foreseen).await?;
     cx.serving(3, Duration::from_secs(60)).await
 }
 

@@ -65,23 +65,22 @@ async fn follows_the_plan(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("NodeClaims", &cx.world.fleet().await?.claims.len(), &NODES)
 }
 
-/// Creates the pods and then their NodePool, so that they are planned together. Returns how many they are, once all nodes are ready.
+/// Creates the pods while the operator is paused, so that they are planned together. Returns how many they are, once all nodes are ready.
 async fn launch(cx: &mut Cx<'_>) -> anyhow::Result<usize> {
     let namespace = cx.namespace();
     cx.apply(&manifests::namespace(&namespace)).await?;
-    for (replicas, cpu) in LOAD {
-        cx.apply(&manifests::deployment(&namespace, &format!("of-{cpu}"), &cx.pool(), replicas, cpu)).await?;
-    }
-    let pods = usize::try_from(LOAD.iter().map(|(replicas, _)| replicas).sum::<u32>())?;
-    cx.eventually("all pods exist", LIMIT, async |world| {
-        let found = world.pods(&namespace).await?.len();
-        anyhow::ensure!(found == pods, "{found} of {pods} pods");
-        Ok(())
-    })
-    .await?;
     let mut pool = manifests::node_pool(&cx.pool(), 8);
     pool["spec"]["template"]["spec"]["startupTaints"] = json!([{"key": JOINING, "effect": "NoSchedule"}]);
     cx.apply(&pool).await?;
+    cx.launches_as_foreseen(async |cx| {
+        for (replicas, cpu) in LOAD {
+            let (name, pool) = (format!("of-{cpu}"), cx.pool());
+            cx.apply(&manifests::deployment(&namespace, &name, &pool, replicas, cpu)).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    let pods = usize::try_from(LOAD.iter().map(|(replicas, _)| replicas).sum::<u32>())?;
     cx.eventually("nodes are launched, registered and ready", LIMIT, async |world| {
         let (planned, nodes) = (planned(world).await?, world.fleet().await?.nodes);
         anyhow::ensure!(

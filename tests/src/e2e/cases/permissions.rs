@@ -63,7 +63,9 @@ async fn optional(cx: &mut Cx<'_>, role: &Value) -> anyhow::Result<()> {
     put(cx.world, &json!(none)).await?;
     off(cx, all).await?;
     // All features at once: pods still get nodes.
-    cx.kubectl(&["scale", "deployment/web", "--replicas=5", "-n", &cx.namespace()]).await?;
+    let namespace = cx.namespace();
+    let scale = ["scale", "deployment/web", "--replicas=5", "-n", &namespace];
+    cx.launches_as_foreseen(async |cx| cx.kubectl(&scale).await.map(drop)).await?;
     cx.serving(5, Duration::from_secs(90)).await?;
     put(cx.world, &role["rules"]).await
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::e2e::case::Cx;
 use crate::e2e::fleet;
+use crate::e2e::foreseen::looked_at;
 use crate::e2e::history::{History, RecordedKind};
 use crate::e2e::ledger::is_tainted;
 use crate::e2e::manifests;
@@ -23,6 +24,9 @@ use crate::e2e::world::LaneWorld;
 
 /// How long a life may take with all its interruptions.
 const LIFE: Duration = Duration::from_secs(240);
+
+/// How long the operator may take to look at a NodePool.
+const LOOKED_AT: Duration = Duration::from_secs(30);
 
 /// How often the goal is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -124,13 +128,17 @@ impl Hunt {
 /// From unschedulable pods to initialized nodes.
 pub(super) async fn birth(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut hunt = Hunt::begin(cx).await?;
-    hunt.traps.arm();
     cx.apply(&manifests::namespace(&cx.namespace())).await?;
     let mut pool = manifests::node_pool(&cx.pool(), 4);
     // An instance too many is still there at the end.
     pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
     cx.apply(&pool).await?;
-    cx.apply(&manifests::deployment(&cx.namespace(), "web", &cx.pool(), 2, "3")).await?;
+    cx.eventually("the operator has looked at the NodePool", LOOKED_AT, looked_at).await?;
+    let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), 2, "3");
+    cx.world.operator.stop().await?;
+    let foreseen = cx.foresee_launches(async |cx| cx.apply(&web).await.map(drop)).await?.without_pods();
+    hunt.traps.arm();
+    cx.world.operator.start()?;
     let namespace = cx.namespace();
     hunt.until(cx, "both pods serve on nodes of their own", async |world| {
         let pods = world.pods(&namespace).await?;
@@ -139,6 +147,7 @@ pub(super) async fn birth(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         is_settled(world).await
     })
     .await?;
+    cx.launched_as(&foreseen).await?;
     let names = hunt.one_each(cx).await?;
     cx.equal("NodeClaims that there ever were", &names.len(), &2)?;
     cx.equal("instances that were ever launched", &hunt.launched().len(), &2)?;
@@ -152,7 +161,8 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.apply(&manifests::namespace(&namespace)).await?;
     cx.apply(&consolidated_pool(&cx.pool())).await?;
     // One after the other: the small pod takes the room that the large instance has left.
-    cx.apply(&manifests::pod(&namespace, "big", &cx.pool(), "5")).await?;
+    let big = manifests::pod(&namespace, "big", &cx.pool(), "5");
+    cx.launches_as_foreseen(async |cx| cx.apply(&big).await.map(drop)).await?;
     cx.serving(1, Duration::from_secs(60)).await?;
     cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "1")).await?;
     cx.serving(2, Duration::from_secs(60)).await?;
@@ -160,8 +170,11 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let old = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;
     cx.equal("large nodes", &before.nodes.len(), &1)?;
 
+    cx.world.operator.stop().await?;
+    let deletion = ["delete", "pod", "big", "-n", &namespace, "--grace-period=0"];
+    let expected = cx.foresee_disruptions(async |cx| cx.kubectl(&deletion).await.map(drop)).await?;
     hunt.traps.arm();
-    cx.kubectl(&["delete", "pod", "big", "-n", &namespace, "--grace-period=0", "--wait=false"]).await?;
+    cx.world.operator.start()?;
     hunt.until(cx, "a cheaper node has taken over", async |world| {
         let fleet = world.fleet().await?;
         anyhow::ensure!(!fleet.claims.iter().any(|claim| fleet::name(claim) == old), "{old} is there");
@@ -172,6 +185,7 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     })
     .await?;
     hunt.one_each(cx).await?;
+    cx.disrupted_as(&mut hunt.history, &expected).await?;
     cx.kubectl(&["scale", "deployment/web", "--replicas=0", "-n", &namespace]).await?;
     hunt.until(cx, "the fleet is empty", async |world| {
         let fleet = world.fleet().await?;
@@ -202,21 +216,25 @@ pub(super) async fn end(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 /// The operator is killed during a command, and meanwhile the reason for the command is gone: the command is not resumed, so its taints
 /// and conditions must be removed.
 pub(super) async fn undo(cx: &mut Cx<'_>) -> anyhow::Result<()> {
-    let hunt = Hunt::begin(cx).await?;
+    let mut hunt = Hunt::begin(cx).await?;
     cx.apply(&manifests::namespace(&cx.namespace())).await?;
     let mut pool = manifests::node_pool(&cx.pool(), 4);
     pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
     cx.apply(&pool).await?;
-    cx.apply(&manifests::deployment(&cx.namespace(), "web", &cx.pool(), 1, "3")).await?;
+    let web = manifests::deployment(&cx.namespace(), "web", &cx.pool(), 1, "3");
+    cx.launches_as_foreseen(async |cx| cx.apply(&web).await.map(drop)).await?;
     cx.serving(1, Duration::from_secs(60)).await?;
     let before = cx.stable(Duration::from_secs(60)).await?;
 
-    hunt.traps.arm_for("create nodeclaims");
+    cx.world.operator.stop().await?;
     let mut drifted = pool.clone();
     drifted["spec"]["template"]["metadata"] = json!({"labels": {"generation": "two"}});
-    cx.apply(&drifted).await?;
+    let expected = cx.foresee_disruptions(async |cx| cx.apply(&drifted).await.map(drop)).await?;
+    hunt.traps.arm_for("create nodeclaims");
+    cx.world.operator.start()?;
     let caught = tokio::time::timeout(Duration::from_secs(60), hunt.traps.closed()).await;
     cx.check("the replacement is asked for", caught.is_ok())?;
+    cx.disrupted_as(&mut hunt.history, &expected).await?;
     cx.world.operator.kill().await?;
     let fleet = cx.world.fleet().await?;
     cx.check("the node is tainted by then", fleet.nodes.iter().any(is_tainted))?;

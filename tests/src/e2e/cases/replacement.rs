@@ -23,7 +23,8 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let mut pool = manifests::node_pool(&cx.pool(), 4);
     pool["spec"]["disruption"]["consolidateAfter"] = json!("Never");
     cx.apply(&pool).await?;
-    cx.apply(&manifests::deployment(&namespace, "web", &cx.pool(), 1, "3")).await?;
+    let web = manifests::deployment(&namespace, "web", &cx.pool(), 1, "3");
+    cx.launches_as_foreseen(async |cx| cx.apply(&web).await.map(drop)).await?;
     cx.serving(1, Duration::from_secs(90)).await?;
     let before = cx.stable(Duration::from_secs(60)).await?;
     let old = before.claims.first().map(fleet::name).context("there is no NodeClaim")?;

@@ -12,9 +12,11 @@ pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("the exit status after SIGTERM", &status.code(), &Some(0))?;
 
     let namespace = cx.namespace();
-    cx.kubectl(&["scale", "deployment/web", "--replicas=3", "-n", &namespace]).await?;
+    let scale = ["scale", "deployment/web", "--replicas=3", "-n", &namespace];
+    let foreseen = cx.foresee_launches(async |cx| cx.kubectl(&scale).await.map(drop)).await?;
     cx.world.operator.start()?;
     cx.world.operator.wait_ready().await?;
+    cx.launched_as(&foreseen).await?;
     cx.serving(3, Duration::from_secs(90)).await?;
     let after = cx.stable(Duration::from_secs(60)).await?;
     let instances = |fleet: &crate::e2e::fleet::Fleet| -> Vec<String> {

@@ -42,7 +42,7 @@ pub(super) async fn beside(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     shadow.wait_ready().await?;
 
     // 3 of 4 CPUs: one pod per node.
-    scale(cx, 3).await?;
+    cx.launches_as_foreseen(async |cx| scale(cx, 3).await).await?;
     cx.serving(3, COMPARED).await?;
     let report = compared(cx, &shadow, "the batch is compared", "/totals/batches").await?;
     let totals = &report["totals"];

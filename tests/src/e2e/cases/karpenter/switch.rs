@@ -36,7 +36,7 @@ pub(crate) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     look(cx).await?;
     quiet(cx).await?;
     there(cx, &mut karpenter).await?;
-    scale(cx, 5).await?;
+    cx.launches_as_foreseen(async |cx| scale(cx, 5).await).await?;
     cx.serving(5, SERVED).await?;
     let of_both = names(&cx.stable(SERVED).await?);
     cx.check("Karpenter's NodeClaims are all there", of_karpenter.is_subset(&of_both))?;
