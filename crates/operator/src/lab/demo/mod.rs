@@ -72,8 +72,7 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
             print(&match output {
                 Output::Json => serde_json::to_string_pretty(&report)?,
                 Output::Text => report.to_string(),
-            });
-            Ok(())
+            })
         }
     }
 }
@@ -109,7 +108,7 @@ async fn play(
 
 async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
     use fleetwright_core::clock::Clock as _;
-    print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process");
+    print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process")?;
     let started = SystemWatch::start();
     let origin = SystemClock.now().checked_sub(EPOCH_OFFSET).context("the wall clock stands before 1970")?;
     let simulator = Simulator::new(config(options, origin, options.speed)?).await?;
@@ -119,9 +118,9 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     print(&format!(
         "  kubectl --kubeconfig {} get nodes,nodeclaims,nodepools,pods -A",
         kubeconfig.path.display()
-    ));
+    ))?;
     if let Some(address) = options.ui {
-        print(&format!("  http://{}/ui", serve_page(&simulator, address).await?));
+        print(&format!("  http://{}/ui", serve_page(&simulator, address).await?))?;
     }
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
@@ -144,9 +143,9 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
             report.compare(&baseline);
         }
     }
-    print(&report.to_string());
+    print(&report.to_string())?;
     if is_whole && options.serve {
-        print("\nServing until Ctrl-C.");
+        print("\nServing until Ctrl-C.")?;
         signals::ended().await;
     }
     Ok(())
@@ -256,8 +255,8 @@ impl SystemWatch {
     }
 }
 
-fn print(text: &str) {
+/// Fails where the text cannot be written. That a reader has closed the pipe is no failure of the program, whose end it is.
+fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
-    // The reader has closed the pipe.
-    let _ = writeln!(anstream::stdout(), "{text}");
+    Ok(writeln!(anstream::stdout(), "{text}")?)
 }

@@ -57,8 +57,7 @@ impl DemoView {
             Self::Lines => {
                 let mut out = anstream::stdout().lock();
                 for line in news {
-                    // The reader has closed the pipe.
-                    let _ = writeln!(out, "{}  {line}", stamp(session.elapsed));
+                    writeln!(out, "{}  {line}", stamp(session.elapsed))?;
                 }
                 Ok(())
             }
