@@ -95,7 +95,7 @@ pub(crate) enum Tool {
     /// Simulates a cluster and a cloud in this process, with the controller: no cluster, no Docker, no cloud account.
     #[cfg(feature = "lab")]
     Demo(Demo),
-    /// Shows nodes, cost, pending pods with the reason, NodeClaims in flight and disruptions, live in the terminal. Reads only.
+    /// Shows nodes, cost, pending pods with the reason, NodeClaims in flight, disruptions and decisions, live in the terminal. Reads only.
     Top(TopOptions),
     /// Dry run: the NodeClaims that would be created for pending pods.
     Plan(PlanOptions),

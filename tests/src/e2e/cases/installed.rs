@@ -52,8 +52,17 @@ impl Bare {
 
     /// `kubectl apply` of an object; fields that the server does not know are errors.
     async fn apply(&self, object: &Value) -> anyhow::Result<()> {
-        let args = ["apply", "--server-side", "--validate=strict", "-f", "-"];
-        let answer = self.kubectl.call(&args, Some(object)).await?;
+        self.sent(object, &["apply", "--server-side", "--validate=strict", "-f", "-"]).await
+    }
+
+    /// The same without an effect.
+    async fn try_to_apply(&self, object: &Value) -> anyhow::Result<()> {
+        let args = ["apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-"];
+        self.sent(object, &args).await
+    }
+
+    async fn sent(&self, object: &Value, args: &[&str]) -> anyhow::Result<()> {
+        let answer = self.kubectl.call(args, Some(object)).await?;
         let of = || format!("{} {}", object["kind"], object["metadata"]["name"]);
         anyhow::ensure!(answer.success, "{}: {}", of(), answer.stderr.trim());
         anyhow::ensure!(answer.stderr.is_empty(), "{}: a warning: {}", of(), answer.stderr.trim());
@@ -129,7 +138,14 @@ impl Bare {
     }
 }
 
-/// `deploy/crds/` and `deploy/aws/` on a real API server: accepted as they are, with permissions that suffice and no more.
+/// The objects of `examples/aws`, as `envsubst` makes them.
+fn examples(cx: &Cx<'_>) -> anyhow::Result<Vec<Value>> {
+    let objects = objects(&cx.world.root.join("examples/aws"))?;
+    let text = serde_json::to_string(&objects)?.replace("${CLUSTER_NAME}", "prod");
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// `deploy/crds/`, `deploy/aws/` and `examples/aws/` on a real API server: accepted as they are, with permissions that suffice and no more.
 pub(super) async fn manifests(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let bare = Bare::start(cx).await?;
     bare.define(cx).await?;
@@ -138,6 +154,11 @@ pub(super) async fn manifests(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         bare.apply(object).await?;
     }
     cx.check(format!("{} objects are applied without a warning", manifests.len()), manifests.len() >= 10)?;
+    let examples = examples(cx)?;
+    for object in &examples {
+        bare.try_to_apply(object).await?;
+    }
+    cx.check(format!("{} objects of examples are accepted", examples.len()), examples.len() >= 24)?;
     for (verb, resource, expected) in [
         ("list", "nodes", true),
         ("create", "nodeclaims.karpenter.sh", true),
