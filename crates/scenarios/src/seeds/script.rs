@@ -235,6 +235,7 @@ impl Script {
             simulator.skew(operator, jiff::SignedDuration::ZERO);
         }
         let class = simulator.node_class(0);
+        end_deleted(simulator, &class)?;
         simulator.apply_object(class.clone())?;
         for pool in &mut self.plan.pools {
             if pool.replicas.is_none() {
@@ -278,4 +279,16 @@ impl Script {
         let names: Vec<String> = simulator.server().list(version, kind, "").iter().map(name).collect();
         self.pick(&names)
     }
+}
+
+/// Ends a NodeClass that is being deleted: its finalizer waits for NodeClaims that nobody deletes, and meanwhile nothing is launched.
+fn end_deleted(simulator: &Simulator, class: &Value) -> Result<(), SimulatorError> {
+    let text = |at: &str| class.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("/apiVersion"), text("/kind"));
+    let is_deleted = |known: &&Arc<Value>| known.pointer("/metadata/deletionTimestamp").is_some();
+    let known = simulator.server().list(version, kind, "");
+    known.iter().find(is_deleted).map_or(Ok(()), |known| {
+        let metadata = json!({"name": known["metadata"]["name"], "finalizers": []});
+        simulator.apply_object(json!({"apiVersion": version, "kind": kind, "metadata": metadata})).map(drop)
+    })
 }
