@@ -329,12 +329,12 @@ pub(crate) fn parse(
 
 /// The command with all tools and their settings.
 pub(crate) fn command(interface: &Interface<'_>) -> Command {
-    let decides = |setting: &Setting| setting.decides;
-    let tools = DECIDING.iter().fold(tools(interface), |tools, name| {
-        tools.mut_subcommand(name, |tool| with_settings(tool, interface, &decides))
+    // `mut_subcommand` would move them to the end.
+    let tools = tools(interface).mut_subcommands(|tool| match tool.get_name() {
+        "catalog" => with_settings(tool, interface, &|setting| setting.env == "CATALOG"),
+        name if DECIDING.contains(&name) => with_settings(tool, interface, &|setting| setting.decides),
+        _ => tool,
     });
-    let is_catalogue = |setting: &Setting| setting.env == "CATALOG";
-    let tools = tools.mut_subcommand("catalog", |tool| with_settings(tool, interface, &is_catalogue));
     interface.tools.iter().fold(tools, |tools, tool| {
         let shown = |setting: &Setting| tool.settings().contains(&setting.env);
         tools.subcommand(with_settings(tool.command(), interface, &shown))
@@ -353,7 +353,10 @@ fn tools(interface: &Interface<'_>) -> Command {
             }
         })
     };
-    tools.mut_subcommand("crds", of_cloud).mut_subcommand("permissions", of_cloud)
+    tools.mut_subcommands(|tool| match tool.get_name() {
+        "crds" | "permissions" => of_cloud(tool),
+        _ => tool,
+    })
 }
 
 /// Tools that decide as the controller does, by its settings. Their help shows those that matter to a decision.
@@ -563,6 +566,7 @@ mod tests {
         let help = parse(&["quota", "check", "--help"]).unwrap_err().to_string();
         assert!(help.contains("--acme-token") && !help.contains("--metrics-port"), "{help}");
         let listed = parse(&["--help"]).unwrap_err().to_string();
-        assert!(listed.contains("  quota "), "{listed}");
+        let places = ["  top ", "  plan ", "  crds ", "  quota "].map(|tool| listed.find(tool));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{listed}");
     }
 }

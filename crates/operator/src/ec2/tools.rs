@@ -21,7 +21,7 @@ pub struct AwsPrices;
 impl CloudTool for AwsAudit {
     fn command(&self) -> Command {
         let about = "AWS: lists the resources of the account that carry the cluster's name, by owner. Changes nothing";
-        AuditOptions::augment_args(Command::new("audit").about(about))
+        AuditOptions::augment_args(Command::new("audit")).about(about)
     }
 
     fn settings(&self) -> &'static [&'static str] {
@@ -35,8 +35,8 @@ impl CloudTool for AwsAudit {
 
 impl CloudTool for AwsIam {
     fn command(&self) -> Command {
-        let command = Command::new("iam").about("AWS: the permissions of the controller");
-        Iam::augment_subcommands(command.subcommand_required(true).arg_required_else_help(true))
+        let command = Command::new("iam").subcommand_required(true).arg_required_else_help(true);
+        Iam::augment_subcommands(command).about("AWS: the permissions of the controller")
     }
 
     fn settings(&self) -> &'static [&'static str] {
@@ -51,8 +51,8 @@ impl CloudTool for AwsIam {
 
 impl CloudTool for AwsPrices {
     fn command(&self) -> Command {
-        let command = Command::new("prices").about("AWS: prices of instance types");
-        Prices::augment_subcommands(command.subcommand_required(true).arg_required_else_help(true))
+        let command = Command::new("prices").subcommand_required(true).arg_required_else_help(true);
+        Prices::augment_subcommands(command).about("AWS: prices of instance types")
     }
 
     fn run(&self, arguments: &ArgMatches, values: &Values) -> anyhow::Result<()> {
