@@ -35,7 +35,7 @@ impl Clock for TrialClock {
     }
 }
 
-/// A region, and a clock on which so many sleeps end.
+/// A region, and a clock whose first `sleeps` sleeps end; the next one never does.
 fn region(sleeps: usize) -> (Arc<FakeAws>, Arc<TrialClock>) {
     let now = "2026-06-01T00:00:00Z".parse().unwrap();
     let clock = Arc::new(TrialClock(Mutex::new((now, sleeps))));
