@@ -15,12 +15,13 @@ mod summary;
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use prometheus::{
     CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder, core::Collector,
+    proto::MetricFamily,
 };
 use summary::SummaryVec;
 
@@ -199,14 +200,22 @@ impl Metrics {
         log_failure(family, labels, done);
     }
 
-    /// Replaces all series of a gauge.
+    /// Replaces all series of a gauge. Those that stay exist at every moment, so that no scrape misses them.
     pub fn replace(&self, family: &Family, series: impl IntoIterator<Item = (Vec<String>, f64)>) {
-        if let Ok(Series::Gauge(gauge)) = self.series(family) {
-            gauge.reset();
-        }
+        let mut kept: BTreeSet<Vec<String>> = BTreeSet::new();
         for (labels, value) in series {
-            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-            self.set(family, &labels, value);
+            self.set(family, &labels.iter().map(String::as_str).collect::<Vec<_>>(), value);
+            kept.insert(labels);
+        }
+        let Ok(Series::Gauge(gauge)) = self.series(family) else { return };
+        let names = family.labels.names();
+        for metric in gauge.collect().iter().flat_map(MetricFamily::get_metric) {
+            let value = |name: &&str| metric.get_label().iter().find(|label| label.name() == *name);
+            let labels: Vec<String> =
+                names.iter().filter_map(value).map(|label| label.value().to_owned()).collect();
+            if !kept.contains(&labels) {
+                self.remove(family, &labels.iter().map(String::as_str).collect::<Vec<_>>());
+            }
         }
     }
 

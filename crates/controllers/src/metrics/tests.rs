@@ -53,3 +53,16 @@ fn replace_removes_all_other_series() {
     assert!(!metrics.encode().unwrap().contains("id=\"1\""));
     assert_eq!(metrics.value(&DEPTH, &["c", "2"]), 1.0);
 }
+
+#[test]
+fn a_scrape_during_replace_sees_what_stays() {
+    let metrics = Metrics::default();
+    let series = |ids: [&str; 2]| ids.map(|id| (vec!["c".to_owned(), id.to_owned()], 1.0));
+    metrics.replace(&DEPTH, series(["1", "2"]));
+    let scraped = |series: (Vec<String>, f64)| {
+        assert!(metrics.encode().unwrap().contains("id=\"2\""));
+        series
+    };
+    metrics.replace(&DEPTH, series(["2", "3"]).into_iter().map(scraped));
+    assert!(!metrics.encode().unwrap().contains("id=\"1\""));
+}
