@@ -233,12 +233,12 @@ impl Choices<'_> {
 fn choices(claim: &NodeClaim, catalog: &Catalog) -> Vec<OfferingKey> {
     let mut found: Vec<(Price, OfferingKey)> = Vec::new();
     for instance_type in &catalog.instance_types {
-        if instance_type.requirements.intersects(&claim.requirements).is_err() {
+        if !instance_type.requirements.overlaps(&claim.requirements) {
             continue;
         }
         for offering in &instance_type.offerings {
             let fits = offering.available
-                && offering.requirements.intersects(&claim.requirements).is_ok()
+                && offering.requirements.overlaps(&claim.requirements)
                 && claim.requests.fits(&instance_type.allocatable_of(offering));
             if fits && let Some(key) = OfferingKey::of(instance_type, offering) {
                 found.push((offering.price, key));

@@ -11,7 +11,7 @@ fn candidates<'a>(
 ) -> impl Iterator<Item = (&'a Arc<InstanceType>, Resources)> {
     catalog.instance_types.iter().filter_map(|instance_type| {
         let allowed = claim.requirements.allows(labels::INSTANCE_TYPE, &instance_type.name)
-            && claim.requirements.intersects(&instance_type.requirements).is_ok();
+            && claim.requirements.overlaps(&instance_type.requirements);
         let allocatable = allowed.then(|| instance_type.allocatable())?;
         claim.requests.fits(&allocatable).then_some((instance_type, allocatable))
     })

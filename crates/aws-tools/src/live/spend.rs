@@ -55,8 +55,7 @@ pub(super) async fn cheapest(
     let wanted = requests();
     let priced = catalog.instance_types.iter().filter_map(|own| {
         let price = own.offerings.iter().filter(is_on_demand).map(|offering| offering.price).min()?;
-        let fits = wanted.fits(&own.allocatable())
-            && pool.template.requirements.intersects(&own.requirements).is_ok();
+        let fits = wanted.fits(&own.allocatable()) && pool.template.requirements.overlaps(&own.requirements);
         fits.then(|| Cheapest { instance_type: own.clone(), price })
     });
     Ok(priced.min_by(|a, b| (a.price, &a.instance_type.name).cmp(&(b.price, &b.instance_type.name))))

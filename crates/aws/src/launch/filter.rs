@@ -80,11 +80,11 @@ fn compatible(claim: &NodeClaim, catalog: &Catalog) -> Vec<Candidate> {
     let allowed = catalog
         .instance_types
         .iter()
-        .filter(|instance_type| claim.requirements.intersects(&instance_type.requirements).is_ok());
+        .filter(|instance_type| claim.requirements.overlaps(&instance_type.requirements));
     let candidate = |instance_type: &Arc<InstanceType>| {
         let fits = |offering: &&Offering| {
             offering.available
-                && claim.requirements.intersects(&offering.requirements).is_ok()
+                && claim.requirements.overlaps(&offering.requirements)
                 && claim.requests.fits(&instance_type.allocatable_of(offering))
         };
         let offerings: Vec<Offering> = instance_type.offerings.iter().filter(fits).cloned().collect();

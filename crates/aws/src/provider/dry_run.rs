@@ -53,9 +53,8 @@ fn choose(catalog: &ClassCatalog, pools: &[&Arc<NodePool>]) -> Option<Candidate>
     let candidates = catalog.catalog.instance_types.iter().filter_map(|instance_type| {
         catalog.resolved.get(&*instance_type.name)?.image.as_ref()?;
         let offering = instance_type.offerings.iter().filter(usable).min_by_key(|offering| offering.price)?;
-        let wanted = pools
-            .iter()
-            .any(|pool| pool.template.requirements.intersects(&instance_type.requirements).is_ok());
+        let wanted =
+            pools.iter().any(|pool| pool.template.requirements.overlaps(&instance_type.requirements));
         let rank = (
             !wanted,
             exotic(&instance_type.capacity),

@@ -127,7 +127,7 @@ pub fn new_claim(snapshot: &Snapshot, pool: &Arc<NodePool>) -> Option<NewClaim> 
     requirements.add_all(&Requirements::from_labels(&labels));
     let allowed = catalog.instance_types.iter().filter(|known| {
         let name_allowed = requirements.allows(INSTANCE_TYPE, &known.name);
-        name_allowed && requirements.intersects(&known.requirements).is_ok()
+        name_allowed && requirements.overlaps(&known.requirements)
     });
     let none = Chosen {
         instance_type: "".into(),

@@ -323,8 +323,7 @@ impl InstanceType {
     /// The cheapest available offering that `requirements` allow; of equal ones the first.
     #[must_use]
     pub fn cheapest(&self, requirements: &Requirements) -> Option<&Offering> {
-        let fitting =
-            self.offerings.iter().filter(|o| o.available && requirements.intersects(&o.requirements).is_ok());
+        let fitting = self.offerings.iter().filter(|o| o.available && requirements.overlaps(&o.requirements));
         fitting.min_by_key(|offering| offering.price)
     }
 }

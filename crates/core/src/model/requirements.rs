@@ -151,17 +151,28 @@ impl Requirements {
     /// # Errors
     /// The first key, by name, on which they disagree.
     pub fn intersects(&self, wanted: &Self) -> Result<(), Incompatible> {
-        for requirement in wanted.iter() {
-            let Some(offered) = self.get(requirement.key()) else { continue };
-            let both_allow_missing = offered.allows_missing() && requirement.allows_missing();
-            if !both_allow_missing && !offered.intersects(requirement) {
-                return Err(Incompatible::Disjoint {
-                    wanted: Box::new(requirement.clone()),
-                    offered: Box::new(offered.clone()),
-                });
-            }
+        match self.disagreement(wanted) {
+            Some((offered, wanted)) => Err(Incompatible::Disjoint {
+                wanted: Box::new(wanted.clone()),
+                offered: Box::new(offered.clone()),
+            }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// [`Self::intersects`] where the reason does not matter.
+    #[must_use]
+    pub fn overlaps(&self, wanted: &Self) -> bool {
+        self.disagreement(wanted).is_none()
+    }
+
+    /// The requirements of both on the first key, by name, on which they disagree.
+    fn disagreement<'a>(&'a self, wanted: &'a Self) -> Option<(&'a Requirement, &'a Requirement)> {
+        let mut both = wanted.iter().filter_map(|wanted| Some((self.get(wanted.key())?, wanted)));
+        both.find(|(offered, wanted)| {
+            let both_allow_missing = offered.allows_missing() && wanted.allows_missing();
+            !both_allow_missing && !offered.intersects(wanted)
+        })
     }
 
     /// The labels that follow from the requirements: every key with exactly one allowed value.

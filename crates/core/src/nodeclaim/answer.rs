@@ -159,8 +159,7 @@ fn volume_elsewhere(
         };
         let known = volumes.get(&NamespacedName::new(&*pod.id.namespace, name))?;
         let bound = known.state == VolumeState::Bound && !known.topology.is_empty();
-        let reached =
-            |all: &Vec<Requirement>| here.intersects(&all.iter().cloned().collect::<Requirements>()).is_ok();
+        let reached = |all: &Vec<Requirement>| here.overlaps(&all.iter().cloned().collect::<Requirements>());
         (bound && !known.topology.iter().any(reached)).then(|| {
             let reach: Vec<String> = known
                 .topology

@@ -116,7 +116,7 @@ fn is_offered(claim: &NodeClaim, view: &ClaimView<'_>, catalog: &Catalog) -> boo
             known.remove(key);
         }
     }
-    found.offerings.iter().any(|offering| known.intersects(&offering.requirements).is_ok())
+    found.offerings.iter().any(|offering| known.overlaps(&offering.requirements))
 }
 
 /// The step that records which command has the node.

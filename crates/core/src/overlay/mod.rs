@@ -149,7 +149,7 @@ fn means(overlay: &NodeOverlay, described: &Requirements) -> bool {
 }
 
 fn means_offering(overlay: &NodeOverlay, offering: &Offering) -> bool {
-    overlay.requirements.intersects(&offering.requirements).is_ok()
+    overlay.requirements.overlaps(&offering.requirements)
 }
 
 /// The overlay of the same weight that names what `overlay` names.

@@ -127,9 +127,9 @@ fn becomes(snapshot: &Snapshot, new_claim: &NewClaim) -> Requirements {
     let mut known: Requirements = known.cloned().collect();
     if !known.contains_key(labels::ZONE) {
         let types = new_claim.instance_types.iter();
-        let offerings = types.flat_map(|known| &known.offerings).filter(|offering| {
-            offering.available && new_claim.requirements.intersects(&offering.requirements).is_ok()
-        });
+        let offerings = types
+            .flat_map(|known| &known.offerings)
+            .filter(|offering| offering.available && new_claim.requirements.overlaps(&offering.requirements));
         let zones: BTreeSet<Str> = offerings.filter_map(|offering| offering.zone().cloned()).collect();
         known.add(Requirement::is_in(labels::ZONE, zones));
     }

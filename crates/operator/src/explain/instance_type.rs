@@ -97,8 +97,8 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
     for pool in &snapshot.pools {
         let of_pool = snapshot.catalog(&pool.name).and_then(|catalog| catalog.get(name));
         report.node_pools.push(allowed(pool, of_pool, snapshot.currency));
-        let allows_type = of_pool
-            .is_some_and(|of_pool| pool.template.requirements.intersects(&of_pool.requirements).is_ok());
+        let allows_type =
+            of_pool.is_some_and(|of_pool| pool.template.requirements.overlaps(&of_pool.requirements));
         for offering in of_pool.into_iter().flat_map(|instance_type| &instance_type.offerings) {
             let row = OfferingRow {
                 zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
@@ -118,7 +118,7 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
                     last
                 }
             };
-            if allows_type && pool.template.requirements.intersects(&offering.requirements).is_ok() {
+            if allows_type && pool.template.requirements.overlaps(&offering.requirements) {
                 at.node_pools.push(pool.name.to_string());
             }
         }

@@ -62,12 +62,11 @@ pub(super) fn report(question: &Question, name: &str) -> anyhow::Result<NodePool
     let mut so_far = Requirements::new();
     for requirement in pool.template.requirements.iter() {
         so_far.add(requirement.clone());
-        let left =
-            catalog.instance_types.iter().filter(|known| so_far.intersects(&known.requirements).is_ok());
+        let left = catalog.instance_types.iter().filter(|known| so_far.overlaps(&known.requirements));
         funnel.push(FunnelStep { constraint: requirement.to_string(), left: left.count() });
     }
     let is_available = |known: &&Arc<InstanceType>| {
-        so_far.intersects(&known.requirements).is_ok() && known.cheapest(&so_far).is_some()
+        so_far.overlaps(&known.requirements) && known.cheapest(&so_far).is_some()
     };
     let available: Vec<&Arc<InstanceType>> = catalog.instance_types.iter().filter(is_available).collect();
     funnel.push(FunnelStep { constraint: "available offerings".to_owned(), left: available.len() });

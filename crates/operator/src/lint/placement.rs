@@ -150,7 +150,7 @@ fn node_pools(items: &[Item], snapshot: &Snapshot, report: &mut LintReport) {
             continue;
         }
         let meets = |known: &InstanceType, wanted: &Requirements| {
-            wanted.intersects(&known.requirements).is_ok() && known.cheapest(wanted).is_some()
+            wanted.overlaps(&known.requirements) && known.cheapest(wanted).is_some()
         };
         let count = |wanted: &Requirements| {
             catalog.instance_types.iter().filter(|known| meets(known, wanted)).count()
@@ -240,8 +240,7 @@ fn daemons(items: &[Item], snapshot: &Snapshot, rules: &Rules, report: &mut Lint
         });
         let sum = daemons.fold(Resources::new(), |sum, daemon| sum.plus(daemon.requests()));
         let allowed = catalog.instance_types.iter();
-        let allowed =
-            allowed.filter(|known| pool.template.requirements.intersects(&known.requirements).is_ok());
+        let allowed = allowed.filter(|known| pool.template.requirements.overlaps(&known.requirements));
         let smallest = allowed.min_by_key(|known| {
             (known.allocatable().cpu(), known.allocatable().memory(), known.name.clone())
         });

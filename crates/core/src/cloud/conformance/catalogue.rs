@@ -70,7 +70,7 @@ async fn described(harness: &dyn Harness) -> Verdict {
             }
             // Nodes of an offering may lack a label that those of another one have, such as a reservation.
             let values = offering.requirements.iter().filter(|wanted| !wanted.allows_missing());
-            if instance_type.requirements.intersects(&values.cloned().collect()).is_err() {
+            if !instance_type.requirements.overlaps(&values.cloned().collect()) {
                 return wrong("has an offering that contradicts it");
             }
         }

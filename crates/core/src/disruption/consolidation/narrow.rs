@@ -143,7 +143,7 @@ pub(super) fn narrow(
 fn offers(instance_type: &InstanceType, requirements: &Requirements, capacity_type: &str) -> bool {
     let has_type =
         |offering: &Offering| offering.capacity_type().is_some_and(|found| &**found == capacity_type);
-    let fits = |offering: &Offering| requirements.intersects(&offering.requirements).is_ok();
+    let fits = |offering: &Offering| requirements.overlaps(&offering.requirements);
     let mut offerings = instance_type.offerings.iter();
     offerings.any(|offering| has_type(offering) && offering.available && fits(offering))
 }
@@ -165,7 +165,7 @@ pub(in crate::disruption) fn worst_launch_prices(
         let fitting = instance_type.offerings.iter().filter(|offering| {
             offering.available
                 && offering.capacity_type().is_some_and(|found| &**found == *capacity_type)
-                && requirements.intersects(&offering.requirements).is_ok()
+                && requirements.overlaps(&offering.requirements)
         });
         let list = fitting.map(|offering| offering.price).max()?;
         Some(Prices { list, effective: new_claim.objective.effective(&new_claim.pool, instance_type, list) })

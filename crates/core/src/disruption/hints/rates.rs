@@ -17,8 +17,8 @@ impl Rates {
         let mut requirements: Requirements = pool.template.requirements.clone();
         requirements.add_all(&Requirements::from_labels(&pool.template.labels));
         let offered = |known: &InstanceType| {
-            let allowed = requirements.allows(INSTANCE_TYPE, &known.name)
-                && requirements.intersects(&known.requirements).is_ok();
+            let allowed =
+                requirements.allows(INSTANCE_TYPE, &known.name) && requirements.overlaps(&known.requirements);
             let list = allowed.then(|| known.cheapest(&requirements))?.map(|offering| offering.price)?;
             let price = snapshot.objective.effective(pool, known, list);
             let room = known.allocatable();

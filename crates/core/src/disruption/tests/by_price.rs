@@ -240,7 +240,7 @@ fn max_launch_price(known: &InstanceType, requirements: &Requirements) -> Price 
     let offered = known
         .offerings
         .iter()
-        .filter(|offering| offering.available && requirements.intersects(&offering.requirements).is_ok());
+        .filter(|offering| offering.available && requirements.overlaps(&offering.requirements));
     offered.map(|offering| offering.price).max().unwrap()
 }
 

@@ -47,6 +47,7 @@ proptest! {
         let both = a.intersection(&b);
         let witness = (-20..20).map(|n| n.to_string()).chain(UNIVERSE.map(String::from)).any(|value| both.has(&value));
         prop_assert_eq!(!both.is_empty(), witness, "{}", both);
+        prop_assert_eq!(a.intersects(&b), witness, "{} {}", a, b);
     }
 
     /// What a node may carry under the key decides: one of the values, or no such label.

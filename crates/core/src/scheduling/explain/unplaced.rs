@@ -224,7 +224,7 @@ impl<'a> Explained<'a> {
                 agrees(&tables.universe, **described, req) && fits_free(&class.requests, &whole)
             });
         let offerings = types.flat_map(|(instance_type, _)| &instance_type.offerings);
-        let allowed = offerings.filter(|own| requirements.intersects(&own.requirements).is_ok());
+        let allowed = offerings.filter(|own| requirements.overlaps(&own.requirements));
         let ahead = allowed.filter_map(|own| own.scheduled.as_ref()).filter(|own| own.starts > now);
         let next = ahead.min_by(|a, b| a.starts.cmp(&b.starts).then_with(|| a.name.cmp(&b.name)))?;
         let after = Duration::try_from(next.starts.duration_since(now)).unwrap_or_default();

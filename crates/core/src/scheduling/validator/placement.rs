@@ -234,8 +234,8 @@ fn counts(snapshot: &Snapshot, new_claim: &NewClaim, instance_type: &InstanceTyp
 
 fn buys(new_claim: &NewClaim, instance_type: &InstanceType, offering: &Offering) -> bool {
     offering.available
-        && new_claim.requirements.intersects(&instance_type.requirements).is_ok()
-        && new_claim.requirements.intersects(&offering.requirements).is_ok()
+        && new_claim.requirements.overlaps(&instance_type.requirements)
+        && new_claim.requirements.overlaps(&offering.requirements)
 }
 
 /// What daemons take on a node of an instance type, of what that has.

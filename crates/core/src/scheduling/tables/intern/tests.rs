@@ -37,7 +37,7 @@ proptest! {
         let (x, y) = (universe.req(a.iter()), universe.req(b.iter()));
         prop_assert_eq!(universe.requirements(x), a.clone());
         prop_assert_eq!(universe.meet(x, y, Side::Claim).is_some(), a.compatible_claim(&b, &schema).is_ok());
-        prop_assert_eq!(universe.meet(x, y, Side::Plain).is_some(), a.intersects(&b).is_ok());
+        prop_assert_eq!(universe.meet(x, y, Side::Plain).is_some(), a.overlaps(&b));
         if let Some(both) = universe.meet(x, y, Side::Claim) {
             let mut expected = a.clone();
             expected.add_all(&b);
