@@ -19,7 +19,8 @@ use crate::{
 pub enum Unplaced {
     /// No NodePool takes part in scheduling.
     NoPools,
-    /// No NodePool can help this pod; the first constraint that eliminated each, in the order tried.
+    /// No NodePool can help this pod; the first constraint that eliminated each, in the order tried: first the NodePools that the
+    /// pod selects, then those that its node selector, affinity or tolerations exclude.
     NoPoolFits(Arc<[PoolVerdict]>),
     /// One of its resource claims can be satisfied nowhere.
     Claims(Box<ClaimProblem>),
@@ -183,6 +184,11 @@ impl Unplaced {
 }
 
 impl Eliminated {
+    /// Whether labels or taints exclude the NodePool or all of its instance types: as a rule the pod does not select it.
+    pub(crate) fn is_by_labels_or_taints(&self) -> bool {
+        matches!(self, Self::Taint(_) | Self::Requirements { .. } | Self::InstanceTypes { allowed: 0, .. })
+    }
+
     /// The constraint as one word.
     #[must_use]
     pub fn as_str(&self) -> &'static str {

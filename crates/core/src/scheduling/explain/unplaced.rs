@@ -98,7 +98,10 @@ impl<'a> Explained<'a> {
             pool: tables.pools[pool].model.name.clone(),
             eliminated: self.eliminated(pool),
         };
-        Unplaced::NoPoolFits(tables.pools.ids().map(verdict).chain(stopped).collect())
+        let mut verdicts: Vec<PoolVerdict> = tables.pools.ids().map(verdict).chain(stopped).collect();
+        // Events name the first ones only: a NodePool that the pod excludes itself must not hide the one that it selects.
+        verdicts.sort_by_key(|verdict| verdict.eliminated.is_by_labels_or_taints());
+        Unplaced::NoPoolFits(verdicts.into())
     }
 
     /// A required label that no NodePool can have, because users may not set it.

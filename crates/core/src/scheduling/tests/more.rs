@@ -404,6 +404,41 @@ fn a_halted_pool_reports_the_reason() {
     );
 }
 
+/// An event names five of the NodePools that rule a pod out.
+#[test]
+fn nodepools_that_a_pod_selects_are_reported_first() {
+    let of_arch = |arch: &str| {
+        let only = instance_type("small", 2, 4).label(ARCH, arch).offer("a", ON_DEMAND, 100).build();
+        Arc::new(crate::model::Catalog::new(vec![only]))
+    };
+    let own = |name: &str| pool(name).label("team", "own").weight(90);
+    let excluded = ClusterBuilder::new()
+        .catalog(of_arch("amd64"))
+        .pool(own("no-type-1"))
+        .pool(own("no-type-2"))
+        .catalog(of_arch("arm64"))
+        .pool(own("other-label-1").label("team", "other"))
+        .pool(own("other-label-2").label("team", "other"))
+        .pool(own("tainted-1").taint("gpu", "", TaintEffect::NoSchedule))
+        .pool(own("tainted-2").taint("gpu", "", TaintEffect::NoSchedule));
+    let limited = |name: &str| own(name).weight(10).limit("cpu", 0);
+    let selected = excluded.clone().pool(limited("limited-1")).pool(limited("limited-2"));
+    let told = |builder: ClusterBuilder| {
+        let pod = pod("p").selector("team", "own").selector(ARCH, "arm64");
+        let why = plan(builder.pending(pod)).1.unplaced[0].1.clone();
+        let Unplaced::NoPoolFits(verdicts) = &why else { panic!("{why}") };
+        let names: Vec<String> = verdicts.iter().map(|verdict| verdict.pool.to_string()).collect();
+        (names.join(" "), why.to_string())
+    };
+    // By weight, then by name, as they are tried.
+    let others = "tainted-2 tainted-1 other-label-2 other-label-1 no-type-2 no-type-1";
+    assert_eq!(told(excluded).0, others);
+    let (names, text) = told(selected);
+    assert_eq!(names, format!("limited-2 limited-1 {others}"));
+    let first = "all available instance types exceed limits for nodepool \"limited-2\"";
+    assert!(text.starts_with(first) && text.ends_with("and 3 more nodepools"), "{text}");
+}
+
 /// What a pod is told of a NodePool with capacity that starts in `seconds`, and more of it five hours later; beside it there may be a small
 /// type on demand.
 fn told_of_scheduled(seconds: i64, small: bool, pod: PodBuilder) -> String {
