@@ -10,5 +10,5 @@ mod table;
 mod tests;
 mod tokens;
 
-pub use class::{OfflineClass, catalog};
+pub use class::{FoundReservations, OfflineClass, catalog};
 pub use table::{Table, TableError, region_of_zone};

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use fleetwright_aws_api::Ec2NodeClass;
-use fleetwright_core::model::ResourceName;
+use fleetwright_core::model::{Offering, ResourceName};
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::calls::SoldIn;
+use crate::calls::{ReservationInfo, SoldIn};
 use crate::instancetype::ClassCatalog;
 use crate::prices::Prices;
 use crate::settings::Settings;
@@ -22,11 +23,15 @@ fn zones(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn of_class(spec: Value, region: &str, prices: &Prices) -> ClassCatalog {
-    of_object(spec, Value::Null, region, prices)
+    of_object((spec, Value::Null), None, region, prices)
 }
 
-/// The catalogue of a class; of the reservation cr-1 two instances are left.
-fn of_object(spec: Value, status: Value, region: &str, prices: &Prices) -> ClassCatalog {
+fn of_object(
+    (spec, status): (Value, Value),
+    reservations: Option<&FoundReservations>,
+    region: &str,
+    prices: &Prices,
+) -> ClassCatalog {
     let class: Ec2NodeClass = serde_json::from_value(json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"}, "spec": spec,
         "status": status,
@@ -35,7 +40,6 @@ fn of_object(spec: Value, status: Value, region: &str, prices: &Prices) -> Class
     let settings = Settings::new("a", region);
     let zones = zones(&[&format!("{region}a")]);
     let class = class.into();
-    let reservations = &[("cr-1".to_owned(), 2)].into();
     let offline = OfflineClass { class: &class, settings: &settings, prices, reservations, zones: &zones };
     catalog(&built_in(), &offline)
 }
@@ -143,18 +147,43 @@ fn no_price_is_made_up() {
 }
 
 #[test]
-fn reservations_offer_what_is_known_to_be_left_of_them() {
-    let reservation = |id: &str| {
-        json!({
-            "id": id, "availabilityZone": "us-east-1a", "instanceType": "m5.large", "ownerID": "123456789012",
-            "instanceMatchCriteria": "targeted", "reservationType": "default", "state": "active", "interruptible": false,
-        })
+fn reservations_offer_what_ec2_says_is_left_of_them() {
+    let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let starts = at + SignedDuration::from_hours(3);
+    let info = |id: &str, available, starts: Option<Timestamp>| ReservationInfo {
+        id: id.to_owned(),
+        zone: "us-east-1a".to_owned(),
+        instance_type: "m5.large".to_owned(),
+        owner: "123456789012".to_owned(),
+        match_criteria: "targeted".to_owned(),
+        kind: if starts.is_none() { "default" } else { "capacity-block" }.to_owned(),
+        interruptible: false,
+        starts,
+        ends: Some(at + SignedDuration::from_hours(27)),
+        available,
     };
-    let spec = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
-    let status = json!({"capacityReservations": [reservation("cr-1"), reservation("cr-2")]});
-    let made = of_object(spec, status, "us-east-1", &Prices::built_in("us-east-1").unwrap());
-    let offerings = made.catalog.get("m5.large").unwrap().offerings.clone();
-    let reserved: Vec<_> = offerings.iter().filter(|own| own.is_reserved()).collect();
-    let found: Vec<_> = reserved.iter().map(|own| (own.reservation_capacity, own.available)).collect();
-    assert_eq!(found, [(Some(2), true), (Some(0), false)]);
+    let found = vec![info("cr-1", 2, None), info("cr-2", 0, None), info("cr-3", 4, Some(starts))];
+    let stale = json!({
+        "id": "cr-4", "availabilityZone": "us-east-1a", "instanceType": "m5.large", "ownerID": "123456789012",
+        "instanceMatchCriteria": "targeted", "reservationType": "default", "state": "active", "interruptible": false,
+    });
+    let offered = |found: Option<&FoundReservations>| {
+        let spec = json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]});
+        let status = json!({"capacityReservations": [stale]});
+        let made = of_object((spec, status), found, "us-east-1", &Prices::built_in("us-east-1").unwrap());
+        let offerings = made.catalog.get("m5.large").unwrap().offerings.clone();
+        let reserved = offerings.iter().filter(|own| own.is_reserved());
+        let told = |own: &Offering| {
+            let scheduled = own.scheduled.as_ref().map(|own| (own.name.to_string(), own.starts));
+            (own.reservation_capacity, own.available, scheduled)
+        };
+        reserved.map(told).collect::<Vec<_>>()
+    };
+    // A status does not say how much is left.
+    assert_eq!(offered(None), [(Some(0), false, None)]);
+    let block = Some(("capacity block cr-3".to_owned(), starts));
+    assert_eq!(
+        offered(Some(&FoundReservations { found, at })),
+        [(Some(2), true, None), (Some(0), false, None), (Some(0), false, block)]
+    );
 }

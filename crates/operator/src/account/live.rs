@@ -1,26 +1,23 @@
-//! The instance types and prices of a region, read from the account.
-
-use std::collections::BTreeMap;
+//! The instance types, prices and reservations of a region, read from the account.
 
 use anyhow::ensure;
 use fleetwright_aws::{
-    calls::{AwsApi as _, ReservationInfo},
-    offline::Table,
+    calls::AwsApi as _,
+    nodeclass::lookups,
+    offline::{FoundReservations, Table},
     prices::{Prices, pricing_region, write},
 };
+use fleetwright_aws_api::ec2nodeclass::Ec2NodeClassSpec;
 
 use super::{block_on, clock, connect, note};
 use crate::settings::Values;
 
-/// How many more instances each reservation can hold; `None` where AWS does not say.
-type Reservations = Option<BTreeMap<String, u32>>;
-
 /// Reads instance types, where they are offered, and prices of a region, and returns them with its name: `DescribeInstanceTypes`, `DescribeInstanceTypeOfferings`,
-/// `pricing:GetProducts` and `DescribeSpotPriceHistory`; and what `DescribeCapacityReservations` says, if IAM allows it.
+/// `pricing:GetProducts` and `DescribeSpotPriceHistory`.
 ///
 /// # Errors
-/// If AWS refuses one of the others or returns nothing.
-pub(crate) fn live_catalogue(values: &Values) -> anyhow::Result<(Table, String, Reservations)> {
+/// If AWS refuses one of them or returns nothing.
+pub(crate) fn live_catalogue(values: &Values) -> anyhow::Result<(Table, String)> {
     block_on(async {
         let sdk = connect(values).await?;
         let region = sdk.region().to_owned();
@@ -37,19 +34,25 @@ pub(crate) fn live_catalogue(values: &Values) -> anyhow::Result<(Table, String, 
         let date = clock().now().strftime("%Y-%m-%d").to_string();
         let mut table = Table::of_region((format!("EC2 in {region}"), date), &region, types, sold_in);
         table.set_prices(write(&prices, &region));
-        let reservations = match sdk.reservations(None, &[]).await {
-            Ok(found) => Some(found.into_iter().map(left).collect()),
-            Err(error) => {
-                note(&format!("capacity reservations are not read: {error}"))?;
-                None
-            }
-        };
-        Ok((table, region, reservations))
+        Ok((table, region))
     })
 }
 
-/// A reservation's id, and how many more instances it can hold now.
-fn left(info: ReservationInfo) -> (String, u32) {
-    let left = if info.starts.is_none() { info.available } else { 0 };
-    (info.id, left)
+/// Reads the reservations that an EC2NodeClass selects (`DescribeCapacityReservations`); `None` with a note if AWS does not say.
+///
+/// # Errors
+/// If there is no region, or there are no credentials.
+pub(crate) fn live_reservations(
+    values: &Values,
+    spec: &Ec2NodeClassSpec,
+) -> anyhow::Result<Option<FoundReservations>> {
+    block_on(async {
+        match lookups::reservations(&connect(values).await?, spec).await {
+            Ok(found) => Ok(Some(FoundReservations { found, at: clock().now() })),
+            Err(error) => {
+                note(&format!("capacity reservations are not read: {error}"))?;
+                Ok(None)
+            }
+        }
+    })
 }

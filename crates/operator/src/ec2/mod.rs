@@ -12,10 +12,7 @@ mod tests;
 mod tools;
 mod unknown;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 pub use self::{
     compat::Ec2Compat,
@@ -25,7 +22,7 @@ pub use self::{
 use anyhow::{Context as _, bail};
 use fleetwright_aws::{
     Settings,
-    offline::{OfflineClass, Table, catalog},
+    offline::{FoundReservations, OfflineClass, Table, catalog},
     prices::currency,
     provider::KnownClass,
     schema::schema,
@@ -59,8 +56,6 @@ struct Figures {
     table: Table,
     /// The region of the prices; empty if the table has several.
     region: String,
-    /// How many more instances each reservation of the account can hold; `None` where that is not known.
-    reservations: Option<BTreeMap<String, u32>>,
 }
 
 impl OfflineCatalogue for Ec2Catalogue {
@@ -118,12 +113,13 @@ impl OfflineCatalogue for Ec2Catalogue {
             ));
         }
         let settings = settings(request.values, &region);
-        let none = BTreeMap::new();
-        let reservations = figures.reservations.as_ref().unwrap_or(&none);
+        let uses_reservations = settings.reserved_capacity && selects_reservations(&class);
+        let found = if uses_reservations { found_reservations(request, &class)? } else { None };
+        let reservations = found.as_ref();
         let offline =
             OfflineClass { class: &class, settings: &settings, prices: &prices, reservations, zones: &zones };
         let made = catalog(&figures.table, &offline);
-        if request.values.gate("ReservedCapacity") && lacks_reservations(&class, &figures) {
+        if uses_reservations && found.is_none() {
             offer.gaps.push(format!(
                 "{}: how much of its capacity reservations is left is not known: nodes are planned on-demand or spot",
                 request.class
@@ -156,7 +152,7 @@ impl Ec2Catalogue {
     fn figures(&self, request: &ClassRequest<'_>) -> anyhow::Result<Arc<Figures>> {
         if let Some((path, text)) = request.file {
             let table = Table::parse(text).with_context(|| path.display().to_string())?;
-            return Ok(Arc::new(Figures { table, region: String::new(), reservations: None }));
+            return Ok(Arc::new(Figures { table, region: String::new() }));
         }
         if request.name == LIVE { self.live(request.values) } else { Ok(built_in()) }
     }
@@ -190,16 +186,32 @@ fn windows(pools: &[&Value]) -> Vec<String> {
 
 fn built_in() -> Arc<Figures> {
     static BUILT_IN: OnceLock<Arc<Figures>> = OnceLock::new();
-    let figures =
-        || Arc::new(Figures { table: Table::built_in().clone(), region: String::new(), reservations: None });
+    let figures = || Arc::new(Figures { table: Table::built_in().clone(), region: String::new() });
     BUILT_IN.get_or_init(figures).clone()
 }
 
 #[cfg(feature = "aws")]
 fn read(values: &Values) -> anyhow::Result<Figures> {
-    let (table, region, reservations) =
-        crate::account::live_catalogue(values).context("--catalog ec2-live")?;
-    Ok(Figures { table, region, reservations })
+    let (table, region) = crate::account::live_catalogue(values).context("--catalog ec2-live")?;
+    Ok(Figures { table, region })
+}
+
+/// The reservations that a NodeClass selects; `None` where the source does not know them.
+#[cfg(feature = "aws")]
+fn found_reservations(
+    request: &ClassRequest<'_>,
+    class: &KnownClass,
+) -> anyhow::Result<Option<FoundReservations>> {
+    if request.name != LIVE || request.file.is_some() {
+        return Ok(None);
+    }
+    crate::account::live_reservations(request.values, &class.class.spec).context("--catalog ec2-live")
+}
+
+#[cfg(not(feature = "aws"))]
+#[expect(clippy::unnecessary_wraps, reason = "with AWS it can fail")]
+fn found_reservations(_: &ClassRequest<'_>, _: &KnownClass) -> anyhow::Result<Option<FoundReservations>> {
+    Ok(None)
 }
 
 #[cfg(not(feature = "aws"))]
@@ -213,12 +225,10 @@ fn types_of(table: &Table) -> String {
     format!("EC2 instance types of {} ({})", table.date(), table.source())
 }
 
-/// Whether reserved capacity may be launched for the NodeClass and it is not known how much: the source does not say, or the status does not
-/// name the reservations that the terms select.
-fn lacks_reservations(class: &KnownClass, figures: &Figures) -> bool {
+/// Whether the NodeClass selects reservations, by its spec or by what a controller found.
+fn selects_reservations(class: &KnownClass) -> bool {
     let named = class.class.status.as_ref().is_some_and(|status| !status.capacity_reservations.is_empty());
-    let selects = named || !class.class.spec.capacity_reservation_selector_terms.is_empty();
-    selects && (figures.reservations.is_none() || !named)
+    named || !class.class.spec.capacity_reservation_selector_terms.is_empty()
 }
 
 /// The NodeClass as the provider reads it. If the input does not have it, the usual image family is assumed, which is a gap.

@@ -46,6 +46,14 @@ fn pools() -> Vec<Value> {
             vec![of_type("m5.large"), values("karpenter.sh/capacity-type", &["reserved", "on-demand"])],
         ),
         pool("block", vec![family(&["m5"]), values("karpenter.sh/capacity-type", &["reserved"])]),
+        pool(
+            "later",
+            vec![
+                family(&["m5"]),
+                values("topology.kubernetes.io/zone", &["us-west-2a"]),
+                values("karpenter.sh/capacity-type", &["reserved"]),
+            ],
+        ),
     ]
 }
 
@@ -61,7 +69,7 @@ fn capacity(now: Timestamp) -> Vec<Reservation> {
 }
 
 /// Pods: name, pool, CPUs, GiB, GPUs.
-const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 15] = [
+const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 16] = [
     ("general-1", "general", "3", "2Gi", 0),
     ("general-2", "general", "3", "20Gi", 0),
     ("general-3", "general", "1", "1Gi", 0),
@@ -79,6 +87,8 @@ const PODS_OF_POOLS: [(&str, &str, &str, &str, u32); 15] = [
     // One instance of the block can be launched now: the second pod waits.
     ("block-1", "block", "3", "4Gi", 0),
     ("block-2", "block", "3", "4Gi", 0),
+    // Its zone has a block that starts in three hours.
+    ("later-1", "later", "3", "4Gi", 0),
 ];
 
 fn pods() -> Vec<Value> {
@@ -161,6 +171,12 @@ pub(super) fn launched(claims: &[Value]) -> Counts {
     counts
 }
 
+/// Checks that the pod without an instance of a block is told of the block that starts later.
+fn waits_for_block(cx: &mut Cx<'_>, who: &str, said: &str) -> anyhow::Result<()> {
+    let expected = "capacity block cr-0123456789abcdef2 starts in 3h";
+    cx.check(format!("{who} says {expected}: {said}"), said.contains(expected))
+}
+
 pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let capacity = capacity(cx.proxy.clock.now());
     let selected: Vec<Value> = capacity.iter().map(|own| json!({"id": own.id})).collect();
@@ -192,7 +208,9 @@ pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let file = file.display().to_string();
     let printed = server.command(cx, &["plan", "-f", &file, "-o", "json", "--catalog", "ec2-live"]).await?;
     cx.check(format!("plan succeeds: {}", printed.err), printed.ok)?;
-    let expected = planned(&serde_json::from_str(&printed.out)?)?;
+    let report: Value = serde_json::from_str(&printed.out)?;
+    let expected = planned(&report)?;
+    waits_for_block(cx, "plan", &report["unschedulable"].to_string())?;
     let planned: BTreeSet<&str> = expected.keys().map(|[pool, ..]| pool.as_str()).collect();
     let pools = ["arm", "block", "general", "gpu", "reserved", "spot", "zonal"];
     cx.equal("planned pools", &planned, &pools.into())?;
@@ -213,6 +231,10 @@ pub(super) async fn agrees(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         Ok(claims)
     })
     .await?;
+    let events = server.rest.list("/api/v1/events").await?;
+    let waits = events.iter().filter(|event| event["reason"] == "FailedScheduling");
+    let messages: Vec<String> = waits.map(|event| event["message"].to_string()).collect();
+    waits_for_block(cx, "the operator", &messages.join("\n"))?;
     cx.equal("NodeClaims by pool, capacity type, instance type and zone", &launched(&claims), &expected)?;
     let instances = cx.account.instances().await?;
     cx.equal("instances", &instances.len(), &count)?;
