@@ -82,7 +82,10 @@ impl Refusal {
         Self { status, code: code.to_owned(), message: message.to_owned() }
     }
 
-    /// Throttling, in the format of each service.
+    /// Throttling, in the format of each service. "RequestLimitExceeded: The maximum request rate permitted by the Amazon EC2 APIs has been exceeded
+    /// for your account." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>, in words as in
+    /// aws/karpenter-provider-aws#8936); the others as in the common errors of each service, such as "ThrottlingException: The request was denied due
+    /// to request throttling." (<https://docs.aws.amazon.com/IAM/latest/APIReference/CommonErrors.html>)
     #[must_use]
     pub fn throttled(call: &Call) -> Self {
         match call.service.as_str() {
@@ -92,7 +95,8 @@ impl Refusal {
         }
     }
 
-    /// A missing permission without a policy, in the format of each service.
+    /// A missing permission without a policy, in the format of each service; with one see [`crate::iam::refusal`]. "UnauthorizedOperation: You are not
+    /// authorized to perform this operation." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>)
     #[must_use]
     pub fn denied(call: &Call) -> Self {
         let message = format!("You are not authorized to perform {}:{}.", call.service, call.action);
@@ -103,7 +107,8 @@ impl Refusal {
         }
     }
 
-    /// An expired token, in the format of each service.
+    /// An expired token, in the format of each service: of EC2 as in aws/aws-sdk-java#1443, of others "ExpiredTokenException: The security token included
+    /// in the request is expired" (<https://docs.aws.amazon.com/IAM/latest/APIReference/CommonErrors.html>).
     #[must_use]
     pub fn expired(call: &Call) -> Self {
         match call.service.as_str() {

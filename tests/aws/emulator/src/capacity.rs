@@ -264,17 +264,21 @@ impl Supply {
         let id = way.reservation.as_ref()?;
         let of = |reservation: &&Reservation| reservation.id == *id;
         let Some(reservation) = self.reservations.iter().find(of) else {
+            // "InvalidCapacityReservationId.NotFound: The specified ID does not exist." (errors-overview.html, see `in_group`)
             let message = format!("The capacity reservation ID '{id}' does not exist");
             return Some((0, ("InvalidCapacityReservationId.NotFound", message)));
         };
         let matches = reservation.instance_type == way.instance_type && reservation.zone == way.zone;
         let left = reservation.total.saturating_sub(self.used(id));
         let left = if matches && reservation.serves(now) { left } else { 0 };
-        // The message of RunInstances with a targeted reservation that is full or does not match.
+        // As in hashicorp/terraform-provider-aws#35745, of a targeted reservation that is full or does not match.
         let message = "The requested reservation does not have sufficient compatible and available capacity for this request.";
         Some((left, ("ReservationCapacityExceeded", message.to_owned())))
     }
 
+    /// Codes as in <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>. Unknown groups as in
+    /// bcbio/bcbio-nextgen-vm#37, those of another zone as in hashicorp/terraform#16183. The words of a full spread group are those that Karpenter
+    /// recognizes; their code is not documented.
     fn in_group(&self, way: &Way) -> Option<(u32, Shortage)> {
         let (id, _) = way.group.as_ref()?;
         let group = self.groups.iter().find(|group| group.id == *id);
@@ -293,13 +297,15 @@ impl Supply {
             }
             // "A cluster placement group can't span multiple Availability Zones."
             Some("cluster") if members().any(|own| own.way.zone != way.zone) => {
-                let message = "Instances in a cluster placement group must be in the same Availability Zone.";
-                Some((0, ("InvalidParameterCombination", message.to_owned())))
+                let message =
+                    format!("The placement group '{id}' is in use in another availability zone: null");
+                Some((0, ("InvalidPlacementGroup.InUse", message)))
             }
             Some(_) => None,
         }
     }
 
+    /// On demand as in scrapoxy/scrapoxy#202, spot as in vrivellino/spoptimize#15.
     fn by_quota(&self, way: &Way) -> Option<(u32, Shortage)> {
         let left = *self.vcpus.get(&way.market)?;
         let shortage = if way.market == "spot" {
@@ -439,6 +445,7 @@ impl Way {
     }
 }
 
+/// As in aws/karpenter-provider-aws#3380.
 fn no_addresses(subnet: &str) -> Shortage {
     let message = format!(
         "There are not enough free addresses in subnet '{subnet}' to satisfy the requested number of instances."

@@ -49,7 +49,7 @@ pub(crate) fn is_unseen(made: Timestamp, delay: SignedDuration, now: Timestamp) 
     now.duration_since(made) < delay
 }
 
-/// "The instance ID 'i-…' does not exist."
+/// "InvalidInstanceID.NotFound: The specified instance does not exist." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>)
 #[must_use]
 pub(crate) fn no_instance(ids: &[&str]) -> Refusal {
     let message = match ids {
@@ -59,14 +59,15 @@ pub(crate) fn no_instance(ids: &[&str]) -> Refusal {
     Refusal::new(400, "InvalidInstanceID.NotFound", &message)
 }
 
-/// "At least one of the launch templates specified in the request does not exist."
+/// "InvalidLaunchTemplateName.NotFoundException" (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>), as in
+/// aws/karpenter-provider-aws#7941.
 #[must_use]
 pub(crate) fn no_template() -> Refusal {
     let message = "At least one of the launch templates specified in the request does not exist.";
     Refusal::new(400, "InvalidLaunchTemplateName.NotFoundException", message)
 }
 
-/// EC2 on an instance profile that it does not see.
+/// EC2 on an instance profile that it does not see, as in aws/karpenter-provider-aws#3051.
 #[must_use]
 pub(crate) fn no_profile(name: &str) -> Refusal {
     let message = format!(

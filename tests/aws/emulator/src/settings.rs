@@ -15,6 +15,8 @@ pub struct TypeSupport {
     pub cards: BTreeMap<String, usize>,
     /// Whether it can run enclaves.
     pub enclaves: bool,
+    /// Whether its instances can run virtual machines.
+    pub nested: bool,
     /// Strategies of placement groups.
     pub strategies: BTreeSet<String>,
     /// Architectures of images.
@@ -39,7 +41,7 @@ impl TypeSupport {
     #[must_use]
     pub fn of(item: &Element) -> Self {
         let network = item.child("networkInfo").cloned().unwrap_or_default();
-        let texts = |path: [&str; 2]| {
+        let texts = |path: [&str; 2]| -> BTreeSet<String> {
             let set = item.child(path[0]).and_then(|info| info.child(path[1]));
             set.map(|set| set.children.iter().map(|own| own.text.clone()).collect()).unwrap_or_default()
         };
@@ -52,6 +54,7 @@ impl TypeSupport {
             efas: network.at(&["efaInfo", "maximumEfaInterfaces"]).parse().unwrap_or_default(),
             cards: cards.unwrap_or_default(),
             enclaves: item.at(&["nitroEnclavesSupport"]) == "supported",
+            nested: texts(["processorInfo", "supportedFeatures"]).contains("nested-virtualization"),
             strategies: texts(["placementGroupInfo", "supportedStrategies"]),
             architectures: texts(["processorInfo", "supportedArchitectures"]),
         }
@@ -63,6 +66,8 @@ impl TypeSupport {
             .or_else(|| self.of_group(launch))
             .or_else(|| self.of_interfaces(launch))
             .or_else(|| self.of_enclaves(launch))
+            .or_else(|| self.of_virtualization(launch))
+            .or_else(|| Self::of_tenancy(launch))
     }
 
     /// As in skypilot-org/skypilot#6315.
@@ -116,14 +121,34 @@ impl TypeSupport {
         Some(("AttachmentLimitExceeded".to_owned(), message))
     }
 
-    /// "Unsupported: The specified request is unsupported. […] The returned message provides details of the unsupported request."
-    /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>), in the words of hashicorp/terraform-provider-aws#17412.
     fn of_enclaves(&self, launch: &Launch<'_>) -> Option<Blocked> {
         let wanted = launch.data.get("LaunchTemplateData.EnclaveOptions.Enabled");
-        let refuses = wanted.is_some_and(|wanted| wanted == "true") && !self.enclaves;
-        let message = "The requested configuration is currently not supported. Please check the documentation for supported configurations.";
-        refuses.then(|| ("Unsupported".to_owned(), message.to_owned()))
+        (wanted.is_some_and(|wanted| wanted == "true") && !self.enclaves).then(unsupported)
     }
+
+    /// "NestedVirtualization: Nested virtualization is supported only on 8th generation Intel-based instance types"
+    /// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CpuOptionsRequest.html>). The code is that of aws/karpenter-provider-aws#9043; EC2's
+    /// words are not documented, and these are those of the code: "The specified request includes an unsupported operation." (errors-overview.html)
+    fn of_virtualization(&self, launch: &Launch<'_>) -> Option<Blocked> {
+        let wanted = launch.data.get("LaunchTemplateData.CpuOptions.NestedVirtualization");
+        let refuses = wanted.is_some_and(|wanted| wanted == "enabled") && !self.nested;
+        let message = "The specified request includes an unsupported operation.";
+        refuses.then(|| ("UnsupportedOperation".to_owned(), message.to_owned()))
+    }
+
+    /// Types of the family t2 run on shared hardware alone: rancher/os#1964. `DescribeInstanceTypes` does not say which types do.
+    fn of_tenancy(launch: &Launch<'_>) -> Option<Blocked> {
+        let wanted = launch.data.get("LaunchTemplateData.Placement.Tenancy");
+        let refuses = wanted.is_some_and(|wanted| wanted == "dedicated");
+        (refuses && launch.instance_type.starts_with("t2.")).then(unsupported)
+    }
+}
+
+/// "Unsupported: The specified request is unsupported. […] The returned message provides details of the unsupported request."
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>), in the words of hashicorp/terraform-provider-aws#17412.
+fn unsupported() -> Blocked {
+    let message = "The requested configuration is currently not supported. Please check the documentation for supported configurations.";
+    ("Unsupported".to_owned(), message.to_owned())
 }
 
 /// The instance types that a request launches, and those alone.
@@ -166,6 +191,28 @@ mod tests {
 
     fn t4g() -> TypeSupport {
         described("arm64", "2", "", "unsupported", &["partition", "spread"])
+    }
+
+    /// "Nested virtualization is supported only on 8th generation Intel-based instance types (c8i, m8i, r8i, and their flex variants)."
+    #[test]
+    fn virtual_machines_run_on_types_that_have_the_feature() {
+        let on = "LaunchTemplateData.CpuOptions.NestedVirtualization=enabled";
+        let item = "<item><processorInfo><supportedFeatures><item>nested-virtualization</item></supportedFeatures></processorInfo></item>";
+        let m8i = TypeSupport::of(&crate::xml::parse(item).unwrap());
+        assert_eq!(said(&m8i, on, None, None), "launched");
+        assert!(said(&c5n(), on, None, None).starts_with("UnsupportedOperation: "));
+        assert_eq!(said(&c5n(), &on.replace("enabled", "disabled"), None, None), "launched");
+    }
+
+    #[test]
+    fn the_family_t2_is_not_launched_on_dedicated_hardware() {
+        let code = |instance_type: &str, tenancy: &str| {
+            let data = decode(&format!("LaunchTemplateData.Placement.Tenancy={tenancy}"));
+            let launch = Launch { instance_type, data: &data, strategy: None, architecture: None };
+            c5n().refusal(&launch).map(|(code, _)| code)
+        };
+        assert_eq!(code("t2.micro", "dedicated").as_deref(), Some("Unsupported"));
+        assert_eq!((code("t2.micro", "default"), code("m5.large", "dedicated")), (None, None));
     }
 
     fn said(support: &TypeSupport, form: &str, strategy: Option<&str>, architecture: Option<&str>) -> String {

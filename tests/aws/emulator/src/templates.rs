@@ -36,9 +36,11 @@ pub(crate) fn refused(call: &Call) -> Option<Refusal> {
     // "Length Constraints: Minimum length of 3. Maximum length of 128. Pattern: [a-zA-Z0-9\(\)\.\-/_]+"
     // (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateLaunchTemplate.html>).
     if !(3..=128).contains(&name.len()) || !name.chars().all(valid) {
-        let message = "Launch template names must be between 3 and 128 characters long, and may contain letters, numbers, and the following characters: - ( ) . / _.";
+        // As in github-aws-runners/terraform-aws-github-runner#932.
+        let message = "A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.";
         return Some(Refusal::new(400, "InvalidLaunchTemplateName.MalformedException", message));
     }
+    // "InvalidUserData.Malformed", in the words that Karpenter recognizes.
     let user_data = call.param("LaunchTemplateData.UserData");
     let padding = user_data.bytes().rev().take_while(|byte| *byte == b'=').count();
     if user_data.len() / 4 * 3 - padding.min(user_data.len()) > USER_DATA_MAX {
@@ -59,28 +61,35 @@ pub(crate) fn tags(call: &Call) -> Option<Refusal> {
     for place in specifications.iter().flat_map(|prefix| groups(&call.params, prefix)) {
         let tags = crate::call::tag_pairs(&call.params, &format!("{place}Tag."));
         if tags.len() > TAGS_MAX {
-            let message = "The maximum number of tags for this resource has been reached.";
+            // "TagLimitExceeded: You've reached the limit on the number of tags that you can assign to the specified resource."
+            // (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>)
+            let message = "You've reached the limit on the number of tags that you can assign to the specified resource.";
             return Some(Refusal::new(400, "TagLimitExceeded", message));
         }
         for (key, value) in &tags {
             if key.starts_with("aws:") {
+                // As in kubernetes-sigs/cluster-api-provider-aws#5461.
                 let message = format!(
                     "Value ( {key} ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use"
                 );
                 return Some(Refusal::new(400, "InvalidParameterValue", &message));
             }
             if key.chars().count() > TAG_LENGTHS.0 || value.chars().count() > TAG_LENGTHS.1 {
-                let message = format!(
-                    "Tag key exceeds the maximum length of 128 characters or its value that of 256: {key}"
-                );
-                return Some(Refusal::new(400, "InvalidParameterValue", &message));
+                // As in iriusrisk/GoCD-EC2-Elastic-Agent-Plugin#24.
+                let message = if value.chars().count() > TAG_LENGTHS.1 {
+                    "Tag value exceeds the maximum length of 256 characters"
+                } else {
+                    "Tag key exceeds the maximum length of 128 characters"
+                };
+                return Some(Refusal::new(400, "InvalidParameterValue", message));
             }
         }
     }
     None
 }
 
-/// Each interface has a device of its own on its card, and only those at device 0 of card 0 may be the primary one.
+/// Each interface has a device of its own on its card. "InvalidParameterValue: A value specified in a parameter is not valid, is unsupported, or
+/// cannot be used." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>); EC2's words are not documented.
 fn devices(params: &Params) -> Option<Refusal> {
     let mut seen = Vec::new();
     for place in groups(params, "LaunchTemplateData.NetworkInterface.") {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fleetwright_aws_api::labels;
 use fleetwright_aws_emulator::capacity::PlacementGroup;
 use fleetwright_core::cloud::LaunchError;
 use fleetwright_core::model::NodeClaim;
@@ -44,13 +45,14 @@ fn types(all: &[&str]) -> BTreeSet<String> {
 }
 
 /// A field of a class, its value, a type that does not support it, and one that does.
-fn settings() -> [(&'static str, Value, &'static str, &'static str); 3] {
+fn settings() -> [(&'static str, Value, &'static str, &'static str); 4] {
     let efa = json!([
         {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
         {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"},
     ]);
     [
         ("enclaveOptions", json!({"enabled": true}), "m5.large", "m5.xlarge"),
+        ("cpuOptions", json!({"nestedVirtualization": "enabled"}), "m5.large", "c7i.large"),
         ("networkInterfaces", efa, "m5.large", "c5n.18xlarge"),
         ("placementGroupSelector", json!({"name": "g"}), "t3.large", "m5.large"),
     ]
@@ -84,7 +86,7 @@ pub(super) async fn settings_of_types(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         cx.equal("fleets for it", &cx.proxy.count("CreateFleet", before), &0)?;
         respec(&mut cluster, field, Value::Null).await?;
     }
-    cx.equal("instances", &cx.born_of(UID).await?, &3)
+    cx.equal("instances", &cx.born_of(UID).await?, &4)
 }
 
 /// EC2 refuses what its description promises.
@@ -129,7 +131,18 @@ pub(super) async fn surprise(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let answers = cluster.launch("enclave-2", 1, &[xlarge()]).await;
     cx.check(format!("and is known to have nothing: {answers:?}"), answers[0].is_err())?;
     cx.equal("fleets for what is known", &cx.proxy.count("CreateFleet", before), &0)?;
-    cx.equal("instances", &cx.born_of(UID).await?, &3)
+    // Which types run on dedicated hardware EC2 does not describe: t2 would be cheaper.
+    respec(&mut cluster, "enclaveOptions", Value::Null).await?;
+    let types: &[&str] = &["t2.medium", "m5.large"];
+    let wanted = [
+        (INSTANCE_TYPE, types),
+        (CAPACITY_TYPE, &[ON_DEMAND][..]),
+        (labels::INSTANCE_TENANCY, &["dedicated"][..]),
+    ];
+    let instance = launched(cluster.launch("dedicated", 1, &[claim("dedicated", &wanted)]).await)?.remove(0);
+    let launched = instance.labels.get(INSTANCE_TYPE).map(|name| &**name);
+    cx.equal("the type on dedicated hardware", &launched, &Some("m5.large"))?;
+    cx.equal("instances", &cx.born_of(UID).await?, &4)
 }
 
 /// How a launch failed: its reason, and whether EC2's code is in the message.
