@@ -13,6 +13,8 @@ use tokio::time::Instant;
 use fleetwright_aws_emulator::call::encode;
 use fleetwright_aws_emulator::xml::{self, Element};
 
+/// What starts moto.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/moto_server.py");
 /// How long moto may take to start.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
@@ -41,15 +43,15 @@ pub(crate) struct Ec2Instance {
 impl Account {
     /// Starts moto, with its log in `folder`.
     pub(crate) async fn start(
-        program: &Path,
+        python: &Path,
         folder: &Path,
         path: std::ffi::OsString,
     ) -> anyhow::Result<Self> {
         let [port] = free_ports()?;
-        let args = ["-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned);
+        let args = [SCRIPT, "-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned);
         let recipe = Recipe {
             name: "moto",
-            program: program.to_path_buf(),
+            program: python.to_path_buf(),
             args: args.to_vec(),
             env: vec![("PATH", path)],
             logs: folder.to_path_buf(),

@@ -192,9 +192,11 @@ fn partial() -> Vec<Case> {
         case("fleet-addresses", "a subnet without addresses is left out", |cx| {
             Box::pin(fleets::addresses(cx))
         }),
-        case("token-mismatch", "a token that EC2 knows with another request launches nothing twice", |cx| {
-            Box::pin(fleets::mismatch(cx))
-        }),
+        case(
+            "token-mismatch",
+            "a token launches nothing twice while its call is under way, nor with another request",
+            |cx| Box::pin(fleets::mismatch(cx)),
+        ),
         case(
             "template-deleted",
             "a launch template that was deleted by hand is made again within the launch",
@@ -364,8 +366,11 @@ fn load() -> Vec<Case> {
         case(
             "crowd",
             "the operator launches forty nodes and ends them under throttling and shortage",
-            |cx| Box::pin(crowd::up_and_down(cx)),
+            |cx| Box::pin(crowd::up_and_down(cx, crowd::FORTY)),
         ),
+        case("crowd-thousand", "the operator does the same with a thousand nodes", |cx| {
+            Box::pin(crowd::up_and_down(cx, crowd::THOUSAND))
+        }),
     ]
 }
 

@@ -49,6 +49,8 @@ struct Shared {
     /// The call that hangs next, and whether it does so after its effect.
     trap: Mutex<Option<(&'static str, bool)>>,
     sprung: Notify,
+    /// One fleet is launched at a time: a token that is repeated meanwhile waits for the answer to its first call.
+    launching: tokio::sync::Mutex<()>,
 }
 
 impl Proxy {
@@ -68,6 +70,7 @@ impl Proxy {
             calls: Mutex::default(),
             trap: Mutex::default(),
             sprung: Notify::new(),
+            launching: tokio::sync::Mutex::default(),
         });
         let router = Router::new().fallback(handle).with_state(shared.clone());
         let task = tokio::spawn(async move {
@@ -276,6 +279,7 @@ impl Shared {
     }
 
     async fn fleet(&self, call: &Call, incoming: &Incoming, now: Timestamp) -> anyhow::Result<Answer> {
+        let _first = self.launching.lock().await;
         let allocation = match self.rules(|rules| rules.decide(call, now)) {
             Decision::Refused(refusal) => return Ok(Answer::refusal(call, &refusal)),
             Decision::Again(body) => return Ok(Answer { body, ..Answer::xml(&Element::default()) }),
@@ -335,7 +339,9 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let body = to_bytes(body, BODY_MAX).await?;
-        shared.answer(Incoming { method: parts.method, target, headers: parts.headers, body }).await
+        let incoming = Incoming { method: parts.method, target, headers: parts.headers, body };
+        // A call whose caller has gone has its effect all the same.
+        tokio::spawn(async move { shared.answer(incoming).await }).await?
     };
     let answer = answered.await.unwrap_or_else(|error: anyhow::Error| Answer {
         status: StatusCode::BAD_GATEWAY.as_u16(),

@@ -120,7 +120,7 @@ async fn run_cases(
     let run = Run {
         places,
         scrape: arguments.scrape.as_deref(),
-        moto: venv::moto_server(&places.target).await?,
+        python: venv::python(&places.target).await?,
         folder: &folder,
         queue: RefCell::new(chosen.iter().copied().collect()),
         out: RefCell::new(out),
@@ -140,8 +140,8 @@ struct Run<'a> {
     places: &'a Places,
     /// Where a Prometheus looks for operators.
     scrape: Option<&'a Path>,
-    /// The program of moto.
-    moto: PathBuf,
+    /// The Python that has moto.
+    python: PathBuf,
     folder: &'a Path,
     /// Cases that have not started. Never borrowed across an await, nor is `out`.
     queue: RefCell<VecDeque<Case>>,
@@ -154,7 +154,7 @@ impl Run<'_> {
         let folder = self.folder.join(format!("lane-{lane}"));
         std::fs::create_dir_all(&folder)?;
         let begin = Instant::now();
-        let mut account = Account::start(&self.moto, &folder, self.places.path.clone()).await?;
+        let mut account = Account::start(&self.python, &folder, self.places.path.clone()).await?;
         let proxy = Proxy::start(account.url.clone()).await?;
         self.say(&format!("lane {lane}: moto started in {:.1} s\n", begin.elapsed().as_secs_f64()))?;
         let mut failed = 0;

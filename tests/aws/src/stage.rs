@@ -89,7 +89,8 @@ impl Server {
         let path = "/api/v1/namespaces/kube-system";
         let (rest, system) = loop {
             process.check_running()?;
-            if let Ok(rest) = Rest::open(&kubeconfig, Some(Duration::from_secs(30))).await
+            // A case has a time limit of its own. With one here, a connection that was idle for so long fails the request that takes it up.
+            if let Ok(rest) = Rest::open(&kubeconfig, None).await
                 && let Ok(Some(system)) = rest.get(path).await
             {
                 break (rest, system);

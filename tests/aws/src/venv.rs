@@ -11,10 +11,10 @@ const MOTO: &str = "moto[server]==5.2.5";
 /// The folder's name carries the version, so that a newer one is not taken for it.
 const FOLDER: &str = "tools/moto-5.2.5";
 
-/// The program `moto_server`, installed below `target` if missing.
-pub(crate) async fn moto_server(target: &Path) -> anyhow::Result<PathBuf> {
+/// The Python that has moto, which is installed below `target` if missing.
+pub(crate) async fn python(target: &Path) -> anyhow::Result<PathBuf> {
     let folder = target.join(FOLDER);
-    let program = folder.join("bin/moto_server");
+    let program = folder.join("bin/python");
     // Written last: an installation that was interrupted is begun again.
     let complete = folder.join("complete");
     if complete.exists() {

@@ -20,7 +20,7 @@ use crate::xml::Element;
 
 /// Products of one page of the price list.
 const PRODUCTS: usize = 100;
-/// EC2's message about tags of spot requests where none is created.
+/// EC2's message about tags of spot requests where none is created, as in aws/karpenter-provider-aws#5850.
 const NO_SPOT_REQUEST: &str = "You cannot specify tags for Spot instances requests if there are no Spot instances requests being created by the request.";
 /// A signature is valid for this long, by the clock of AWS: "the request must reach AWS within five minutes of the time stamp"
 /// (<https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html>).
@@ -147,6 +147,10 @@ impl Rules {
             }
             ("ec2", "DescribeSpotPriceHistory") if !self.supply.spot_prices.is_empty() => {
                 Some(described(&call.action, "spotPriceHistorySet", self.supply.spot_history(now)))
+            }
+            // moto knows no impaired instances and no events, and ignores the filters that ask for them.
+            ("ec2", "DescribeInstanceStatus") if !filters(call).is_empty() => {
+                Some(described(&call.action, "instanceStatusSet", Vec::new()))
             }
             ("ec2", "TerminateInstances") if self.stops_slowly(call) => {
                 let items = terminating(&listed(call, "InstanceId."));

@@ -13,13 +13,22 @@ use crate::case::Cx;
 use crate::stage::{Server, eventually};
 
 /// How many nodes there are to be.
-const COUNT: usize = 40;
-/// Instances of the cheapest type in each zone.
-const LEFT: u32 = 6;
+#[derive(Clone, Copy)]
+pub(super) struct Crowd {
+    count: usize,
+    /// Instances of the cheapest type in each zone.
+    left: u32,
+    /// How long all of them may take up, and down.
+    limit: Duration,
+}
+
+/// The crowd of CI.
+pub(super) const FORTY: Crowd = Crowd { count: 40, left: 6, limit: Duration::from_secs(200) };
+/// As many as EC2's bucket of launched instances has tokens.
+pub(super) const THOUSAND: Crowd = Crowd { count: 1000, left: 150, limit: Duration::from_secs(280) };
+
 /// Types that hold one of the pods each, and their prices: the cheapest first.
 const TYPES: [(&str, &str); 3] = [("m5.large", "0.0960"), ("m5a.large", "0.0970"), ("m5d.large", "0.1130")];
-/// How long all of them may take up, and down.
-const CROWD_LIMIT: Duration = Duration::from_secs(400);
 /// Requests to the API server at a time.
 const AT_ONCE: usize = 16;
 
@@ -75,17 +84,18 @@ async fn joined(server: &Server, known: &mut BTreeSet<String>) -> anyhow::Result
     Ok((known.len(), claims.iter().filter(|claim| is_true(claim, "Registered")).count()))
 }
 
-fn told(what: &str, calls: &BTreeMap<String, usize>) -> String {
-    format!("{} calls of the operator for {COUNT} {what}: {calls:?}", calls.values().sum::<usize>())
+fn told(count: usize, what: &str, calls: &BTreeMap<String, usize>) -> String {
+    let sum = calls.values().sum::<usize>();
+    format!("{sum} calls of the operator for {count} {what}: {calls:?}")
 }
 
-pub(super) async fn up_and_down(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+pub(super) async fn up_and_down(cx: &mut Cx<'_>, crowd: Crowd) -> anyhow::Result<()> {
     let server = Server::start(cx).await?;
     cx.proxy.rules(|rules| {
         rules.prices = TYPES.map(|(name, price)| (name.to_owned(), price.to_owned())).into();
         rules.buckets = Some(Buckets::default());
         let pools = ["us-west-2a", "us-west-2b"]
-            .map(|zone| ((TYPES[0].0.to_owned(), zone.to_owned(), "on-demand".to_owned()), LEFT));
+            .map(|zone| ((TYPES[0].0.to_owned(), zone.to_owned(), "on-demand".to_owned()), crowd.left));
         rules.supply.pools = pools.into();
     });
     server.create(CLASSES, &node_class()).await?;
@@ -97,39 +107,41 @@ pub(super) async fn up_and_down(cx: &mut Cx<'_>) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    up(cx, &server).await?;
-    down(cx, &server).await?;
+    up(cx, &server, crowd).await?;
+    down(cx, &server, crowd).await?;
     operator.kill().await
 }
 
 /// All pods come, and each gets a node.
-async fn up(cx: &mut Cx<'_>, server: &Server) -> anyhow::Result<()> {
+async fn up(cx: &mut Cx<'_>, server: &Server, crowd: Crowd) -> anyhow::Result<()> {
+    let Crowd { count, left, limit } = crowd;
     let before = cx.proxy.mark();
-    each((0..COUNT).map(async |number| server.create(PODS, &one(number)).await.map(drop))).await?;
+    each((0..count).map(async |number| server.create(PODS, &one(number)).await.map(drop))).await?;
     let (begin, mut known) = (tokio::time::Instant::now(), BTreeSet::new());
     loop {
         let (launched, registered) = joined(server, &mut known).await?;
-        if registered >= COUNT {
+        if registered >= count {
             break;
         }
-        ensure!(begin.elapsed() < CROWD_LIMIT, "{launched} are launched, {registered} registered");
+        ensure!(begin.elapsed() < limit, "{launched} are launched, {registered} registered");
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    cx.figures.push(format!("{COUNT} nodes in {:.0} s", begin.elapsed().as_secs_f64()));
-    cx.equal("instances", &cx.born_of(&server.uid).await?, &COUNT)?;
-    cx.equal("NodeClaims with an instance of their own", &known.len(), &COUNT)?;
+    cx.figures.push(format!("{count} nodes in {:.0} s", begin.elapsed().as_secs_f64()));
+    cx.equal("instances", &cx.born_of(&server.uid).await?, &count)?;
+    cx.equal("NodeClaims with an instance of their own", &known.len(), &count)?;
     let instances = cx.account.instances().await?;
     let cheapest = instances.values().filter(|own| own.instance_type == TYPES[0].0).count();
-    cx.equal("instances of the cheapest type", &cheapest, &(usize::try_from(LEFT)? * 2))?;
+    cx.equal("instances of the cheapest type", &cheapest, &(usize::try_from(left)? * 2))?;
     let calls = cx.proxy.counts(before);
-    cx.figures.push(told("launches", &calls));
-    cx.check(told("launches", &calls), calls.values().sum::<usize>() <= COUNT * 3 / 2 + 100)
+    cx.figures.push(told(count, "launches", &calls));
+    cx.check(told(count, "launches", &calls), calls.values().sum::<usize>() <= count * 3 / 2 + 100)
 }
 
 /// All pods leave, and the NodePool is deleted.
-async fn down(cx: &mut Cx<'_>, server: &Server) -> anyhow::Result<()> {
+async fn down(cx: &mut Cx<'_>, server: &Server, crowd: Crowd) -> anyhow::Result<()> {
+    let Crowd { count, limit, .. } = crowd;
     let before = cx.proxy.mark();
-    each((0..COUNT).map(async |number| server.delete(&format!("{PODS}/web-{number}")).await)).await?;
+    each((0..count).map(async |number| server.delete(&format!("{PODS}/web-{number}")).await)).await?;
     server.delete(&format!("{POOLS}/general")).await?;
     let begin = tokio::time::Instant::now();
     loop {
@@ -137,12 +149,12 @@ async fn down(cx: &mut Cx<'_>, server: &Server) -> anyhow::Result<()> {
         if left == 0 {
             break;
         }
-        ensure!(begin.elapsed() < CROWD_LIMIT, "{left} NodeClaims are left");
+        ensure!(begin.elapsed() < limit, "{left} NodeClaims are left");
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    cx.figures.push(format!("{COUNT} ends in {:.0} s", begin.elapsed().as_secs_f64()));
+    cx.figures.push(format!("{count} ends in {:.0} s", begin.elapsed().as_secs_f64()));
     cx.equal("instances in the end", &cx.born_of(&server.uid).await?, &0)?;
     let calls = cx.proxy.counts(before);
-    cx.figures.push(told("ends", &calls));
-    cx.check(told("ends", &calls), calls.values().sum::<usize>() <= COUNT + 100)
+    cx.figures.push(told(count, "ends", &calls));
+    cx.check(told(count, "ends", &calls), calls.values().sum::<usize>() <= count + 100)
 }

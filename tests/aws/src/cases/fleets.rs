@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use super::basics::launched;
 use super::consistency::{many, names};
 use crate::case::Cx;
-use crate::cluster::{UID, claim};
+use crate::cluster::{Cluster, UID, claim};
 
 const ZONES: [&str; 2] = ["us-west-2a", "us-west-2b"];
 
@@ -169,8 +169,23 @@ pub(super) async fn addresses(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cx.equal("zones: that with free addresses", &zones, &["us-west-2b".to_owned()].into())
 }
 
+/// Two processes make the same call at the same time, and see nothing of what the other one launches.
+async fn in_flight(cx: &mut Cx<'_>, first: &Cluster) -> anyhow::Result<()> {
+    let second = cx.ours().await?;
+    cx.proxy.rules(|rules| rules.delays.instances = SignedDuration::from_secs(100));
+    let (before, claims) = (cx.proxy.mark(), many(5));
+    let (one, two) = futures::join!(first.launch("both", 1, &claims), second.launch("both", 1, &claims));
+    let fleets = cx.proxy.count("CreateFleet", before);
+    let ids = |all: Vec<Instance>| all.into_iter().map(|own| own.provider_id).collect::<Vec<_>>();
+    cx.equal("instances of both processes", &ids(launched(one)?), &ids(launched(two)?))?;
+    cx.equal("fleets and instances", &(fleets, cx.born_of(UID).await?), &(2, 5))?;
+    cx.proxy.rules(|rules| rules.delays.instances = SignedDuration::ZERO);
+    Ok(())
+}
+
 pub(super) async fn mismatch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let cluster = cx.ours().await?;
+    in_flight(cx, &cluster).await?;
     cx.proxy.rules(|rules| rules.lost = [("CreateFleet", 1000)].into());
     let answers = cluster.launch("one", 1, &many(2)).await;
     cx.check("the answer is lost", answers.iter().all(|one| matches!(one, Err(LaunchError::Unknown(_)))))?;
@@ -199,7 +214,7 @@ pub(super) async fn mismatch(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     cluster.pass(SignedDuration::from_mins(2));
     let found = launched(cluster.launch("one", 1, &many(2)).await)?;
     cx.equal("claims with the instances of the lost answer", &found.len(), &2)?;
-    cx.equal("instances in the end", &cx.born_of(UID).await?, &2)
+    cx.equal("instances in the end", &cx.born_of(UID).await?, &7)
 }
 
 pub(super) async fn template_deleted(cx: &mut Cx<'_>) -> anyhow::Result<()> {

@@ -355,3 +355,14 @@ fn spot_pools_have_prices() {
         .map(|(market, zone)| rules.price(&way(market, zone)));
     assert_eq!(priced, [Some(0.0312), None, Some(0.096)]);
 }
+
+/// "instance-status.status - The status of the instance (ok | impaired | initializing | insufficient-data | not-applicable)."
+/// (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceStatus.html>)
+#[test]
+fn no_instance_is_impaired() {
+    let mut rules = Rules::default();
+    let impaired = "Filter.1.Name=instance-status.status&Filter.1.Value.1=impaired";
+    let answer = rules.answer(&call("ec2", "DescribeInstanceStatus", impaired), at(0)).unwrap();
+    assert!(answer.body.contains("<instanceStatusSet></instanceStatusSet>"), "{}", answer.body);
+    assert!(rules.answer(&call("ec2", "DescribeInstanceStatus", ""), at(0)).is_none());
+}
