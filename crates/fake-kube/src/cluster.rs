@@ -169,6 +169,12 @@ impl ClusterState {
         object::time((self.config.now)())
     }
 
+    /// The time `seconds` from now; the current one where that cannot be written.
+    pub(crate) fn time_in(&self, seconds: i64) -> String {
+        let now = (self.config.now)();
+        object::time(now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now))
+    }
+
     /// The store of a resource, created if absent.
     pub(crate) fn open(&mut self, storage: &Arc<str>) -> &mut Store {
         let (bound, revision) = (self.config.history, self.revision);

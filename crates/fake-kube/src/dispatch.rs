@@ -10,7 +10,7 @@ use crate::faults::Fault;
 use crate::request::ResourceRequest;
 use crate::server::Server;
 use crate::status::{self, ApiError};
-use crate::subresource::{binding, eviction, review, scale};
+use crate::subresource::{binding, eviction, review, scale, token};
 use crate::verbs::delete::{DeleteOptions, Deleted};
 use crate::verbs::{create, delete, list, patch, update};
 use crate::watch::Watch;
@@ -218,6 +218,9 @@ fn subresource(
         ("binding", "create") => {
             binding::bind(cluster, target, &request.body, &request.write()?)?;
             Ok(Outcome::Raw(201, status::success(201, None)))
+        }
+        ("token", "create") => {
+            token::issue(cluster, target, &request.body).map(|answer| Outcome::Raw(201, answer))
         }
         ("log", "get") => {
             cluster.find(target)?;

@@ -3,187 +3,18 @@
 //!
 //! Field numbers: the `generated.proto` files of k8s.io/api and k8s.io/apimachinery 1.35.
 
+mod messages;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+
+use self::messages::{Message, TYPE_META, Type, message};
 
 /// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
 /// The maximum depth.
 const DEEPEST: usize = 32;
-
-/// Type of a field.
-#[derive(Clone, Copy)]
-enum Type {
-    /// Text; empty ones are left out.
-    Text,
-    /// Integer; zero is left out.
-    Number,
-    /// Integer behind a pointer: zero is kept.
-    Counted,
-    /// Boolean; false is left out.
-    Flag,
-    /// Texts.
-    Texts,
-    /// Texts by text.
-    TextMap,
-    /// Bytes by text.
-    BytesMap,
-    /// Quantities by text.
-    Quantities,
-    /// Number or text.
-    Either,
-    /// A message.
-    One(Message),
-    /// Messages.
-    Many(Message),
-}
-
-/// Fields of a message: number, name, type.
-type Message = &'static [(u64, &'static str, Type)];
-
-const OWNER: Message = &[
-    (1, "kind", Type::Text),
-    (3, "name", Type::Text),
-    (4, "uid", Type::Text),
-    (5, "apiVersion", Type::Text),
-    (6, "controller", Type::Flag),
-    (7, "blockOwnerDeletion", Type::Flag),
-];
-const METADATA: Message = &[
-    (1, "name", Type::Text),
-    (2, "generateName", Type::Text),
-    (3, "namespace", Type::Text),
-    (5, "uid", Type::Text),
-    (6, "resourceVersion", Type::Text),
-    (11, "labels", Type::TextMap),
-    (12, "annotations", Type::TextMap),
-    (13, "ownerReferences", Type::Many(OWNER)),
-    (14, "finalizers", Type::Texts),
-];
-const EXPRESSION: Message =
-    &[(1, "key", Type::Text), (2, "operator", Type::Text), (3, "values", Type::Texts)];
-const SELECTOR: Message =
-    &[(1, "matchLabels", Type::TextMap), (2, "matchExpressions", Type::Many(EXPRESSION))];
-const PRECONDITIONS: Message = &[(1, "uid", Type::Text), (2, "resourceVersion", Type::Text)];
-const DELETE: Message = &[
-    (1, "gracePeriodSeconds", Type::Counted),
-    (2, "preconditions", Type::One(PRECONDITIONS)),
-    (4, "propagationPolicy", Type::Text),
-    (5, "dryRun", Type::Texts),
-];
-const EVICTION: Message = &[(1, "metadata", Type::One(METADATA)), (2, "deleteOptions", Type::One(DELETE))];
-const PORT: Message = &[
-    (1, "name", Type::Text),
-    (2, "hostPort", Type::Number),
-    (3, "containerPort", Type::Number),
-    (4, "protocol", Type::Text),
-];
-const VARIABLE: Message = &[(1, "name", Type::Text), (2, "value", Type::Text)];
-const RESOURCES: Message = &[(1, "limits", Type::Quantities), (2, "requests", Type::Quantities)];
-const CONTAINER: Message = &[
-    (1, "name", Type::Text),
-    (2, "image", Type::Text),
-    (3, "command", Type::Texts),
-    (4, "args", Type::Texts),
-    (5, "workingDir", Type::Text),
-    (6, "ports", Type::Many(PORT)),
-    (7, "env", Type::Many(VARIABLE)),
-    (8, "resources", Type::One(RESOURCES)),
-    (14, "imagePullPolicy", Type::Text),
-];
-const POD_SPEC: Message = &[
-    (2, "containers", Type::Many(CONTAINER)),
-    (3, "restartPolicy", Type::Text),
-    (4, "terminationGracePeriodSeconds", Type::Counted),
-    (7, "nodeSelector", Type::TextMap),
-    (8, "serviceAccountName", Type::Text),
-    (20, "initContainers", Type::Many(CONTAINER)),
-    (24, "priorityClassName", Type::Text),
-];
-const TEMPLATE: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(POD_SPEC))];
-const POD: Message = TEMPLATE;
-const DEPLOYMENT_SPEC: Message = &[
-    (1, "replicas", Type::Counted),
-    (2, "selector", Type::One(SELECTOR)),
-    (3, "template", Type::One(TEMPLATE)),
-    (5, "minReadySeconds", Type::Number),
-    (6, "revisionHistoryLimit", Type::Counted),
-];
-const DEPLOYMENT: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(DEPLOYMENT_SPEC))];
-const JOB_SPEC: Message = &[
-    (1, "parallelism", Type::Counted),
-    (2, "completions", Type::Counted),
-    (6, "template", Type::One(TEMPLATE)),
-    (7, "backoffLimit", Type::Counted),
-];
-const JOB: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(JOB_SPEC))];
-const CRON_SPEC: Message = &[(1, "schedule", Type::Text), (5, "jobTemplate", Type::One(JOB))];
-const CRON_JOB: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(CRON_SPEC))];
-const SERVICE_PORT: Message = &[
-    (1, "name", Type::Text),
-    (2, "protocol", Type::Text),
-    (3, "port", Type::Number),
-    (4, "targetPort", Type::Either),
-    (5, "nodePort", Type::Number),
-];
-const SERVICE_SPEC: Message = &[
-    (1, "ports", Type::Many(SERVICE_PORT)),
-    (2, "selector", Type::TextMap),
-    (3, "clusterIP", Type::Text),
-    (4, "type", Type::Text),
-    (10, "externalName", Type::Text),
-];
-const SERVICE: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(SERVICE_SPEC))];
-const BUDGET_SPEC: Message = &[
-    (1, "minAvailable", Type::Either),
-    (2, "selector", Type::One(SELECTOR)),
-    (3, "maxUnavailable", Type::Either),
-];
-const BUDGET: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(BUDGET_SPEC))];
-const PRIORITY: Message = &[
-    (1, "metadata", Type::One(METADATA)),
-    (2, "value", Type::Counted),
-    (3, "globalDefault", Type::Flag),
-    (4, "description", Type::Text),
-    (5, "preemptionPolicy", Type::Text),
-];
-const CONFIG_MAP: Message =
-    &[(1, "metadata", Type::One(METADATA)), (2, "data", Type::TextMap), (3, "binaryData", Type::BytesMap)];
-const SECRET: Message =
-    &[(1, "metadata", Type::One(METADATA)), (2, "data", Type::BytesMap), (3, "type", Type::Text)];
-const ATTRIBUTES: Message = &[
-    (1, "namespace", Type::Text),
-    (2, "verb", Type::Text),
-    (3, "group", Type::Text),
-    (4, "version", Type::Text),
-    (5, "resource", Type::Text),
-    (6, "subresource", Type::Text),
-    (7, "name", Type::Text),
-];
-const ACCESS_SPEC: Message = &[(1, "resourceAttributes", Type::One(ATTRIBUTES))];
-const ACCESS: Message = &[(1, "metadata", Type::One(METADATA)), (2, "spec", Type::One(ACCESS_SPEC))];
-const BARE: Message = &[(1, "metadata", Type::One(METADATA))];
-const TYPE_META: Message = &[(1, "apiVersion", Type::Text), (2, "kind", Type::Text)];
-
-fn message(kind: &str) -> Option<Message> {
-    Some(match kind {
-        "Eviction" => EVICTION,
-        "DeleteOptions" => DELETE,
-        "Namespace" | "ServiceAccount" | "SelfSubjectReview" | "SelfSubjectRulesReview" => BARE,
-        "SelfSubjectAccessReview" => ACCESS,
-        "ConfigMap" => CONFIG_MAP,
-        "Secret" => SECRET,
-        "Pod" => POD,
-        "Deployment" => DEPLOYMENT,
-        "Job" => JOB,
-        "CronJob" => CRON_JOB,
-        "Service" => SERVICE,
-        "PodDisruptionBudget" => BUDGET,
-        "PriorityClass" => PRIORITY,
-        _ => return None,
-    })
-}
 
 /// Decodes a body; `None` if it is not protobuf of a known kind.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
@@ -282,6 +113,12 @@ fn read(bytes: &[u8], message: Message, depth: usize) -> Option<Value> {
             (Type::One(inner), Field::Bytes(bytes)) => {
                 object.insert((*name).to_owned(), read(bytes, inner, depth + 1)?);
             }
+            (Type::Inline(inner), Field::Bytes(bytes)) => {
+                object.append(read(bytes, inner, depth + 1)?.as_object_mut()?);
+            }
+            (Type::Quantity, Field::Bytes(bytes)) => {
+                object.insert((*name).to_owned(), quantity(bytes)?);
+            }
             (Type::Either, Field::Bytes(bytes)) => {
                 object.insert((*name).to_owned(), either(bytes)?);
             }
@@ -336,16 +173,18 @@ fn either(bytes: &[u8]) -> Option<Value> {
     Some(if is_text { text } else { number.into() })
 }
 
+/// A quantity is a message with its text as the first field.
+fn quantity(bytes: &[u8]) -> Option<Value> {
+    Some(read(bytes, &[(1, "string", Type::Text)], 0)?["string"].take())
+}
+
 fn entry(bytes: &[u8], kind: Type) -> Option<(String, Value)> {
     let (mut key, mut value) = (String::new(), Value::String(String::new()));
     for field in fields(bytes)? {
         match (field, kind) {
             ((1, Field::Bytes(bytes)), _) => key = String::from_utf8_lossy(bytes).into_owned(),
             ((2, Field::Bytes(bytes)), Type::BytesMap) => value = STANDARD.encode(bytes).into(),
-            // A quantity is a message with its text as the first field.
-            ((2, Field::Bytes(bytes)), Type::Quantities) => {
-                value = read(bytes, &[(1, "string", Type::Text)], 0)?["string"].take();
-            }
+            ((2, Field::Bytes(bytes)), Type::Quantities) => value = quantity(bytes)?,
             ((2, Field::Bytes(bytes)), _) => value = string(bytes),
             _ => {}
         }
@@ -363,13 +202,40 @@ mod tests {
         out
     }
 
+    /// A body as kubectl sends it.
+    fn body(api_version: &[u8], kind: &[u8], raw: &[u8]) -> Vec<u8> {
+        let meta = [bytes(1, api_version), bytes(2, kind)].concat();
+        [MAGIC.to_vec(), bytes(1, &meta), bytes(2, raw)].concat()
+    }
+
+    #[test]
+    fn fields_of_an_inline_message_are_those_of_the_outer_one() {
+        let path = [bytes(1, b"/"), bytes(3, b"Prefix")].concat();
+        let rule = [bytes(1, b"a.example"), bytes(2, &bytes(1, &bytes(1, &path)))].concat();
+        let raw = [bytes(1, &bytes(1, b"web")), bytes(2, &bytes(3, &rule))].concat();
+        assert_eq!(
+            decode(&body(b"networking.k8s.io/v1", b"Ingress", &raw)).unwrap()["spec"]["rules"],
+            json!([{ "host": "a.example", "http": { "paths": [{ "path": "/", "pathType": "Prefix" }] } }])
+        );
+    }
+
+    #[test]
+    fn a_quantity_of_its_own_is_text() {
+        let target = [bytes(1, b"Value"), bytes(2, &bytes(1, b"512Mi"))].concat();
+        let metric = [bytes(1, b"Resource"), bytes(4, &[bytes(1, b"memory"), bytes(2, &target)].concat())];
+        let raw = bytes(2, &bytes(4, &metric.concat()));
+        assert_eq!(
+            decode(&body(b"autoscaling/v2", b"HorizontalPodAutoscaler", &raw)).unwrap()["spec"]["metrics"],
+            json!([{ "type": "Resource", "resource": { "name": "memory", "target": { "type": "Value", "value": "512Mi" } } }])
+        );
+    }
+
     #[test]
     fn an_eviction_is_decoded() {
         let metadata = [bytes(1, b"pod"), bytes(3, b"default"), bytes(2, b"")].concat();
         let options = [vec![1 << 3, 5], bytes(2, &bytes(1, b"uid"))].concat();
         let raw = [bytes(1, &metadata), bytes(2, &options)].concat();
-        let meta = [bytes(1, b"policy/v1"), bytes(2, b"Eviction")].concat();
-        let body = [MAGIC.to_vec(), bytes(1, &meta), bytes(2, &raw)].concat();
+        let body = body(b"policy/v1", b"Eviction", &raw);
         assert_eq!(
             decode(&body),
             Some(json!({

@@ -4,3 +4,4 @@ pub(crate) mod binding;
 pub(crate) mod eviction;
 pub(crate) mod review;
 pub(crate) mod scale;
+pub(crate) mod token;
