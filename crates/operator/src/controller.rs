@@ -43,7 +43,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
 pub(crate) fn run(operator: &Operator, values: Values) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
-    for warning in &values.warnings {
+    for warning in values.all_warnings() {
         tracing::warn!("{warning}");
     }
     let cloud = cloud(operator, values.text("CLOUD"))?;

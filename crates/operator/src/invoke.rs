@@ -63,6 +63,15 @@ impl Operator {
         }
     }
 
+    /// The settings of a tool, with their warnings on standard error.
+    fn values_of_tool(&self, flags: &BTreeMap<String, String>) -> anyhow::Result<Values> {
+        let values = self.values(flags)?;
+        for warning in values.all_warnings() {
+            writeln!(anstream::stderr(), "warning: {}", sheet::plain(&warning))?;
+        }
+        Ok(values)
+    }
+
     fn run_of_cloud(
         &self,
         at: usize,
@@ -70,16 +79,16 @@ impl Operator {
         flags: &BTreeMap<String, String>,
     ) -> anyhow::Result<()> {
         let tool = self.tools().get(at).context("a tool that this binary does not have")?;
-        tool.run(arguments, &self.values(flags)?)
+        tool.run(arguments, &self.values_of_tool(flags)?)
     }
 
     fn run(&self, tool: &Tool, flags: &BTreeMap<String, String>) -> anyhow::Result<Outcome> {
         let catalogues = self.catalogues();
         match tool {
-            Tool::Top(options) => return top::run(options, catalogues, &self.values(flags)?),
-            Tool::Plan(options) => return plan::run(options, catalogues, &self.values(flags)?),
-            Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values(flags)?),
-            Tool::Report(options) => return report::run(options, catalogues, &self.values(flags)?),
+            Tool::Top(options) => return top::run(options, catalogues, &self.values_of_tool(flags)?),
+            Tool::Plan(options) => return plan::run(options, catalogues, &self.values_of_tool(flags)?),
+            Tool::Disrupt(options) => return disrupt::run(options, catalogues, &self.values_of_tool(flags)?),
+            Tool::Report(options) => return report::run(options, catalogues, &self.values_of_tool(flags)?),
             Tool::Compat(options) => {
                 return match &options.tool {
                     Some(CompatTool::Clean(options)) => compat::clean::run(options, self.compats()),
@@ -88,15 +97,15 @@ impl Operator {
             }
             Tool::Shadow(ShadowTool::Report(options)) => return shadow::run_tool(options),
             Tool::Decisions(options) => return decisions::run(options),
-            Tool::Lint(options) => return lint::run(options, catalogues, &self.values(flags)?),
+            Tool::Lint(options) => return lint::run(options, catalogues, &self.values_of_tool(flags)?),
             Tool::Dump(options) => dump::run(options, catalogues, self.settings()),
             #[cfg(feature = "lab")]
             Tool::Replay(options) => {
-                return crate::replay::run(options, catalogues, flags, |flags| self.values(flags));
+                return crate::replay::run(options, catalogues, flags, |flags| self.values_of_tool(flags));
             }
-            Tool::Explain(what) => return self.explain(what, &self.values(flags)?),
+            Tool::Explain(what) => return self.explain(what, &self.values_of_tool(flags)?),
             Tool::Catalog(CatalogTool::Export(options)) => {
-                export::run(options, catalogues, &self.values(flags)?)
+                export::run(options, catalogues, &self.values_of_tool(flags)?)
             }
             Tool::Version(options) => {
                 let version = house::Version::new(self.name(), self.version(), self.cloud_names());

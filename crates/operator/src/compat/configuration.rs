@@ -13,7 +13,8 @@ use super::{
 };
 use crate::settings::{
     Values,
-    table::{GATES, Setting, SettingKind},
+    table::{Setting, SettingKind},
+    unknown_gates,
 };
 
 /// Settings that name a file in the pod, or that only tools have: the command line determines them.
@@ -238,14 +239,15 @@ fn gates(configuration: &Configuration, object: &str) -> Vec<Finding> {
     let Some(written) = flag.or_else(|| configuration.environment.variables.get("FEATURE_GATES")) else {
         return Vec::new();
     };
-    let mut found = Vec::new();
+    let unknown = unknown_gates(written).into_iter().map(|(gate, meant)| {
+        let what = format!("the feature gate {gate} is unknown and ignored, as by Karpenter");
+        let fix = meant.map_or_else(|| "remove it".to_owned(), |meant| format!("did you mean {meant}?"));
+        Finding::note("C306", object, what).fix(fix)
+    });
+    let mut found: Vec<Finding> = unknown.collect();
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for (gate, value) in written.split(',').filter_map(|pair| pair.split_once('=')) {
         let (gate, value) = (gate.trim(), value.trim());
-        if !GATES.iter().any(|(known, _)| *known == gate) {
-            let what = format!("the feature gate {gate} is unknown and ignored, as by Karpenter");
-            found.push(Finding::note("C306", object, what).fix("remove it"));
-        }
         if seen.insert(gate, value).is_some_and(|known| known != value) {
             let what =
                 format!("the feature gate {gate} is set twice with different values; the last one counts");

@@ -235,8 +235,7 @@ fn value(document: &Document) -> Result<Value, (u64, String)> {
         let is_template = document.text.contains("{{") && document.text.contains("}}");
         let fix =
             if is_template { "; it is a template: render it first, as with `helm template`" } else { "" };
-        let why = format!("not YAML: {}{fix}", reason(&error.to_string()));
-        (document.line + line.saturating_sub(1), why)
+        (document.line + line.saturating_sub(1), format!("{}{fix}", reason(&error.to_string())))
     })
 }
 
@@ -256,16 +255,16 @@ fn reason(text: &str) -> String {
     if let Some((number, _)) =
         why.strip_prefix("non-finite float ").and_then(|rest| rest.split_once(" rejected"))
     {
-        return format!("{number} is no finite number: put a text in quotes");
+        // It is YAML, and JSON has no such number.
+        return format!("{number} is not a finite number: write a finite one, or put a text in quotes");
     }
-    match why {
-        "cannot deserialize null into string; use Option<String>" => {
-            "a key is null: put it in quotes".to_owned()
-        }
-        "recursive references require weak recursion types" => "an alias within its own anchor".to_owned(),
-        "expected string scalar" => "a key that is no text".to_owned(),
-        _ => why.to_owned(),
-    }
+    let why = match why {
+        "cannot deserialize null into string; use Option<String>" => "a key is null: put it in quotes",
+        "recursive references require weak recursion types" => "an alias within its own anchor",
+        "expected string scalar" => "a key that is no text",
+        _ => why,
+    };
+    format!("not YAML: {why}")
 }
 
 /// YAML without a limit on its size: it is the user's own. The expansion of aliases is limited.

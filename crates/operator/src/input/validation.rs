@@ -21,7 +21,10 @@ use k8s_openapi::api::{
 };
 use serde_json::{Map, Value};
 
-pub(crate) use self::fields::{Reading, UnknownField};
+pub(crate) use self::{
+    fields::{Reading, UnknownField},
+    quantities::parts_of_bytes,
+};
 use super::{
     Item, Source,
     invalid::{Invalid, add, one_of},
@@ -84,6 +87,25 @@ pub(crate) fn ignored_fields(items: &[Item]) -> Vec<String> {
         format!("{place}: {kind} has an unknown field {}, which is ignored{of}{meant}", field.path)
     };
     found.into_iter().map(note).collect()
+}
+
+/// Notes on parts of bytes in manifests: a plan with `memory: 512m` is one for pods without memory. Equal ones are one note.
+pub(crate) fn rounded_up(items: &[Item]) -> Vec<String> {
+    let mut found: Vec<(String, String, usize)> = Vec::new();
+    for item in items.iter().filter(|item| is_manifest(item)) {
+        let Some((spec, path)) = pod_spec(&item.value) else { continue };
+        for (path, container) in containers(spec, path) {
+            for amount in parts_of_bytes(container, &path) {
+                let note = format!("{}: {amount}", item.value["kind"].as_str().unwrap_or_default());
+                match found.iter_mut().find(|(known, ..)| *known == note) {
+                    Some((.., count)) => *count += 1,
+                    None => found.push((note, item.source.to_string(), 1)),
+                }
+            }
+        }
+    }
+    let of = |count: usize| if count > 1 { format!(" (in {count} objects)") } else { String::new() };
+    found.into_iter().map(|(note, place, count)| format!("{place}: {note}{}", of(count))).collect()
 }
 
 /// Removes the LimitRanges and ResourceQuotas that the API server refuses: they change no pod. Returns notes on them.

@@ -1,12 +1,16 @@
 //! Rules about one object.
 
-use fleetwright_core::{model::Quantity, suggest};
+use fleetwright_core::suggest;
 use serde_json::Value;
 
 use super::LintReport;
 use crate::{
     catalogue::Catalogues,
-    input::{Item, validation::meant_resource},
+    input::{
+        Item,
+        invalid::Invalid,
+        validation::{meant_resource, parts_of_bytes},
+    },
 };
 
 /// A drain deadline above this keeps a node that nobody wants for days.
@@ -314,27 +318,8 @@ fn pod(item: &Item, path: &str, template: &Value, report: &mut LintReport) {
 
 fn container(item: &Item, path: &str, container: &Value, list: &str, report: &mut LintReport) {
     let resources = &container["resources"];
-    for part in ["requests", "limits"] {
-        for (name, amount) in resources[part].as_object().into_iter().flatten() {
-            let in_bytes = name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-");
-            let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-            let parsed = text.parse::<Quantity>().ok().filter(|quantity| in_bytes && !quantity.is_whole());
-            if let Some(quantity) = parsed {
-                report.add(
-                    "L113",
-                    item,
-                    &format!("{path}.resources.{part}.{name}"),
-                    format!(
-                        "{name}: {text} is {}, rounded up: m is a thousandth",
-                        match quantity.units_ceil() {
-                            1 => "1 byte".to_owned(),
-                            bytes => format!("{bytes} bytes"),
-                        }
-                    ),
-                    format!("write {}Mi or {}M", text.trim_end_matches('m'), text.trim_end_matches('m')),
-                );
-            }
-        }
+    for Invalid { path, message, fix } in parts_of_bytes(container, path) {
+        report.add("L113", item, &path, message, fix);
     }
     if list == "containers" {
         let has = |name: &str| !resources["requests"][name].is_null() || !resources["limits"][name].is_null();

@@ -108,7 +108,8 @@ pub(crate) fn prepare_workloads(
     catalogues: &Catalogues,
     values: &Values,
 ) -> anyhow::Result<(Loaded, Packing)> {
-    let ignored = validation::ignored_fields(&items);
+    let mut ignored = validation::ignored_fields(&items);
+    ignored.extend(validation::rounded_up(&items));
     let mut notes = workloads::expand(&mut items, replicas)?;
     notes.extend(ignored);
     notes.extend(lacking::lacking(&items));

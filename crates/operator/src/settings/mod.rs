@@ -9,7 +9,10 @@ pub(crate) mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fleetwright_core::model::{Currency, Price, TopologySpread};
+use fleetwright_core::{
+    model::{Currency, Price, TopologySpread},
+    suggest,
+};
 
 use self::table::{GATES, Setting, SettingKind};
 pub(crate) use controllers::controllers;
@@ -18,7 +21,7 @@ pub(crate) use controllers::controllers;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values {
     values: BTreeMap<&'static str, String>,
-    /// Warnings about ignored values, for the log.
+    /// Warnings about ignored values.
     pub(crate) warnings: Vec<String>,
     /// What prices are in: no setting, but what the cloud says.
     pub(crate) currency: Currency,
@@ -103,6 +106,18 @@ impl Values {
         Self { currency, ..self }
     }
 
+    /// Warnings for the log, or for standard error: about ignored values, and about unknown feature gates.
+    pub(crate) fn all_warnings(&self) -> Vec<String> {
+        let unknown = unknown_gates(self.text("FEATURE_GATES")).into_iter().map(|(gate, meant)| {
+            let fix = meant.map_or_else(
+                || format!("valid: {}", GATES.iter().map(|(gate, _)| *gate).collect::<Vec<_>>().join(", ")),
+                |meant| format!("did you mean {meant}?"),
+            );
+            format!("FEATURE_GATES: unknown feature gate {gate} is ignored; {fix}")
+        });
+        self.warnings.iter().cloned().chain(unknown).collect()
+    }
+
     /// The text of a setting, by the name of its environment variable.
     #[must_use]
     pub fn text(&self, env: &str) -> &str {
@@ -158,6 +173,14 @@ impl Values {
         let gates = go::parse_gates(self.text(env)).unwrap_or_default();
         gates.into_iter().rfind(|(gate, _)| *gate == name).map(|(_, on)| on)
     }
+}
+
+/// The feature gates of a text that Karpenter does not have, each with the one that was probably meant. Karpenter ignores them in silence.
+pub(crate) fn unknown_gates(text: &str) -> BTreeMap<&str, Option<&'static str>> {
+    let known = || GATES.iter().map(|(gate, _)| *gate);
+    let written = go::parse_gates(text).unwrap_or_default().into_iter().map(|(gate, _)| gate);
+    let unknown = written.filter(|gate| !known().any(|name| name == *gate));
+    unknown.map(|gate| (gate, suggest::nearest(gate, known()))).collect()
 }
 
 /// The source of a value.

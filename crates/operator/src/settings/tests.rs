@@ -76,11 +76,24 @@ fn booleans_in_variables_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn the_last_mention_of_a_gate_counts_and_unknown_gates_are_ignored() {
+fn the_last_mention_of_a_gate_counts() {
     let gates = "NodeRepair=0, NodeRepair=True, Unknown=true,ReservedCapacity=false";
     let values = resolve(&[], &[("FEATURE_GATES", gates)]).unwrap();
     let on: Vec<&str> = GATES.iter().map(|(name, _)| *name).filter(|name| values.gate(name)).collect();
     assert_eq!(on, ["NodeRepair"]);
+}
+
+#[test]
+fn unknown_gates_are_named_with_the_nearest_one() {
+    let gates = "SpotToSpotConsolidatoin=true,NodeRepair=true,nodeoverlay=false,Drift=true,Drift=false";
+    assert_eq!(
+        resolve(&[("feature-gates", gates)], &[]).unwrap().all_warnings(),
+        [
+            "FEATURE_GATES: unknown feature gate Drift is ignored; valid: ReservedCapacity, NodeRepair, SpotToSpotConsolidation, NodeOverlay, StaticCapacity, CapacityBuffer",
+            "FEATURE_GATES: unknown feature gate SpotToSpotConsolidatoin is ignored; did you mean SpotToSpotConsolidation?",
+            "FEATURE_GATES: unknown feature gate nodeoverlay is ignored; did you mean NodeOverlay?",
+        ]
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) fn run(operator: &Operator, values: Values) -> anyhow::Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     logging::install(values.text("LOG_LEVEL"), values.text("LOG_OUTPUT_PATHS"), clock.clone())?;
-    for warning in &values.warnings {
+    for warning in values.all_warnings() {
         tracing::warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

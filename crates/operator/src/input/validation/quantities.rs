@@ -96,3 +96,28 @@ pub(super) fn of_container(name: &str, value: &Value, path: &str, found: &mut Ve
         add(found, path.to_owned(), message, "write a whole number");
     }
 }
+
+/// The amounts of a container at `path` that are parts of bytes, as in `memory: 512m`: the API server takes them, and rounds up.
+pub(crate) fn parts_of_bytes(container: &Value, path: &str) -> Vec<Invalid> {
+    let mut found = Vec::new();
+    for part in ["requests", "limits"] {
+        for (name, amount) in container["resources"][part].as_object().into_iter().flatten() {
+            let in_bytes = matches!(&**name, "memory" | "ephemeral-storage") || super::is_huge_page(name);
+            let text = plain(amount);
+            let parsed = text.parse::<Quantity>().ok().filter(|quantity| in_bytes && !quantity.is_whole());
+            if let Some(quantity) = parsed {
+                let bytes = match quantity.units_ceil() {
+                    1 => "1 byte".to_owned(),
+                    bytes => format!("{bytes} bytes"),
+                };
+                let (why, fix) = match text.strip_suffix('m') {
+                    Some(digits) => (": m is a thousandth", format!("write {digits}Mi or {digits}M")),
+                    None => ("", "write whole bytes, such as 512Mi".to_owned()),
+                };
+                let message = format!("{name}: {text} is {bytes}, rounded up{why}");
+                add(&mut found, format!("{path}.resources.{part}.{name}"), message, fix);
+            }
+        }
+    }
+    found
+}

@@ -237,6 +237,23 @@ fn fields_that_a_type_does_not_have() {
 }
 
 #[test]
+fn parts_of_bytes_are_noted_once() {
+    let pod = |name: &str, memory: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 500m, memory: {memory}}}}}}}]}}}}"
+        )
+    };
+    let text = [pod("a", "512m"), pod("b", "512m"), pod("c", "1500m"), pod("d", "512Mi")].join("\n---\n");
+    assert_eq!(
+        rounded_up(&items(&text)),
+        [
+            "in.yaml:1: Pod: spec.containers[0].resources.requests.memory: memory: 512m is 1 byte, rounded up: m is a thousandth: write 512Mi or 512M (in 2 objects)",
+            "in.yaml:5: Pod: spec.containers[0].resources.requests.memory: memory: 1500m is 2 bytes, rounded up: m is a thousandth: write 1500Mi or 1500M",
+        ]
+    );
+}
+
+#[test]
 fn a_value_of_another_type_is_named() {
     let text = "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {containers: []}}";
     let reading = read(&items(text)[0].value).unwrap();

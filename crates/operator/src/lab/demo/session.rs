@@ -151,7 +151,10 @@ fn changes(before: &Overview, after: &Overview) -> Vec<String> {
         }
     }
     for (name, node) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-        news.push(format!("node {name} terminated (-{})", hour(node.price)));
+        // A node whose instance ended before costs nothing any more.
+        let less = Some(node.price).filter(|price| *price > Price::ZERO);
+        let less = less.map(|price| format!(" (-{})", hour(price))).unwrap_or_default();
+        news.push(format!("node {name} terminated{less}"));
     }
     let (was, is) = (hourly(before), hourly(after));
     if after.pods.pending > 0 && before.pods.pending == 0 {
