@@ -29,7 +29,7 @@ pub(crate) use self::replay::{ReplayFormat, ReplayOptions};
 pub(crate) use self::{
     catalogue::{CatalogExportOptions, CatalogTool},
     compat::{CleanOptions, CompatOptions, CompatTool},
-    decide::{DisruptOptions, Explain, ExplainOptions, PlanOptions},
+    decide::{DecisionExplainOptions, DisruptOptions, Explain, ExplainOptions, PlanOptions},
     decisions::{DecisionsFormat, DecisionsOptions},
     dump::DumpOptions,
     lint::{FailOn, LintFormat, LintOptions},

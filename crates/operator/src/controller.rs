@@ -160,7 +160,8 @@ async fn control(
 fn record(operator: &Operator, options: RecordingOptions, ctx: &Ctx) -> anyhow::Result<Recording> {
     let classes = &ctx.cloud.info().node_classes;
     let (client, clock) = (ctx.client.client(), ctx.clocks.clock());
-    let recording = Recording::start(options, &client, clock, classes, operator.catalogues())?;
+    let mut recording = Recording::start(options, &client, clock, classes, operator.catalogues())?;
+    recording.follow(ctx.decisions.clone());
     ctx.metrics.register(Box::new(recording.active.clone())).context("the metric of the recording")?;
     Ok(recording)
 }

@@ -60,6 +60,7 @@ impl Operator {
             Explain::Pod(options) => explain::pod(options, catalogues, values),
             Explain::Type(options) => explain::instance_type(options, catalogues, values),
             Explain::NodePool(options) => explain::node_pool(options, catalogues, values),
+            Explain::Decision(options) => explain::decision(options, catalogues, values),
         }
     }
 

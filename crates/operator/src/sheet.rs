@@ -8,6 +8,7 @@ use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
 use serde::Serialize;
+use serde_json::Value;
 
 /// The narrowest table: below it a terminal wraps lines itself.
 const MIN_WIDTH: u16 = 40;
@@ -35,6 +36,15 @@ pub(crate) enum Format {
 /// What people read.
 #[derive(Debug, Default)]
 pub(crate) struct Page(Vec<Block>);
+
+/// An answer of a tool: for programs and for people, with its assumptions and the gaps of its catalogues.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) document: Value,
+    pub(crate) page: Page,
+    pub(crate) notes: Vec<String>,
+    pub(crate) gaps: Vec<String>,
+}
 
 #[derive(Debug)]
 enum Block {
@@ -147,6 +157,12 @@ impl Page {
             }
             _ => self.0.push(Block::Lines(line.into())),
         }
+        self
+    }
+
+    /// Adds what another page has.
+    pub(crate) fn append(&mut self, other: Self) -> &mut Self {
+        self.0.extend(other.0);
         self
     }
 

@@ -102,6 +102,27 @@ pub(crate) enum Explain {
     /// Explains a NodePool: what its requirements leave of the instance types, its limits, nodes and cost.
     #[command(name = "nodepool")]
     NodePool(ExplainOptions),
+    /// Explains a decision of a recording: what was chosen, what came of it, and its pod or node in the cluster as it was then.
+    Decision(DecisionExplainOptions),
+}
+
+/// Options of `explain decision`, beside the controller's settings.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DecisionExplainOptions {
+    /// The id of the decision, as in the annotation `fleetwright.dev/decision` of NodeClaims and events.
+    pub(crate) id: String,
+    /// The recording: a file, or a folder of RECORD_DIR.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub(crate) recording: PathBuf,
+    /// How long to improve each plan: a duration such as 500ms, or a number of rounds such as 2000it, which is reproducible.
+    #[arg(long, default_value = "200it", value_parser = budget)]
+    pub(crate) budget: SolveEffort,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// Region and prices of the instance types.
+    #[command(flatten)]
+    pub(crate) catalogue: CatalogueOptions,
 }
 
 /// Options of `explain`, beside the controller's settings.

@@ -37,7 +37,7 @@ use crate::{
     outcome::Outcome,
     plan::{self, show_notes},
     settings::{self, Values},
-    sheet::{self, Page},
+    sheet::{self, Answer},
 };
 
 /// Decides and prints the report.
@@ -75,19 +75,20 @@ pub(crate) fn explain(
     Ok(Outcome::of(&explained.gaps))
 }
 
-/// The explanation of a node of an input, for people.
+/// The explanation of a node of an input.
 ///
 /// # Errors
 /// If the input is invalid, or the node does not exist.
-pub(crate) fn explanation(
+pub(crate) fn answer(
     items: Vec<Item>,
     name: &str,
     catalogue: &CatalogueOptions,
     tools: (&Catalogues, &Values),
     at: Timestamp,
-) -> anyhow::Result<Page> {
-    let explained = explained(items, name, catalogue, tools, at)?;
-    Ok(table::one(&explained.node, &explained.sources, explained.currency))
+) -> anyhow::Result<Answer> {
+    let Explained { node, sources, currency, notes, gaps } = explained(items, name, catalogue, tools, at)?;
+    let page = table::one(&node, &sources, currency);
+    Ok(Answer { document: serde_json::to_value(&node)?, page, notes, gaps })
 }
 
 /// The explanation of a node.

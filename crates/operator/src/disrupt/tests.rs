@@ -93,7 +93,7 @@ fn the_explanation_of_a_node_has_its_drift_and_its_expiry() {
     let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
     let at = "2026-01-01T12:00:00Z".parse().unwrap();
     let tools = (&scenarios::catalogues(), &values);
-    let page = explanation(items, "a", &CatalogueOptions::default(), tools, at).unwrap();
+    let page = answer(items, "a", &CatalogueOptions::default(), tools, at).unwrap().page;
     let text = page.render(sheet::Format::Table, None);
     assert!(text.contains("\n$/h        "), "{text}");
     assert!(text.contains("\nDrifted    RequirementsDrifted since "), "{text}");
@@ -178,7 +178,7 @@ fn a_mistyped_node_gets_a_suggestion() {
     let values = Values::resolve(&BTreeMap::new(), |_| None).unwrap();
     let tools = (&scenarios::catalogues(), &values);
     let at = "2026-01-01T12:00:00Z".parse().unwrap();
-    let error = explanation(items, "heer", &CatalogueOptions::default(), tools, at).err().unwrap();
+    let error = answer(items, "heer", &CatalogueOptions::default(), tools, at).err().unwrap();
     let expected = "there is no Node or NodeClaim \"heer\" in the input (did you mean \"here\"?)";
     assert_eq!(error.to_string(), expected);
 }
@@ -206,7 +206,7 @@ fn bad_input_is_named() {
         let (items, catalogues) = (read_from(&options.input)?, scenarios::catalogues());
         let report = survey(items.clone(), &options, &catalogues, &values, (at, at))?;
         table::page(&report, true).render(sheet::Format::Table, None);
-        explanation(items, "healthy", &options.catalogue, (&catalogues, &values), at)?;
+        answer(items, "healthy", &options.catalogue, (&catalogues, &values), at)?;
         Ok([report.notes, report.incomplete].concat())
     });
 }

@@ -3,14 +3,17 @@
 //! - [`pod`]: where a pod can run, what each constraint leaves, what would help, and what its constraints cost.
 //! - [`instance_type`]: which NodePools allow a type, and why planned nodes are of it or of another one.
 //! - [`node_pool`]: what the requirements of a NodePool leave of the instance types, its limits and nodes.
+//! - [`decision`]: a decision of a recording, with the cluster as it was then.
 //! - [`constraints`]: all constraints that rule a NodePool out; [`funnel`]: what each of them leaves; [`costs`]: what each costs.
 
 pub(crate) mod constraints;
 mod costs;
+mod decision;
 pub(crate) mod funnel;
 mod instance_type;
 mod node_pool;
 mod pod;
+mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +27,7 @@ use fleetwright_core::{
 };
 use serde::Serialize;
 
+pub(crate) use self::{decision::decision, subject::Subject};
 use crate::{
     catalogue::{Catalogues, Footer},
     cli::{ExplainOptions, PlanOptions},
@@ -32,7 +36,7 @@ use crate::{
     outcome::Outcome,
     plan::{self, show_notes},
     settings::Values,
-    sheet::{self, Page},
+    sheet::{self, Answer, Page},
 };
 
 /// Explains a pod.
@@ -49,19 +53,20 @@ pub(crate) fn pod(
     question.print(options, &report, pod::page(&report))
 }
 
-/// The explanation of a pod of an input, for people; `options` name the pod.
+/// The explanation of a pod of an input; `options` name the pod.
 ///
 /// # Errors
 /// If the input is invalid, or has no such pod.
-pub(crate) fn pod_page(
+fn pod_answer(
     items: Vec<Item>,
     options: &ExplainOptions,
     catalogues: &Catalogues,
     values: &Values,
-) -> anyhow::Result<Page> {
+) -> anyhow::Result<Answer> {
     let mut question = Question::of(items, options, catalogues, values)?;
     let report = pod::report(&mut question, options)?;
-    Ok(pod::page(&report))
+    let Loaded { notes, gaps, .. } = question.loaded;
+    Ok(Answer { document: serde_json::to_value(&report)?, page: pod::page(&report), notes, gaps })
 }
 
 /// Explains an instance type.

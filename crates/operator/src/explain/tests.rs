@@ -42,7 +42,7 @@ fn explained_in(path: &Path, currency: Currency) -> String {
             let report = node_pool::report(&question, &options.name);
             (question, report.map(|report| node_pool::page(&report)))
         }
-        Explain::Node(_) => panic!("`disrupt` has those"),
+        Explain::Node(_) | Explain::Decision(_) => panic!("others test those"),
     };
     let page = page.map_or_else(|error| format!("{error:#}\n"), |page| page.render(Format::Table, None));
     let folder = format!("{}/", path.parent().unwrap().display());
@@ -103,7 +103,10 @@ fn bad_input_is_named() {
             let (Explain::Pod(options)
             | Explain::Type(options)
             | Explain::NodePool(options)
-            | Explain::Node(options)) = &what;
+            | Explain::Node(options)) = &what
+            else {
+                panic!("decisions are of recordings")
+            };
             let mut question = Question::new(options, &scenarios::catalogues(), &values)?;
             let page = match &what {
                 Explain::Pod(options) => pod::report(&mut question, options).map(|report| pod::page(&report)),
@@ -119,4 +122,36 @@ fn bad_input_is_named() {
         };
         ["pod bad0", "nodepool bad0", "type c-8x-amd64-linux"].into_iter().map(told).collect()
     });
+}
+
+/// What `explain decision` says of a decision of a recording.
+fn of_recording(id: &str, recording: &Path) -> anyhow::Result<Answer> {
+    let words = format!("explain decision {id} --budget=2it --recording {}", recording.display());
+    match parse(scenarios::command_line(&words, &[]), &Interface::plain()).unwrap() {
+        Invocation::Tool(Tool::Explain(Explain::Decision(options)), flags) => {
+            let values = Values::resolve(&flags, |_| None).unwrap();
+            decision::explained(&options, &scenarios::catalogues(), &values)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A plan whose pods were pending, a NodeClaim, a command on a node, nodes that are not disrupted, and no decision.
+#[test]
+fn decisions_of_a_recording() {
+    let recording = scenarios::from_root("tests/scenarios/replay/decisions");
+    let mut shown = String::new();
+    for number in [10, 3, 20, 4, 99] {
+        let id = format!("6955b9004feb5c-{number}");
+        let text = match of_recording(&id, &recording) {
+            Ok(answer) => {
+                assert_eq!(answer.document["decision"]["id"], id.as_str());
+                scenarios::shown(&answer.notes, &answer.gaps, answer.page.render(Format::Table, None))
+            }
+            Err(error) => format!("{error:#}\n"),
+        };
+        shown += &format!("# explain decision {id}\n{text}\n");
+    }
+    let shown = shown.replace(&format!("{}/", recording.parent().unwrap().display()), "");
+    scenarios::check_file("tests/scenarios/replay/explained.txt", &shown);
 }

@@ -1,10 +1,13 @@
 //! `RECORD_DIR`: records the objects that decisions read, with times, as newline-delimited JSON.
 //!
 //! - [`watch`]: watches of its own deliver objects with the fields that decisions read ([`fleetwright_state::fields`]) and no others.
-//! - [`tape`]: a thread of its own writes them. Each file stands alone: it begins with all objects as of then.
+//! - [`tape`]: a thread of its own writes them, and the records of decisions. Each file stands alone: it begins with all objects as of then.
+//! - [`lines`] and [`changes`]: what tools read of the files.
 //!
 //! Whatever goes wrong switches recording off, with a log line and a metric, and harms nothing else.
 
+pub(crate) mod changes;
+pub(crate) mod lines;
 pub(crate) mod tape;
 #[cfg(test)]
 mod tests;
@@ -21,7 +24,8 @@ use std::{
     time::Duration,
 };
 
-use fleetwright_core::{clock::SharedClock, cloud::NodeClassKind};
+use fleetwright_controllers::runtime::decisions::{DecisionQuery, Decisions};
+use fleetwright_core::{clock::SharedClock, cloud::NodeClassKind, decisions::DecisionRecord};
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -41,7 +45,7 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a MiB.
 const MIB: u64 = 1 << 20;
 
-/// Something that a watch delivered.
+/// Something that a watch or the controller delivered.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delivery {
     /// All objects of a kind; others do not exist.
@@ -57,6 +61,8 @@ pub(crate) enum Delivery {
     Put(Value),
     /// An object that was deleted, in its last version.
     Delete(Value),
+    /// A decision of the controller that was taken, or whose outcome changed.
+    Decision(Arc<DecisionRecord>),
 }
 
 /// Where and how much to record.
@@ -110,7 +116,8 @@ impl Sink {
 /// A running recording. Dropping it stops its watches, and its thread once everything is written.
 pub(crate) struct Recording {
     /// Aborted when dropped.
-    _watches: JoinSet<()>,
+    watches: JoinSet<()>,
+    sink: Arc<Sink>,
     /// 1 while it records, 0 once it is off.
     pub(crate) active: IntGauge,
 }
@@ -143,7 +150,32 @@ impl Recording {
             let watched = watch::Watched { resource, class };
             watches.spawn(watch::follow(client.clone(), watched, clock.clone(), sink.clone()));
         }
-        Ok(Self { _watches: watches, active })
+        Ok(Self { watches, sink, active })
+    }
+
+    /// Records decisions too, each again when its outcome changes.
+    pub(crate) fn follow(&mut self, decisions: Decisions) {
+        let sink = self.sink.clone();
+        self.watches.spawn(follow(decisions, sink));
+    }
+}
+
+/// Hands on decisions until the writer has ended. Of changes that follow each other at once, the last one is recorded.
+async fn follow(decisions: Decisions, sink: Arc<Sink>) {
+    let (mut changes, mut revision) = (decisions.changes(), 0);
+    while sink.is_open() {
+        let changed = {
+            let ring = decisions.ring().lock();
+            let changed = ring.changes(revision, &DecisionQuery::default());
+            revision = ring.revision();
+            changed
+        };
+        for record in changed {
+            sink.send(decisions.now(), Delivery::Decision(record));
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

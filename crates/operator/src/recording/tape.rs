@@ -80,6 +80,7 @@ impl Tape {
                 self.objects.remove(&(api_version, kind, namespace, name));
                 self.line(&json!({"at": at, "delete": deleted}))?;
             }
+            Delivery::Decision(record) => self.line(&json!({"at": at, "decision": record}))?,
         }
         let limit = (self.bytes_max / FILES).max(1);
         // A file has as much room for changes as its first part takes, at least.

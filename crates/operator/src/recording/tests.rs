@@ -2,6 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
+use fleetwright_core::{
+    decisions::of_held,
+    model::Currency,
+    safety::{Act, Held},
+};
 use fleetwright_fake_kube::{Config, Server};
 use serde_json::json;
 
@@ -61,6 +66,57 @@ fn a_file_begins_with_itself_and_goes_on_with_changes() {
             json!({"at": time(4), "delete": deleted}),
         ]
     );
+}
+
+/// Those that were taken before it is followed, then the others.
+#[tokio::test]
+async fn decisions_are_recorded() {
+    let clock: SharedClock = Arc::new(SystemClock);
+    let decisions = Decisions::new(clock, 1, "cluster-uid", Currency::USD);
+    let held = |subject: &str| {
+        decisions.record(of_held(Act::Taint, subject, &Held::Outage { unready: 5, all: 9 }, at(0)))
+    };
+    let (to, from) = sync_channel(8);
+    let active = IntGauge::new("test", "test").unwrap();
+    active.set(1);
+    let sink = Arc::new(Sink { to, lost: AtomicU64::new(0), active });
+    let mut ids = vec![held("a")];
+    let following = tokio::spawn(follow(decisions.clone(), sink));
+    tokio::task::yield_now().await;
+    ids.push(held("b"));
+    let mut recorded = Vec::new();
+    while recorded.len() < 2 {
+        tokio::task::yield_now().await;
+        while let Ok(Timed(_, Delivery::Decision(record), 0)) = from.try_recv() {
+            recorded.push(record.id.clone());
+        }
+    }
+    assert_eq!(recorded, ids);
+    drop(decisions);
+    following.abort();
+}
+
+#[test]
+fn a_decision_is_a_line_that_is_read_again() {
+    let clock: SharedClock = Arc::new(SystemClock);
+    let decisions = Decisions::new(clock, 1, "cluster-uid", Currency::USD);
+    decisions.record(of_held(Act::Taint, "node", &Held::Outage { unready: 5, all: 9 }, at(0)));
+    let record = decisions.ring().lock().read(&DecisionQuery::default()).remove(0);
+    let folder = tempfile::tempdir().unwrap();
+    let mut tape = Tape::begin(folder.path(), MIB, at(0)).unwrap();
+    tape.write(at(1), list(vec![pod("a", "Pending")])).unwrap();
+    tape.write(at(2), Delivery::Decision(record.clone())).unwrap();
+    let changed = DecisionRecord { revision: 2, ..(*record).clone() };
+    tape.write(at(3), Delivery::Decision(Arc::new(changed.clone()))).unwrap();
+    tape.write(at(4), Delivery::Delete(pod("a", "Pending"))).unwrap();
+    tape.end().unwrap();
+    let mut changes = changes::Changes::default();
+    for file in lines::files(folder.path()).unwrap() {
+        changes.recording(&file, &fs::read_to_string(&file).unwrap()).unwrap();
+    }
+    assert_eq!(changes.decisions, [changed], "the last line of a decision counts");
+    let names = |second: i64| changes::objects_at(&changes.all, at(second)).len();
+    assert_eq!([0, 1, 3, 4].map(names), [0, 1, 1, 0]);
 }
 
 #[test]

@@ -44,7 +44,10 @@ pub(super) fn read(reader: &mut Reader, file: &Path, text: &str) -> anyhow::Resu
         }
     }
     let name = file.display();
-    reader.notes.extend(skipped.into_iter().map(|(why, count)| format!("{name}: {why} ({count} events)")));
+    reader
+        .changes
+        .notes
+        .extend(skipped.into_iter().map(|(why, count)| format!("{name}: {why} ({count} events)")));
     Ok(())
 }
 

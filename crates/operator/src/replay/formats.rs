@@ -12,7 +12,11 @@ use super::{
     audit, kubereplay, simkube,
     trace::{Change, Reader, Trace, TraceFormat},
 };
-use crate::{catalogue::Catalogues, dump, input, recording::tape};
+use crate::{
+    catalogue::Catalogues,
+    dump, input,
+    recording::{changes::Changes, tape},
+};
 
 /// Reads a file, or the files of a folder in order of their names, and `further` objects, which exist from the start.
 ///
@@ -43,17 +47,18 @@ pub(super) fn read(path: &Path, further: &[PathBuf]) -> anyhow::Result<Trace> {
             tape::SUFFIX
         );
     };
-    reader.changes.sort_by_key(|(at, _)| *at);
-    if reader.changes.is_empty() {
+    let Reader { changes: Changes { all: mut changes, mut notes, decisions, .. }, until } = reader;
+    changes.sort_by_key(|(at, _)| *at);
+    if changes.is_empty() {
         bail!("{}: no objects", path.display());
     }
-    let (objects, notes) = dump::projected(&input::read_files(further)?, &Catalogues::default(), None);
-    reader.notes.extend(notes);
-    if let Some((start, _)) = reader.changes.first() {
+    let (objects, left_out) = dump::projected(&input::read_files(further)?, &Catalogues::default(), None);
+    notes.extend(left_out);
+    if let Some((start, _)) = changes.first() {
         let start = *start;
-        reader.changes.splice(0..0, objects.into_iter().map(|object| (start, Change::Put(object))));
+        changes.splice(0..0, objects.into_iter().map(|object| (start, Change::Put(object))));
     }
-    Ok(Trace { format, changes: reader.changes, until: reader.until, notes: reader.notes })
+    Ok(Trace { format, changes, until, decisions, notes })
 }
 
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -123,7 +128,7 @@ impl Content {
 
     fn read(&self, reader: &mut Reader, file: &Path) -> anyhow::Result<()> {
         match self {
-            Self::Recording(text) => reader.recording(file, text),
+            Self::Recording(text) => reader.changes.recording(file, text),
             Self::Dump(text) => reader.dump(file, text),
             Self::Audit(text) => audit::read(reader, file, text),
             Self::Kubereplay(log) => kubereplay::read(reader, file, log),

@@ -111,12 +111,11 @@ pub(super) fn read(reader: &mut Reader, file: &Path, document: &Value) -> anyhow
     if jobs > 0 {
         let jobs = figures::count(jobs, "Job");
         reader
-            .notes
-            .push(format!("{name}: {jobs} without an end: the format does not say how long their pods run"));
+            .note(format!("{name}: {jobs} without an end: the format does not say how long their pods run"));
     }
     if unknown > 0 {
         let events = figures::count(unknown, "scale event");
-        reader.notes.push(format!("{name}: {events} of workloads that the trace does not create left out"));
+        reader.note(format!("{name}: {events} of workloads that the trace does not create left out"));
     }
     Ok(())
 }

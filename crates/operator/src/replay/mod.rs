@@ -6,9 +6,11 @@
 //! - [`cron_jobs`]: the Jobs that CronJobs create.
 //! - [`objects`]: objects as the simulator's API server takes them.
 //! - [`play`]: one variant in one simulator.
+//! - [`agreement`]: how far its decisions are those of the recorded controller.
 //! - [`report`]: the variants side by side.
 //! - [`view`]: a variant in the terminal.
 
+mod agreement;
 mod audit;
 mod cron_jobs;
 mod formats;
@@ -32,6 +34,7 @@ use fleetwright_fake::{Catalogue, Vocabulary};
 use fleetwright_sim::{SimulatorConfig, simulator::virtual_runtime};
 
 use self::{
+    agreement::{AgreementRow, Owners},
     play::{Script, play},
     report::{ReplayReport, VariantRow},
     trace::{Change, Trace},
@@ -86,6 +89,7 @@ fn replay(
         flags.extend(against_flags(against)?);
         variants.push((against.clone(), resolve(&flags).with_context(|| format!("--against {against}"))?));
     }
+    let owners = Owners::of(&trace);
     let (mut rows, mut notes, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
     let mut currency = Currency::default();
     for (name, values) in &variants {
@@ -111,7 +115,8 @@ fn replay(
             (notes, gaps) = (offer.notes.into_iter().chain(notes).collect(), offer.gaps);
             currency = offer.currency;
         }
-        let row = VariantRow::new(name, &played);
+        let agreement = AgreementRow::of(&trace.decisions, &played.decisions(), &owners);
+        let row = VariantRow::new(name, &played, agreement);
         if let Some(stopped) = played.stopped {
             let minutes = figures::count(usize::try_from(stopped.as_secs() / 60)?, "minute");
             notes.push(format!("{name}: ended by hand after {minutes} of virtual time"));

@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use fleetwright_core::model::Price;
+use fleetwright_controllers::runtime::decisions::DecisionQuery;
+use fleetwright_core::{decisions::DecisionRecord, model::Price};
 use fleetwright_sim::{Overview, Simulator, SimulatorConfig};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -135,6 +136,10 @@ pub(super) struct Played {
     pub(super) refused: BTreeMap<String, usize>,
     /// When the view was ended before the script.
     pub(super) stopped: Option<Duration>,
+    /// The decisions as they were last, by id.
+    decisions: BTreeMap<String, DecisionRecord>,
+    /// The last change of a decision that was seen.
+    revision: u64,
 }
 
 impl Played {
@@ -150,6 +155,21 @@ impl Played {
         self.peak_nodes = self.peak_nodes.max(overview.nodes.len());
         self.peak_hourly = self.peak_hourly.max(hourly);
         self.end = overview;
+    }
+
+    /// The decisions, by id.
+    pub(super) fn decisions(&self) -> Vec<DecisionRecord> {
+        self.decisions.values().cloned().collect()
+    }
+
+    /// Notes the decisions that changed: the controller keeps only the last ones.
+    fn decided(&mut self, simulator: &Simulator) {
+        let Some(ctx) = simulator.controllers() else { return };
+        let ring = ctx.decisions.ring().lock();
+        for record in ring.changes(self.revision, &DecisionQuery::default()) {
+            self.decisions.insert(record.id.clone(), (*record).clone());
+        }
+        self.revision = ring.revision();
     }
 
     fn refuse(&mut self, error: &impl std::fmt::Display) {
@@ -196,6 +216,7 @@ pub(super) async fn play(
         };
         let before = std::mem::replace(&mut elapsed, simulator.elapsed());
         played.observe(simulator.observe(), elapsed.saturating_sub(before));
+        played.decided(&simulator);
         if !goes_on {
             played.stopped = Some(elapsed);
             break;

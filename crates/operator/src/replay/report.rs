@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    agreement::AgreementRow,
     play::{Played, Script},
     trace::Trace,
 };
@@ -79,6 +80,9 @@ pub(super) struct VariantRow {
     pub(super) pods_unbound: usize,
     /// Seconds from the creation of a pod to its binding.
     waiting_seconds: WaitingRow,
+    /// How far its decisions are those of the recording; absent where the trace has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agreement: Option<AgreementRow>,
 }
 
 /// Seconds.
@@ -151,12 +155,18 @@ impl ReplayReport {
             figures::count(usize::try_from(self.trace.minutes).unwrap_or_default(), "minute"),
             figures::count(self.trace.pods, "pod"),
         ));
+        for variant in &self.variants {
+            let lines = variant.agreement.as_ref().map(|agreement| agreement.lines(&variant.name));
+            for line in lines.into_iter().flatten() {
+                page.line(line);
+            }
+        }
         page
     }
 }
 
 impl VariantRow {
-    pub(super) fn new(name: &str, played: &Played) -> Self {
+    pub(super) fn new(name: &str, played: &Played, agreement: Option<AgreementRow>) -> Self {
         let hourly = played.end.nodes.iter().map(|node| node.price).sum::<fleetwright_core::model::Price>();
         let at = |share: usize| {
             // The nearest rank.
@@ -176,6 +186,7 @@ impl VariantRow {
             pods_bound: played.waits.len(),
             pods_unbound: played.unbound,
             waiting_seconds: WaitingRow { median: at(50), p95: at(95), max: at(100) },
+            agreement,
         }
     }
 }

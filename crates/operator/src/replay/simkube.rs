@@ -101,7 +101,7 @@ fn take(reader: &mut Reader, file: &Path, trace: ExportedTrace) -> anyhow::Resul
     let note = |(kind, count): (String, usize)| {
         format!("{name}: {} of kind {kind} not played", figures::count(count, "object"))
     };
-    reader.notes.extend(left_out.into_iter().map(note));
+    reader.changes.notes.extend(left_out.into_iter().map(note));
     Ok(())
 }
 

@@ -56,6 +56,7 @@ fn every_format_is_played_and_reported() {
     let with_nodepools = |path: &str| options(&folder().join(path), &["PACKER=compatible"]);
     for (name, options) in [
         ("recording", with_nodepools("recording")),
+        ("decisions", with_nodepools("decisions")),
         ("dumps", with_nodepools("dumps")),
         ("audit", with_nodepools("audit/audit.jsonl")),
         ("kubereplay", workloads(&folder().join("workloads/kubereplay.json"))),
@@ -91,6 +92,15 @@ fn an_anonymized_recording_is_played_as_the_recording() {
     std::fs::write(copy.path().join("copy.ndjson"), text).unwrap();
     let [recorded, played] = [&folder().join("recording"), copy.path()].map(|path| played(path, &[]));
     assert_eq!(played, recorded);
+}
+
+#[test]
+fn an_anonymized_recording_has_no_decisions() {
+    let catalogues = scenarios::catalogues();
+    let anonymizer = Anonymizer::new(&catalogues, Some("key")).unwrap();
+    let (text, notes) = dump::recording::anonymized(&folder().join("decisions"), &anonymizer).unwrap();
+    assert_eq!(notes, ["11 lines of decisions left out: their texts have names"]);
+    assert!(!text.contains("decision") && !text.contains("web"), "{text}");
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! What happened in a cluster: changes of objects with their times, from any of the formats.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeSet, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use fleetwright_core::decisions::DecisionRecord;
 use fleetwright_state::fields;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,20 +11,11 @@ use serde_json::Value;
 use crate::{
     catalogue::Catalogues,
     dump,
-    input::{self, Item, json_reason, select::identity},
+    input::{self, Item, select::identity},
+    recording::changes::Changes,
 };
 
-/// Group, kind, namespace and name.
-pub(super) type Id = (String, String, String, String);
-
-/// One change.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Change {
-    /// An object was created or changed.
-    Put(Value),
-    /// An object was deleted.
-    Delete(Id),
-}
+pub(super) use crate::recording::changes::{Change, Id};
 
 /// The formats that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +51,8 @@ pub(super) struct Trace {
     pub(super) changes: Vec<(Timestamp, Change)>,
     /// Until when nothing else changed, if the format says so.
     pub(super) until: Option<Timestamp>,
+    /// The decisions of the recorded controller.
+    pub(super) decisions: Vec<DecisionRecord>,
     /// What was left out or assumed.
     pub(super) notes: Vec<String>,
 }
@@ -77,88 +68,27 @@ impl Trace {
 /// Collects changes.
 #[derive(Default)]
 pub(super) struct Reader {
-    pub(super) changes: Vec<(Timestamp, Change)>,
+    pub(super) changes: Changes,
     /// The last time of the trace, if it is known beside its changes.
     pub(super) until: Option<Timestamp>,
-    pub(super) notes: Vec<String>,
-    known: BTreeMap<Id, Value>,
-    /// The last list of a recording, and the objects that it has not shown yet.
-    list: Option<(Timestamp, (String, String), BTreeSet<Id>)>,
 }
 
 impl Reader {
     pub(super) fn put(&mut self, at: Timestamp, object: Value) {
-        let id = identity(&object);
-        if self.known.get(&id) != Some(&object) {
-            self.known.insert(id, object.clone());
-            self.changes.push((at, Change::Put(object)));
-        }
+        self.changes.put(at, object);
     }
 
     pub(super) fn delete(&mut self, at: Timestamp, id: Id) {
-        if self.known.remove(&id).is_some() {
-            self.changes.push((at, Change::Delete(id)));
-        }
+        self.changes.delete(at, id);
+    }
+
+    pub(super) fn note(&mut self, note: String) {
+        self.changes.notes.push(note);
     }
 
     /// The object that is known by a name.
     pub(super) fn known(&self, id: &Id) -> Option<&Value> {
-        self.known.get(id)
-    }
-
-    /// Objects that the last list did not show are gone.
-    fn end_list(&mut self) {
-        if let Some((at, _, missing)) = self.list.take() {
-            missing.into_iter().for_each(|id| self.delete(at, id));
-        }
-    }
-
-    pub(super) fn recording(&mut self, file: &Path, text: &str) -> anyhow::Result<()> {
-        let is_whole = text.ends_with('\n');
-        let count = text.lines().count();
-        for (number, line) in (1..).zip(text.lines()) {
-            let place = || format!("{}:{number}", file.display());
-            let line: Value = match serde_json::from_str(line) {
-                Ok(line) => line,
-                Err(_) if number == count && !is_whole => {
-                    self.notes.push(format!("{}: the last line is incomplete and left out", place()));
-                    break;
-                }
-                Err(error) => bail!("{}: {}", place(), json_reason(&error)),
-            };
-            let at: Timestamp = line["at"].as_str().unwrap_or_default().parse().with_context(place)?;
-            self.entry(at, line).with_context(place)?;
-        }
-        self.end_list();
-        Ok(())
-    }
-
-    fn entry(&mut self, at: Timestamp, mut line: Value) -> anyhow::Result<()> {
-        if line["put"].is_object() {
-            let object = line["put"].take();
-            let id = identity(&object);
-            match &mut self.list {
-                Some((of, (group, kind), missing)) if (*of, &*group, &*kind) == (at, &id.0, &id.1) => {
-                    missing.remove(&id);
-                }
-                _ => self.end_list(),
-            }
-            self.put(at, object);
-            return Ok(());
-        }
-        self.end_list();
-        if line["delete"].is_object() {
-            self.delete(at, identity(&line["delete"]));
-        } else if line["list"].is_object() {
-            let (group, kind, ..) = identity(&line["list"]);
-            let of_kind = self.known.keys().filter(|id| (&id.0, &id.1) == (&group, &kind)).cloned().collect();
-            self.list = Some((at, (group, kind), of_kind));
-        } else if let Some(lost) = line["lost"].as_u64() {
-            self.notes.push(format!("{at}: {lost} changes were not recorded, because the disk was too slow"));
-        } else if line["recording"].is_null() {
-            bail!("neither put, delete, list nor lost");
-        }
-        Ok(())
+        self.changes.known().get(id)
     }
 
     /// A dump is everything that there is at its time.
@@ -168,8 +98,8 @@ impl Reader {
         let mut items: Vec<Item> = Vec::new();
         input::parse(file, text, &mut items)?;
         let (objects, notes) = dump::projected(&items, &Catalogues::default(), None);
-        self.notes.extend(notes);
-        let mut missing: BTreeSet<Id> = self.known.keys().cloned().collect();
+        self.changes.notes.extend(notes);
+        let mut missing: BTreeSet<Id> = self.changes.known().keys().cloned().collect();
         for object in objects {
             missing.remove(&identity(&object));
             self.put(taken, object);

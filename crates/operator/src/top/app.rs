@@ -11,7 +11,7 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use serde_json::Value;
 
-use super::draw::Theme;
+use super::{Subject, draw::Theme};
 use crate::{
     decisions::DecisionRow,
     fleet::{
@@ -66,25 +66,6 @@ pub(crate) enum TopAction {
     Refresh,
     /// Explain an object.
     Explain(Subject),
-}
-
-/// An object that can be explained.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// A Node or NodeClaim, by name.
-    Node(String),
-    /// A pod, as `namespace/name`.
-    Pod(String),
-}
-
-impl Subject {
-    /// `node NAME` or `pod NAMESPACE/NAME`.
-    pub(super) fn title(&self) -> String {
-        match self {
-            Self::Node(name) => format!("explain node {name}"),
-            Self::Pod(name) => format!("explain pod {name}"),
-        }
-    }
 }
 
 /// What lies over the view.

@@ -21,10 +21,11 @@ use std::io::Write as _;
 use ratatui_core::{buffer::Buffer, layout::Rect};
 use serde_json::Value;
 
-pub(crate) use self::app::{Subject, TopAction, TopApp};
+pub(crate) use self::app::{TopAction, TopApp};
 #[cfg(feature = "lab")]
 pub(crate) use self::source::Explainer;
 use self::source::TopSource;
+pub(crate) use crate::explain::Subject;
 use crate::{
     catalogue::Catalogues,
     cli::{TableOrJson, TopOptions},

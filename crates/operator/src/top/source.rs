@@ -10,18 +10,17 @@ use tokio::runtime::Runtime;
 use super::Subject;
 use crate::{
     catalogue::{CatalogueOptions, Catalogues},
-    cli::{ExplainOptions, TopOptions},
+    cli::TopOptions,
     clock::SystemClock,
     decisions::DecisionSource,
-    disrupt, explain,
     fleet::{
         FleetReport,
         read::{self, FleetRequest},
     },
-    input::{self, Item, cluster, select::InputOptions},
+    input::{self, Item, cluster},
     kube_client,
     settings::Values,
-    sheet::{Format, Page},
+    sheet::Page,
 };
 
 /// The rounds in which the plan of an explanation is improved: seconds would keep the reader waiting.
@@ -62,24 +61,8 @@ impl Explainer {
     /// # Errors
     /// If the input is invalid, or has no such object.
     pub(crate) fn explain(&self, items: Vec<Item>, subject: &Subject, at: Timestamp) -> anyhow::Result<Page> {
-        match subject {
-            Subject::Node(name) => {
-                let tools = (&self.catalogues, &self.values);
-                disrupt::explanation(items, name, &self.catalogue, tools, at)
-            }
-            Subject::Pod(name) => {
-                let options = ExplainOptions {
-                    name: name.clone(),
-                    input: InputOptions::default(),
-                    namespace: None,
-                    at: Some(at),
-                    budget: SolveEffort::Iterations(ROUNDS),
-                    output: Format::Table,
-                    catalogue: self.catalogue.clone(),
-                };
-                explain::pod_page(items, &options, &self.catalogues, &self.values)
-            }
-        }
+        let options = (&self.catalogue, SolveEffort::Iterations(ROUNDS));
+        Ok(subject.answer(items, at, options, (&self.catalogues, &self.values))?.page)
     }
 }
 

@@ -87,7 +87,7 @@ async fn workloads(cx: &Cx<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A replay of the recording creates the same NodeClaims.
+/// A replay of the recording creates the same NodeClaims, by the same decisions.
 async fn replayed(cx: &mut Cx<'_>, recordings: &Path, claims: &[Value]) -> anyhow::Result<()> {
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     for claim in claims {
@@ -100,5 +100,25 @@ async fn replayed(cx: &mut Cx<'_>, recordings: &Path, claims: &[Value]) -> anyho
     cx.equal("pods of the recording", &report["trace"]["pods"], &json!(PODS))?;
     cx.equal("NodeClaims of the replay", &variant["nodeClaimsCreated"], &json!(claims.len()))?;
     cx.equal("nodes of the replay", &variant["nodes"], &json!(types))?;
-    cx.equal("pods without a node in the replay", &variant["podsUnbound"], &json!(0))
+    cx.equal("pods without a node in the replay", &variant["podsUnbound"], &json!(0))?;
+    let agreement = &variant["agreement"];
+    cx.equal("recorded NodeClaims", &agreement["nodeClaims"], &json!(claims.len()))?;
+    cx.equal("NodeClaims as recorded", &agreement["nodeClaimsAsRecorded"], &json!(claims.len()))?;
+    cx.equal("plans as recorded", &agreement["plansAsRecorded"], &agreement["plans"])?;
+    cx.equal("differences", &agreement["differences"], &json!([]))?;
+    explained(cx, &folder, &claims[0]).await
+}
+
+/// The recorded decision of a NodeClaim is explained with the cluster as it was: its pods were pending, and get such a node.
+async fn explained(cx: &mut Cx<'_>, recordings: &str, claim: &Value) -> anyhow::Result<()> {
+    let decision = claim["metadata"]["annotations"]["fleetwright.dev/decision"].as_str();
+    let decision = decision.context("a NodeClaim without the id of its decision")?;
+    let args = ["explain", "decision", decision, "--recording", recordings, "-o", "json"];
+    let report = tool(cx.world, &args).await?;
+    cx.equal(
+        "NodeClaim of the decision",
+        &report["decision"]["choice"]["nodeClaim"],
+        &claim["metadata"]["name"],
+    )?;
+    cx.equal("what its pod gets", &report["explained"]["state"], &json!("NewNode"))
 }
