@@ -95,10 +95,15 @@ pub(crate) fn names(names: &[String]) -> String {
 
 /// The first few of many texts.
 pub(crate) fn first_few(texts: &[String], separator: &str) -> String {
-    let shown = texts.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(separator);
-    match texts.len().saturating_sub(MAX_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+    first_of(texts, texts.len(), separator)
+}
+
+/// The first few of `total` texts that begin with these.
+pub(crate) fn first_of(texts: &[String], total: usize, separator: &str) -> String {
+    let shown: Vec<&str> = texts.iter().take(MAX_NAMES).map(String::as_str).collect();
+    match total.saturating_sub(shown.len()) {
+        0 => shown.join(separator),
+        more => format!("{} and {more} more", shown.join(separator)),
     }
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    figures::{count, hourly_text, names},
+    figures::{count, first_of, hourly_text},
     plan::grid,
     sheet::plain,
 };
@@ -148,9 +148,7 @@ fn offering(offering: &OfferingRow) -> String {
 
 /// The first few names of `total`.
 fn listed(known: &[String], total: usize) -> String {
-    let mut all = known.to_vec();
-    all.resize(total.max(known.len()), String::new());
-    names(&all)
+    first_of(known, total.max(known.len()), ", ")
 }
 
 /// What came of it, or else the reason.

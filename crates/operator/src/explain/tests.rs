@@ -155,3 +155,11 @@ fn decisions_of_a_recording() {
     let shown = shown.replace(&format!("{}/", recording.parent().unwrap().display()), "");
     scenarios::check_file("tests/scenarios/replay/explained.txt", &shown);
 }
+
+#[test]
+fn bad_recordings_are_named() {
+    scenarios::check_bad_input("explain-decision", &["traces"], |files| {
+        let [_, recording] = files else { panic!("{files:?}") };
+        Ok(of_recording("p-1", recording)?.notes)
+    });
+}

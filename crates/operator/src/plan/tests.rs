@@ -171,4 +171,8 @@ fn bad_input_is_named() {
         let [cluster, change] = files else { panic!("{files:?}") };
         planned(&format!("--what-if {}", change.display()), std::slice::from_ref(cluster))
     });
+    scenarios::check_bad_input("instance-types", &["instance-types"], |files| {
+        let [cluster, types] = files else { panic!("{files:?}") };
+        planned(&format!("--instance-types {}", types.display()), std::slice::from_ref(cluster))
+    });
 }
