@@ -13,6 +13,7 @@ use fleetwright_aws::tags::{Ownership, ownership};
 use fleetwright_aws_api::labels;
 use fleetwright_core::cloud::CloudError;
 use fleetwright_core::model::ProviderId;
+use serde_json::Value;
 
 pub use report::{AuditReport, ReportItem};
 
@@ -147,6 +148,23 @@ pub async fn audit(provider: &AwsProvider, claimed: &BTreeSet<ProviderId>) -> Re
         Err(error) => audit.unread.push(format!("instance profiles: {}", error.code)),
     }
     Ok(audit)
+}
+
+/// The ids of the instances that are of none of these NodeClaims, neither by provider id nor by the name that they were launched for.
+#[must_use]
+pub fn unclaimed(instances: &[InstanceInfo], claims: &[&Value]) -> Vec<String> {
+    let texts = |pointer: &str| -> BTreeSet<&str> {
+        claims.iter().filter_map(|claim| claim.pointer(pointer)?.as_str()).collect()
+    };
+    let (names, ids) = (texts("/metadata/name"), texts("/status/providerID"));
+    let is_claimed = |info: &&InstanceInfo| {
+        let name = info.tags.get(labels::TAG_NODECLAIM).map(String::as_str);
+        ids.contains(&*provider_id(&info.zone, &info.id)) || name.is_some_and(|name| names.contains(name))
+    };
+    let mut found: Vec<String> =
+        instances.iter().filter(|info| !is_claimed(info)).map(|info| info.id.clone()).collect();
+    found.sort();
+    found
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Checks that IAM policies grant every action that the controller needs.
+//! Checks that IAM policies grant every action that the controller needs, and no deletion of what another cluster launched.
 
 mod glob;
 mod policy;
@@ -26,6 +26,8 @@ pub struct Checked {
     pub missing: Vec<MissingPermission>,
     /// Permissions that cannot be decided without a real call, the first [`UNDECIDED_MAX`].
     pub undecided: Vec<String>,
+    /// Deletions that the policies allow of what another cluster launched.
+    pub unscoped: Vec<&'static str>,
 }
 
 /// Most undecided permissions in a result.
@@ -67,6 +69,12 @@ pub fn check(
             let new: Vec<String> =
                 undecided.into_iter().filter(|why| !checked.undecided.contains(why)).take(room).collect();
             checked.undecided.extend(new);
+        }
+    }
+    for request in request::deletions_of_another(place) {
+        let answer = policy::answer(&statements, &request, place, "");
+        if answer.allowed == policy::Holds::Yes && answer.doubts.is_empty() {
+            checked.unscoped.push(request.action);
         }
     }
     checked.missing.sort_by_key(|missing| (missing.permission.action, missing.permission.statement));

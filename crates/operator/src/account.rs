@@ -14,7 +14,7 @@ use fleetwright_core::clock::SharedClock;
 
 pub(crate) use audit::run as audit;
 pub(crate) use iam_check::run as iam_check;
-pub(crate) use live::{live_catalogue, live_reservations};
+pub(crate) use live::{live_catalogue, live_reservations, unclaimed};
 pub(crate) use prices_export::run as prices_export;
 
 use crate::{clock::SystemClock, settings::Values};

@@ -73,6 +73,21 @@ impl fmt::Display for AuditReport {
             of("named"),
             of("unowned"),
             of("foreign")
-        )
+        )?;
+        if of("foreign") > 0 {
+            writeln!(
+                f,
+                "warning: another cluster has the same name (L107), and Karpenter would take its instances for this one's: give each \
+                 cluster a name of its own"
+            )?;
+        }
+        if self.counts.get("instance").and_then(|by| by.get("unowned")).is_some_and(|count| *count > 0) {
+            writeln!(
+                f,
+                "warning: no NodeClaim names the unowned instances (L107): they are orphans, or those of another cluster of the same \
+                 name"
+            )?;
+        }
+        Ok(())
     }
 }

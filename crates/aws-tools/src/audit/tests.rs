@@ -54,6 +54,14 @@ fn each_owner_is_reported_and_counted() {
     let summary = "1 ours, 1 named by a NodeClaim or EC2NodeClass, 1 unowned, 1 of other clusters";
     assert!(text.contains(summary), "{text}");
     assert!(text.contains("i-2") && text.contains("them"), "{text}");
+    assert!(
+        text.contains("another cluster has the same name") && text.contains("the unowned instances"),
+        "{text}"
+    );
+    let mut ours = Audit::default();
+    ours.add_instances(&all[..1], &Settings::new(CLUSTER, REGION), "us", &BTreeSet::new());
+    let text = AuditReport::from(ours).to_string();
+    assert!(!text.contains("warning"), "{text}");
 }
 
 #[tokio::test]
@@ -74,4 +82,16 @@ async fn the_account_is_read_even_if_iam_denies_profiles() {
     assert_eq!(found.counts(), expected.map(|(owner, count)| (("instance", owner), count)).into());
     cloud.deny(Call::Profiles);
     assert_eq!(audit(&provider, &claimed).await.unwrap().unread.len(), 1);
+}
+
+#[test]
+fn instances_are_claimed_by_provider_id_or_name() {
+    let claims = [
+        serde_json::json!({"metadata": {"name": "a"}, "status": {"providerID": "aws:///a/i-1"}}),
+        serde_json::json!({"metadata": {"name": "b"}}),
+    ];
+    let mut launching = instance("i-2", None);
+    launching.tags.insert(labels::TAG_NODECLAIM.to_owned(), "b".to_owned());
+    let all = [instance("i-1", None), launching, instance("i-3", Some("them"))];
+    assert_eq!(unclaimed(&all, &claims.iter().collect::<Vec<_>>()), ["i-3"]);
 }

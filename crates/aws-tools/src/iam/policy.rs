@@ -265,6 +265,7 @@ impl Operator {
                 Set::Any => self.if_exists,
                 Set::Single => self.if_exists || self.negated,
             }),
+            KeyValue::OfAnother => self.allows_another(wanted),
             KeyValue::Present if wanted.iter().any(|pattern| self.fits_anything(pattern)) => {
                 Some(!self.negated)
             }
@@ -279,6 +280,15 @@ impl Operator {
                     (false, false) => Some(!decisive),
                 }
             }
+        }
+    }
+
+    /// Whether the operator holds for the value of a cluster that the patterns do not name; `None` where a wildcard may name it.
+    fn allows_another(self, wanted: &[String]) -> Option<bool> {
+        let is_open = |pattern: &String| self.how == How::Like && pattern.contains(['*', '?']);
+        match wanted.iter().find(|pattern| is_open(pattern)) {
+            Some(pattern) if pattern != "*" => None,
+            found => Some(found.is_some() != self.negated),
         }
     }
 

@@ -15,6 +15,8 @@ pub struct IamReport {
     pub missing: Vec<MissingAction>,
     /// Permissions that cannot be decided without a real call.
     pub undecided: Vec<String>,
+    /// Deletions that the policies allow of what another cluster launched (L107).
+    pub unscoped: Vec<&'static str>,
     /// What no policy document contains.
     pub not_evaluated: &'static str,
 }
@@ -54,6 +56,7 @@ impl From<Checked> for IamReport {
         Self {
             missing: checked.missing.into_iter().map(missing).collect(),
             undecided: checked.undecided,
+            unscoped: checked.unscoped,
             not_evaluated: NOT_EVALUATED,
         }
     }
@@ -75,6 +78,13 @@ impl fmt::Display for IamReport {
         }
         for why in &self.undecided {
             writeln!(f, "- {why}")?;
+        }
+        for action in &self.unscoped {
+            writeln!(
+                f,
+                "warning: {action} is allowed on what other clusters launched (L107): add the condition StringEquals \
+                 aws:ResourceTag/kubernetes.io/cluster/NAME: owned"
+            )?;
         }
         writeln!(f, "not evaluated: {}", self.not_evaluated)
     }

@@ -26,6 +26,8 @@ pub(super) enum KeyValue {
     Present,
     /// The key is absent.
     Absent,
+    /// A value that is another cluster's.
+    OfAnother,
 }
 
 /// The tags of a request or a resource, by origin.
@@ -41,6 +43,8 @@ enum Tags {
     Late,
     /// Tags of resources that others create: unknown.
     Others,
+    /// Tags of what another cluster launched.
+    OfAnother,
 }
 
 /// One request that IAM authorizes.
@@ -89,6 +93,9 @@ impl AuthorizationRequest {
         if tags == Tags::None {
             return Some(KeyValue::Absent);
         }
+        if tags == Tags::OfAnother {
+            return tag_of_another(key);
+        }
         if key.eq_ignore_ascii_case(labels::TAG_CLUSTER_NAME) {
             return Some(text(&self.cluster));
         }
@@ -110,6 +117,28 @@ impl AuthorizationRequest {
             _ => None,
         }
     }
+}
+
+/// A tag of what another cluster launched.
+fn tag_of_another(key: &str) -> Option<KeyValue> {
+    if key.starts_with(labels::TAG_CLUSTER_PREFIX) {
+        return Some(KeyValue::Absent);
+    }
+    match key {
+        labels::TAG_CLUSTER_UID => Some(KeyValue::OfAnother),
+        labels::NODE_CLASS | labels::TAG_NODEPOOL => Some(KeyValue::Present),
+        _ => key.eq_ignore_ascii_case(labels::TAG_CLUSTER_NAME).then_some(KeyValue::OfAnother),
+    }
+}
+
+/// The deletions of what another cluster launched, which no policy should allow.
+pub(super) fn deletions_of_another(place: &Place) -> Vec<AuthorizationRequest> {
+    let deletions = [("ec2:TerminateInstances", "instance"), ("ec2:DeleteLaunchTemplate", "launch-template")];
+    let request = |(action, kind)| AuthorizationRequest {
+        resource_tags: Tags::OfAnother,
+        ..RequestBuilder { action, place }.owned(kind)
+    };
+    deletions.map(request).into()
 }
 
 /// The requests that need a permission.

@@ -123,6 +123,24 @@ fn another_place(#[case] place: Place, #[case] actions: &[&str], #[case] why: &s
     assert!(lines.iter().any(|line| line.contains(why)), "{lines:#?}");
 }
 
+/// Deletions of what another cluster launched, which the policies of `deploy/iam` refuse, filled in or not.
+#[rstest]
+#[case::scoped(SCOPED.to_owned(), &[])]
+#[case::strict(STRICT.to_owned(), &[])]
+#[case::filled(filled(SCOPED), &[])]
+#[case::strict_filled(filled(STRICT), &[])]
+#[case::without_conditions(changed("AllowScopedDeletion", "/Condition", Value::Null), &["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])]
+#[case::of_any_nodepool(changed("AllowScopedDeletion", "/Condition/StringEquals", json!({})), &["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])]
+#[case::of_any_cluster(changed("AllowScopedDeletion", "/Condition", json!({"StringLike": {"aws:ResourceTag/eks:eks-cluster-name": "*"}})), &["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])]
+#[case::of_a_name(changed("AllowScopedDeletion", "/Condition", json!({"StringEquals": {"ec2:ResourceTag/eks:eks-cluster-name": "prod"}})), &[])]
+#[case::of_some_names(changed("AllowScopedDeletion", "/Condition", json!({"StringLike": {"ec2:ResourceTag/eks:eks-cluster-name": "prod*"}})), &[])]
+#[case::of_all_but_one(changed("AllowScopedDeletion", "/Condition", json!({"StringNotEquals": {"ec2:ResourceTag/fleetwright.dev/cluster-uid": "uid-2"}})), &["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"])]
+fn what_another_cluster_launched(#[case] policy: String, #[case] expected: &[&str]) {
+    for place in [Place::default(), place()] {
+        assert_eq!(check(&[&policy], &place, |_| true).unwrap().unscoped, expected, "{place:?}");
+    }
+}
+
 #[rstest]
 #[case::of_everything(json!({"Effect": "Deny", "Action": "*", "Resource": "*"}), "ec2:CreateFleet AllowScopedEC2InstanceAccessActions: the statement No denies it")]
 #[case::of_one(json!({"Effect": "Deny", "Action": "ec2:terminate*", "Resource": "arn:aws:ec2:*:*:instance/*"}), "ec2:TerminateInstances AllowScopedDeletion: the statement No denies it")]

@@ -1,13 +1,15 @@
-//! The instance types, prices and reservations of a region, read from the account.
+//! The instance types, prices and reservations of a region, and instances of the cluster's name, read from the account.
 
 use anyhow::ensure;
 use fleetwright_aws::{
-    calls::AwsApi as _,
+    calls::{AwsApi as _, Filter},
     nodeclass::lookups,
     offline::{FoundReservations, Table},
     prices::{Prices, pricing_region, write},
 };
-use fleetwright_aws_api::ec2nodeclass::Ec2NodeClassSpec;
+use fleetwright_aws_api::{ec2nodeclass::Ec2NodeClassSpec, labels};
+use fleetwright_aws_tools::audit;
+use serde_json::Value;
 
 use super::{block_on, clock, connect, note};
 use crate::settings::Values;
@@ -55,4 +57,19 @@ pub(crate) fn live_reservations(
             }
         }
     })
+}
+
+/// The instances of the account that carry the cluster's name and are of none of the NodeClaims (`DescribeInstances`).
+///
+/// # Errors
+/// If EC2 does not list them.
+pub(crate) fn unclaimed(claims: &[&Value], values: &Values) -> anyhow::Result<Vec<String>> {
+    let cluster = values.text("CLUSTER_NAME");
+    if cluster.is_empty() {
+        note("L107 is not checked: --cluster-name is not set")?;
+        return Ok(Vec::new());
+    }
+    let name = Filter::new(format!("tag:{}", labels::TAG_CLUSTER_NAME), [cluster]);
+    let instances = block_on(async { Ok(connect(values).await?.instances(&[], &[name]).await?) })?;
+    Ok(audit::unclaimed(&instances, claims))
 }

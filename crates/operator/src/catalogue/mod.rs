@@ -59,6 +59,15 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Instances that carry the cluster's name and are of none of its NodeClaims, all of which are `claims`: `lint` warns of them (L107). By default, and where the
+    /// catalogue called `name` does not read the account, none are known.
+    ///
+    /// # Errors
+    /// If the account cannot be read.
+    fn unclaimed(&self, _name: &str, _claims: &[&Value], _values: &Values) -> anyhow::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// The instance types of a NodeClass.
     ///
     /// # Errors

@@ -121,6 +121,17 @@ impl Catalogues {
         self.serving(group, text("kind")).map_or_else(Vec::new, |known| known.moving_images(class))
     }
 
+    /// Instances that carry the cluster's name and are of none of its NodeClaims, as far as the catalogue that the settings name reads the account.
+    ///
+    /// # Errors
+    /// If there is no such catalogue, or it cannot read the account.
+    pub(crate) fn unclaimed(&self, claims: &[&Value], values: &Values) -> anyhow::Result<Vec<String>> {
+        match values.text("CATALOG") {
+            "" => Ok(Vec::new()),
+            name => self.named(name).and_then(|(known, name)| known.unclaimed(name, claims, values)),
+        }
+    }
+
     /// What a change does to the nodes of a NodeClass.
     pub(crate) fn class_change(&self, class: &NodeClassRef, old: &Value, new: &Value) -> ClassChange {
         let known = self.all.iter().find(|known| known.serves(class));

@@ -88,6 +88,10 @@ impl OfflineCatalogue for Ec2Catalogue {
         terms.into_iter().flatten().enumerate().filter_map(|(at, term)| images::moving(at, term)).collect()
     }
 
+    fn unclaimed(&self, name: &str, claims: &[&Value], values: &Values) -> anyhow::Result<Vec<String>> {
+        if name == LIVE { unclaimed(claims, values) } else { Ok(Vec::new()) }
+    }
+
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
         let figures = self.figures(request)?;
         let mut offer = ClassOffer { schema: Arc::new(self.labels()), ..ClassOffer::default() };
@@ -194,6 +198,17 @@ fn built_in() -> Arc<Figures> {
 fn read(values: &Values) -> anyhow::Result<Figures> {
     let (table, region) = crate::account::live_catalogue(values).context("--catalog ec2-live")?;
     Ok(Figures { table, region })
+}
+
+#[cfg(feature = "aws")]
+fn unclaimed(claims: &[&Value], values: &Values) -> anyhow::Result<Vec<String>> {
+    crate::account::unclaimed(claims, values).context("--catalog ec2-live")
+}
+
+#[cfg(not(feature = "aws"))]
+#[expect(clippy::unnecessary_wraps, reason = "with AWS it can fail")]
+fn unclaimed(_claims: &[&Value], _values: &Values) -> anyhow::Result<Vec<String>> {
+    Ok(Vec::new())
 }
 
 /// The reservations that a NodeClass selects; `None` where the source does not know them.

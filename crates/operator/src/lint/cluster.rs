@@ -6,11 +6,42 @@ use fleetwright_core::suggest;
 use serde_json::Value;
 
 use super::{LintReport, objects::pod_template};
-use crate::input::Item;
+use crate::{catalogue::Catalogues, input::Item, settings::Values};
 
 pub(super) fn check(items: &[Item], report: &mut LintReport) {
     expiry(items, report);
     storage_classes(items, report);
+}
+
+/// Instances of the cluster's name that are of none of its NodeClaims, where the account is read.
+pub(super) fn shared_name(
+    items: &[Item],
+    catalogues: &Catalogues,
+    values: &Values,
+    report: &mut LintReport,
+) -> anyhow::Result<()> {
+    // The instances of several clusters carry the name of one: how many there are does not say more.
+    const SHOWN: usize = 5;
+    let of_kind = |kind: &'static str| items.iter().filter(move |item| item.value["kind"] == kind);
+    let claims: Vec<&Value> = of_kind("NodeClaim").map(|item| &item.value).collect();
+    let Some(pool) = of_kind("NodePool").next() else { return Ok(()) };
+    let found = catalogues.unclaimed(&claims, values)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let shown = found.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let others = found.len().saturating_sub(SHOWN);
+    let more = if others > 0 { format!(" and {others} others") } else { String::new() };
+    report.add(
+        "L107",
+        pool,
+        "metadata.name",
+        format!(
+            "no NodeClaim of the input has {shown}{more}, which the account has under this cluster's name"
+        ),
+        "give each cluster a name of its own; `fleetwright audit` lists whose they are",
+    );
+    Ok(())
 }
 
 /// Volume claims of a StorageClass that the input does not have, beside others that it has.

@@ -116,6 +116,7 @@ fn lint(
         objects::check(item, catalogues, &mut report);
     }
     cluster::check(items, &mut report);
+    cluster::shared_name(items, catalogues, values, &mut report)?;
     arrivals::check(items, &mut report);
     if let Some(expanded) = expanded(items) {
         let options = PlanOptions::of_tool(SolveEffort::Iterations(0), options.clone());

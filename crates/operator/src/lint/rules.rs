@@ -31,7 +31,7 @@ const fn warning(code: &'static str, title: &'static str) -> Rule {
 }
 
 /// The rules, by code.
-pub(crate) const RULES: [Rule; 27] = [
+pub(crate) const RULES: [Rule; 28] = [
     error("L001", "Unknown field"),
     error("L002", "Refused by the API server"),
     warning("L101", "StorageClass binds volumes immediately"),
@@ -40,6 +40,7 @@ pub(crate) const RULES: [Rule; 27] = [
     warning("L104", "do-not-disrupt on a replicated workload"),
     warning("L105", "consolidateAfter that never passes"),
     warning("L106", "Node waits for a startup taint"),
+    warning("L107", "One cluster name for two clusters"),
     warning("L108", "Image selector that follows the latest image"),
     warning("L109", "No disruption for a reason"),
     warning("L110", "No limits"),

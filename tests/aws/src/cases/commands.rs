@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use fleetwright_aws_api::labels;
 use serde_json::{Value, json};
 
-use super::flow::node_class;
+use super::flow::{node_class, node_pool};
 use crate::case::Cx;
 use crate::cluster::NAME;
 use crate::stage::Server;
@@ -42,7 +42,7 @@ pub(super) async fn audit(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let named = cx.account.launch(&[cluster, ("a", "b"), ("c", "d"), ("e", "f")]).await?;
     let zone = cx.account.instances().await?.remove(&named).context("it is not there")?.zone;
     claim(&server, "named", &format!("aws:///{zone}/{named}")).await?;
-    expected.insert(named, "named");
+    expected.insert(named.clone(), "named");
     // Of another cluster's name: none of our concern.
     cx.account
         .launch(&[(labels::TAG_CLUSTER_NAME, "test"), ("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")])
@@ -63,6 +63,12 @@ pub(super) async fn audit(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let table = server.command(cx, &["audit"]).await?.out;
     let sum = "1 ours, 1 named by a NodeClaim or EC2NodeClass, 1 unowned, 1 of other clusters";
     cx.check(format!("the table counts: {table}"), table.contains(sum))?;
+    server.create("/apis/karpenter.sh/v1/nodepools", &node_pool()).await?;
+    let linted = server.command(cx, &["lint", "--catalog=ec2-live", "-o", "json"]).await?;
+    let others: Vec<&String> = expected.keys().filter(|id| **id != named).collect();
+    let says = |id: &&String| linted.out.contains("L107") && linted.out.contains(id.as_str());
+    cx.check(format!("lint finds them: {} {}", linted.out, linted.err), others.iter().all(says))?;
+    cx.check("and not the claimed one", !linted.out.contains(&named))?;
     cx.equal("changes", &cx.proxy.mutations(before), &Vec::new())?;
     let unnamed = server.command(cx, &["audit", "--cluster-name="]).await?;
     cx.check(
