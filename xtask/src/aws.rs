@@ -29,7 +29,7 @@ const LINTED: [(&str, &str); 2] = [
     ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
 ];
 
-/// The cases of the tier that CI runs: every fourth one. All of them take more than ten minutes on two busy cores.
+/// The cases of the tier that CI runs: every fourth short one. All of them take more than ten minutes on two busy cores.
 const SAMPLE: [&str; 2] = ["--every", "4"];
 
 /// Lints and tests of all that has the SDK in it, and a sample of the tier against a moto server.

@@ -19,6 +19,8 @@ pub(crate) struct Case {
     /// What passing shows, in one sentence.
     pub(crate) shows: &'static str,
     pub(crate) run: Run,
+    /// Whether it takes minutes, so that no sample has it.
+    pub(crate) is_long: bool,
 }
 
 /// What a case does.

@@ -44,7 +44,12 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 fn case(name: &'static str, shows: &'static str, run: Run) -> Case {
-    Case { name, shows, run }
+    Case { name, shows, run, is_long: false }
+}
+
+/// A case that runs by hand alone.
+fn long(name: &'static str, shows: &'static str, run: Run) -> Case {
+    Case { is_long: true, ..case(name, shows, run) }
 }
 
 /// What a controller does all day.
@@ -338,7 +343,7 @@ fn trials() -> Vec<Case> {
     ]
 }
 
-/// Load, chaos and GPUs. CI takes every fourth case of all: none of the long ones here is among them.
+/// Load, chaos and GPUs.
 fn load() -> Vec<Case> {
     vec![
         case(
@@ -346,7 +351,7 @@ fn load() -> Vec<Case> {
             "two operators of one name as processes launch once each, and delete nothing of each other's",
             |cx| Box::pin(operators::two(cx)),
         ),
-        case(
+        long(
             "kills",
             "the operator is killed before and after each call that changes something, and nothing is left",
             |cx| Box::pin(chaos::kills(cx)),
@@ -357,7 +362,7 @@ fn load() -> Vec<Case> {
         case("steady-hour", "a steady hour changes nothing and takes few calls", |cx| {
             Box::pin(load::steady(cx))
         }),
-        case("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
+        long("thousand", "a thousand nodes go up and down under throttling and shortage", |cx| {
             Box::pin(load::thousand(cx))
         }),
         case("devices", "pods with resource claims get nodes with the GPUs that they claim", |cx| {
@@ -368,7 +373,7 @@ fn load() -> Vec<Case> {
             "the operator launches forty nodes and ends them under throttling and shortage",
             |cx| Box::pin(crowd::up_and_down(cx, crowd::FORTY)),
         ),
-        case("crowd-thousand", "the operator does the same with a thousand nodes", |cx| {
+        long("crowd-thousand", "the operator does the same with a thousand nodes", |cx| {
             Box::pin(crowd::up_and_down(cx, crowd::THOUSAND))
         }),
     ]

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// How many cases run side by side
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     lanes: usize,
-    /// Of the chosen cases only every COUNT-th, from the first on
+    /// Of the chosen cases only every COUNT-th, from the first on, and none that takes minutes
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     every: usize,
     /// Write the metrics ports of the operators to files in this folder, for `file_sd_configs` of a Prometheus
@@ -83,7 +83,10 @@ impl Places {
 /// When a chosen case does not exist, or moto cannot be started.
 pub(crate) async fn run(arguments: &Arguments, places: &Places, out: &mut dyn Write) -> anyhow::Result<bool> {
     let mut chosen = choose(&cases::all(), &arguments.cases)?;
-    chosen = chosen.into_iter().step_by(arguments.every.max(1)).collect();
+    if arguments.every > 1 {
+        chosen.retain(|case| !case.is_long);
+        chosen = chosen.into_iter().step_by(arguments.every).collect();
+    }
     if arguments.list {
         for case in &chosen {
             writeln!(out, "{:<24} {}", case.name, case.shows)?;
