@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::bail;
-use fleetwright_core::model::{LabelSchema, NodeClassRef};
+use fleetwright_core::model::{LabelSchema, NodeClassRef, labels::INSTANCE_TYPE};
 use fleetwright_fake::catalogue::{Catalogue, Skipped, dump, kwok, realistic};
 use fleetwright_instance_types::labels::GROUP;
+use serde_json::Value;
 
 use crate::{
     catalogue::{CatalogueOptions, ClassOffer, ClassRequest, OfflineCatalogue, of_file},
@@ -47,6 +48,16 @@ fn named(name: &str) -> anyhow::Result<Catalog> {
     }
 }
 
+/// The catalogue that has the instance types of the nodes: the demo's is another one than the tools' default.
+fn of_nodes(nodes: &[&Value]) -> Option<&'static str> {
+    let types = nodes.iter().filter_map(|node| node["metadata"]["labels"][INSTANCE_TYPE].as_str());
+    let has = |name: &&str| {
+        let known = named(name).map(built_in);
+        known.is_ok_and(|known| types.clone().any(|wanted| known.types.get(wanted).is_some()))
+    };
+    NAMES.into_iter().find(has)
+}
+
 /// The fake cloud's catalogues for the tools.
 pub struct FakeCatalogue;
 
@@ -68,14 +79,13 @@ impl OfflineCatalogue for FakeCatalogue {
     }
 
     fn offer(&self, request: &ClassRequest<'_>) -> anyhow::Result<ClassOffer> {
-        let catalogue = built_in(named(request.name)?);
+        let unnamed = request.values.text("CATALOG").is_empty();
+        let name = if unnamed { of_nodes(request.nodes).unwrap_or(request.name) } else { request.name };
+        let catalogue = built_in(named(name)?);
         Ok(ClassOffer {
             catalog: catalogue.types,
             schema: catalogue.schema,
-            source: format!(
-                "{} (instance types and prices of the fake cloud, which do not exist)",
-                request.name
-            ),
+            source: format!("{name} (instance types and prices of the fake cloud, which do not exist)"),
             priced: true,
             ..ClassOffer::default()
         })
@@ -83,5 +93,22 @@ impl OfflineCatalogue for FakeCatalogue {
 
     fn export(&self, name: &str, _options: &CatalogueOptions, _values: &Values) -> anyhow::Result<String> {
         Ok(serde_json::to_string_pretty(&dump(&built_in(named(name)?)))? + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The catalogue that nobody named.
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_tell_the_catalogue() {
+        let node = |name: &str| json!({"metadata": {"labels": {INSTANCE_TYPE: name}}});
+        let (demo, kwok, other) = (node("m6a.4xlarge"), node("c-4x-amd64-linux"), node("x"));
+        assert_eq!(of_nodes(&[&other, &demo]), Some("realistic"));
+        assert_eq!(of_nodes(&[&kwok]), Some("kwok"));
+        assert_eq!((of_nodes(&[&other]), of_nodes(&[])), (None, None));
     }
 }
