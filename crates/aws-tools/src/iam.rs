@@ -65,10 +65,11 @@ pub fn check(
                     checked.add_missing(Permission { statement, ..*permission }, why);
                 }
             }
-            let room = UNDECIDED_MAX.saturating_sub(checked.undecided.len());
-            let new: Vec<String> =
-                undecided.into_iter().filter(|why| !checked.undecided.contains(why)).take(room).collect();
-            checked.undecided.extend(new);
+            for why in undecided {
+                if checked.undecided.len() < UNDECIDED_MAX && !checked.undecided.contains(&why) {
+                    checked.undecided.push(why);
+                }
+            }
         }
     }
     for request in request::deletions_of_another(place) {

@@ -123,6 +123,14 @@ fn another_place(#[case] place: Place, #[case] actions: &[&str], #[case] why: &s
     assert!(lines.iter().any(|line| line.contains(why)), "{lines:#?}");
 }
 
+#[test]
+fn two_statements_of_one_kind_are_undecided_once() {
+    let deny = json!({"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": {"ArnNotLike": {"aws:PrincipalArn": "arn:*"}}});
+    let lines = lines_of(&[&json!({"Statement": [deny, deny]}).to_string()], &place());
+    let distinct: BTreeSet<&String> = lines.iter().collect();
+    assert_eq!(distinct.len(), lines.len(), "{lines:#?}");
+}
+
 /// Deletions of what another cluster launched, which the policies of `deploy/iam` refuse, filled in or not.
 #[rstest]
 #[case::scoped(SCOPED.to_owned(), &[])]
