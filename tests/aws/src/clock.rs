@@ -13,6 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) struct Forward(Mutex<SignedDuration>);
 
 impl Forward {
+    /// Returns to real time.
+    pub(crate) fn reset(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = SignedDuration::ZERO;
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&self, by: SignedDuration) {
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);

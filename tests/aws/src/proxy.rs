@@ -85,8 +85,9 @@ impl Proxy {
         change(&mut self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets rules and calls, as for a new account.
+    /// Forgets rules, calls and the time that passed, as for a new account.
     pub(crate) fn reset(&self) {
+        self.clock.reset();
         self.rules(|rules| *rules = Rules::of(REGION));
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
