@@ -335,7 +335,7 @@ fn trials() -> Vec<Case> {
             "the trial of a real account tries all families, spends no more than it may, leaves nothing",
             |cx| Box::pin(trial::spends(cx)),
         ),
-        case(
+        long(
             "trial-killed",
             "a trial that is killed as it launches leaves nothing, with its guard and without",
             |cx| Box::pin(trial::killed(cx)),
