@@ -15,7 +15,7 @@ pub struct TypeSupport {
     pub cards: BTreeMap<String, usize>,
     /// Whether it can run enclaves.
     pub enclaves: bool,
-    /// Whether its instances can run virtual machines.
+    /// Whether its instances support nested virtualization.
     pub nested: bool,
     /// Strategies of placement groups.
     pub strategies: BTreeSet<String>,

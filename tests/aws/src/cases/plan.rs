@@ -171,7 +171,7 @@ pub(super) fn launched(claims: &[Value]) -> Counts {
     counts
 }
 
-/// Checks that the pod without an instance of a block is told of the block that starts later.
+/// Checks that the reason of the pod without an instance of a block names the block that starts later.
 fn waits_for_block(cx: &mut Cx<'_>, who: &str, said: &str) -> anyhow::Result<()> {
     let expected = "capacity block cr-0123456789abcdef2 starts in 3h";
     cx.check(format!("{who} says {expected}: {said}"), said.contains(expected))
