@@ -65,6 +65,13 @@ impl Candidate {
         self.pods.is_empty()
     }
 
+    /// Whether it still has as many pods, by their requests, as it was created for.
+    #[must_use]
+    pub fn has_all_pods(&self) -> bool {
+        let Some(claim) = &self.node.claim else { return true };
+        claim.requests.iter().all(|(name, amount)| self.node.requested.get(&name) >= amount)
+    }
+
     /// Whether it is spot capacity.
     #[must_use]
     pub fn is_spot(&self) -> bool {

@@ -22,9 +22,7 @@ impl Gate for RecentReplacement {
         else {
             return Ok(());
         };
-        let requested = |(name, amount): (_, i64)| candidate.node.requested.get(&name) >= amount;
-        let has_all_pods = claim.requests.iter().all(requested);
-        if has_all_pods && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
+        if candidate.has_all_pods() && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
             return Err(Unconsolidatable::RecentReplacement { since });
         }
         Ok(())

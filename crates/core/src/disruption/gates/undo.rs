@@ -1,5 +1,5 @@
-//! A replacement is not reverted within an hour: prices that go up and down would move the same pods back and
-//! forth.
+//! A replacement is not reverted within an hour while it has its pods: prices that go up and down would move the same pods
+//! back and forth. Once it has lost pods, what it replaced is the answer to another load.
 
 use jiff::Timestamp;
 
@@ -55,11 +55,12 @@ impl Gate for WouldUndo {
     }
 }
 
-/// The offerings that `candidates` and their predecessors replaced within the hour.
+/// The offerings that `candidates` and their predecessors replaced within the hour, for the pods that they still have.
 fn replaced<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate>,
     now: Timestamp,
 ) -> impl Iterator<Item = (&'a str, Timestamp)> {
-    let claims = candidates.into_iter().filter_map(|candidate| candidate.node.claim.as_deref());
+    let same_load = candidates.into_iter().filter(|candidate| candidate.has_all_pods());
+    let claims = same_load.filter_map(|candidate| candidate.node.claim.as_deref());
     claims.flat_map(move |claim| lineage::replaced(claim, now))
 }

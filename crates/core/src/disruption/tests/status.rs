@@ -246,6 +246,14 @@ fn a_replacement_is_not_reverted() {
     let snapshot = too_large_node("small/spot", 3599).build();
     let found = status(&snapshot, &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
+    // It was created for as many pods as it has, or for more: the load went down.
+    for (created_for, expected) in [(1500, "nothing"), (1600, "single-node-consolidation: a -> small/spot")] {
+        let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
+            replaced_offering(claim, "small/spot");
+            claim.requests = crate::model::Resources::of(created_for, 0);
+        });
+        check(ClusterBuilder::with_default_pool().node(node.build()), expected);
+    }
 }
 
 #[test]
