@@ -6,6 +6,14 @@ use fleetwright_core::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+/// Waits by the wall clock, also where tokio's time is virtual, which stands still meanwhile.
+#[cfg(feature = "lab")]
+#[expect(clippy::disallowed_methods, reason = "virtual time is paced by it")]
+pub(crate) async fn wait(duration: Duration) {
+    // It cannot be cancelled before it starts, and does not panic.
+    let _ = tokio::task::spawn_blocking(move || std::thread::sleep(duration)).await;
+}
+
 /// The clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

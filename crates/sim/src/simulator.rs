@@ -48,6 +48,8 @@ use removals::Removals;
 /// Time after the last change, beyond the longest `consolidateAfter`, until a simulator counts as stable: the validation delay of
 /// disruption (15 s), its polling (10 s), a batch of pods (10 s), and a margin of the same size.
 const QUIET: Duration = Duration::from_secs(70);
+/// How long a watch lasts whose client does not say.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often [`Simulator::run_until_stable`] checks.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -113,7 +115,7 @@ impl Simulator {
     /// # Errors
     /// If the configuration is invalid.
     pub async fn new(config: SimulatorConfig) -> Result<Self, SimulatorError> {
-        let clock = TokioClock::new(config.origin, config.speed)?;
+        let clock = TokioClock::new(config.origin);
         let shared: SharedClock = Arc::new(clock);
         let activity = Arc::new(Activity::new(clock.now()));
         let server = Server::new(serving(&config, clock, &activity));
@@ -334,7 +336,7 @@ impl Simulator {
         }
     }
 
-    /// Serves the API on a port, for kubectl; port 0 selects a free one. Needs a runtime with I/O and unpaused time.
+    /// Serves the API on a port, for kubectl; port 0 selects a free one. Needs a runtime with I/O, such as [`served_runtime`].
     ///
     /// # Errors
     /// If the address cannot be bound.
@@ -351,6 +353,14 @@ pub fn virtual_runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 
+/// The same with I/O, for a simulator that serves its API on a port. While a blocking task runs, time stands still, and requests are answered.
+///
+/// # Errors
+/// If the operating system refuses.
+pub fn served_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()
+}
+
 fn serving(
     config: &SimulatorConfig,
     clock: TokioClock,
@@ -358,6 +368,8 @@ fn serving(
 ) -> fleetwright_fake_kube::Config {
     let mut serving = fleetwright_fake_kube::Config::new(Arc::new(move || clock.now()), config.seed);
     serving.track_updates = config.track_updates;
+    // `kubectl get -w` ends with its watch, and hours are seconds here.
+    serving.watch_timeout = WATCH_TIMEOUT;
     serving.token.clone_from(&config.token);
     serving.faults.clone_from(&config.faults);
     let (activity, audit) = (activity.clone(), config.audit.clone());

@@ -23,7 +23,7 @@ pub(crate) struct ReplayOptions {
     /// Stop after this much virtual time (a duration such as 2h). Defaults to the whole trace.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) until: Option<Duration>,
-    /// How much faster than the wall clock time passes, from 0.01 to 10000: not reproducible. Defaults to virtual time, as fast as possible.
+    /// How much faster than the wall clock time passes at most, from 0.01 to 10000. Defaults to as fast as possible.
     #[arg(long, value_parser = positive)]
     pub(crate) speed: Option<f64>,
     /// Show the replay in the terminal as `top` shows a cluster, at --speed (60 by default), and print the report afterwards.

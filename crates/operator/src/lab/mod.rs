@@ -4,6 +4,7 @@ mod catalogue;
 mod cloud;
 mod demo;
 mod kube;
+pub(crate) mod pace;
 pub(crate) mod screen;
 
 pub use catalogue::FakeCatalogue;

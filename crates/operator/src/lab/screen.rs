@@ -1,6 +1,6 @@
 //! The view of `fleetwright top` on a simulated cluster: that of the demo, and that of a replay.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use fleetwright_controllers::runtime::decisions::DecisionQuery;
 use fleetwright_core::decisions::DecisionRecord;
@@ -16,9 +16,6 @@ use crate::{
         screen::{Screen, ScreenEvent, has_color},
     },
 };
-
-/// How often the view looks for keys, by the wall clock.
-pub(crate) const KEYS_EVERY: Duration = Duration::from_millis(50);
 
 /// The terminal, with the fleet of a simulator.
 pub(crate) struct SimulatorScreen {
@@ -85,31 +82,6 @@ impl SimulatorScreen {
         }
         Ok(true)
     }
-}
-
-/// Lets time pass in a simulator, and looks for keys meanwhile; `false` if a key or a signal ended it.
-///
-/// # Errors
-/// If the terminal is gone.
-pub(crate) async fn run_for(
-    simulator: &Simulator,
-    duration: Duration,
-    mut ended: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
-    mut keys: impl AsyncFnMut() -> anyhow::Result<bool>,
-) -> anyhow::Result<bool> {
-    let mut step = std::pin::pin!(simulator.run_for(duration));
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut ended => return Ok(false),
-            () = &mut step => break,
-            () = tokio::time::sleep(KEYS_EVERY) => {}
-        }
-        if !keys().await? {
-            return Ok(false);
-        }
-    }
-    keys().await
 }
 
 /// The fleet as the controller in this process sees it. `None` without a controller.

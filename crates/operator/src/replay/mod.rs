@@ -31,7 +31,7 @@ use anyhow::{Context as _, bail};
 use fleetwright_controllers::settings::SolveEffort;
 use fleetwright_core::model::Currency;
 use fleetwright_fake::{Catalogue, Vocabulary};
-use fleetwright_sim::{SimulatorConfig, simulator::virtual_runtime};
+use fleetwright_sim::SimulatorConfig;
 
 use self::{
     agreement::{AgreementRow, Owners},
@@ -45,6 +45,7 @@ use crate::{
     cli::{ReplayFormat, ReplayOptions},
     figures,
     input::{Item, Source},
+    lab::pace::Pace,
     outcome::Outcome,
     plan,
     settings::{self, Values},
@@ -100,14 +101,10 @@ fn replay(
         config.settings = settings::controllers(values);
         config.settings.currency = offer.currency;
         config.settings.solve_effort = SolveEffort::Iterations(ROUNDS);
-        let runtime = match options.speed.or_else(|| view.as_ref().map(|_| view::SPEED)) {
-            Some(speed) => {
-                config.speed = speed;
-                tokio::runtime::Builder::new_current_thread().enable_all().build()?
-            }
-            None => virtual_runtime()?,
-        };
-        let played = runtime.block_on(play(&script, config, view)).with_context(|| name.clone())?;
+        let speed = options.speed.or_else(|| view.as_ref().map(|_| view::SPEED));
+        let pace = speed.map_or(Pace::Fastest, Pace::Times);
+        let playing = play(&script, config, pace, view);
+        let played = pace.runtime()?.block_on(playing).with_context(|| name.clone())?;
         for (why, count) in &played.refused {
             notes.push(format!("{name}: {count} not played: {why}"));
         }

@@ -19,7 +19,10 @@ use super::{
     trace::{Change, Id, Trace},
     view::ReplayView,
 };
-use crate::input::{select::identity, workloads::MAX_PODS};
+use crate::{
+    input::{select::identity, workloads::MAX_PODS},
+    lab::pace::Pace,
+};
 
 /// Virtual time between two observations, at most.
 const STEP: Duration = Duration::from_secs(5);
@@ -184,6 +187,7 @@ impl Played {
 pub(super) async fn play(
     script: &Script,
     config: SimulatorConfig,
+    pace: Pace,
     view: Option<ReplayView>,
 ) -> anyhow::Result<Played> {
     let simulator = Simulator::new(config).await?;
@@ -208,10 +212,10 @@ pub(super) async fn play(
             load.next().map_or(STEP, |at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let step = next.clamp(STEP_MIN, STEP).min(length.saturating_sub(elapsed));
         let goes_on = match &mut view {
-            Some(view) => view.run_for(&simulator, step).await?,
+            Some(view) => view.run_for(&simulator, step, pace).await?,
             None => {
-                simulator.run_for(step).await;
-                true
+                let never = std::pin::pin!(std::future::pending());
+                pace.run_for(&simulator, step, never, async || Ok(true)).await?
             }
         };
         let before = std::mem::replace(&mut elapsed, simulator.elapsed());

@@ -10,7 +10,11 @@ use fleetwright_sim::Simulator;
 use crate::{
     catalogue::{CatalogueOptions, Catalogues, ClassOffer, ClassRequest, OfflineCatalogue},
     cli::ReplayOptions,
-    lab::screen::{self, SimulatorScreen},
+    clock,
+    lab::{
+        pace::{KEYS_EVERY, Pace},
+        screen::SimulatorScreen,
+    },
     settings::Values,
     signals,
     top::Explainer,
@@ -67,10 +71,15 @@ impl RunningView {
     ///
     /// # Errors
     /// If the terminal is gone.
-    pub(super) async fn run_for(&mut self, simulator: &Simulator, time: Duration) -> anyhow::Result<bool> {
+    pub(super) async fn run_for(
+        &mut self,
+        simulator: &Simulator,
+        time: Duration,
+        pace: Pace,
+    ) -> anyhow::Result<bool> {
         let Self { screen, ended } = self;
         let keys = async || screen.keys(simulator).await;
-        let goes_on = screen::run_for(simulator, time, ended.as_mut(), keys).await?;
+        let goes_on = pace.run_for(simulator, time, ended.as_mut(), keys).await?;
         screen.show(simulator, None)?;
         Ok(goes_on)
     }
@@ -85,7 +94,7 @@ impl RunningView {
         while screen.keys(simulator).await? {
             tokio::select! {
                 () = ended.as_mut() => break,
-                () = tokio::time::sleep(screen::KEYS_EVERY) => {}
+                () = clock::wait(KEYS_EVERY) => {}
             }
         }
         Ok(())

@@ -116,7 +116,7 @@ fn cloud(
     start: Timestamp,
 ) -> Result<(Arc<dyn CloudSetup>, Option<Region>), SimulatorError> {
     if let Some(aws) = &scenario.aws {
-        let mut region = Region::new(Arc::new(TokioClock::new(start, 1.0)?), aws.eks);
+        let mut region = Region::new(Arc::new(TokioClock::new(start)), aws.eks);
         region::set_up(&mut region, aws, start);
         return Ok((Arc::new(region.clone()), Some(region)));
     }

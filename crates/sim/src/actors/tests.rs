@@ -22,7 +22,7 @@ impl Cluster {
     }
 
     pub(super) fn with(faults: Option<Arc<dyn Faults>>) -> Self {
-        let clock = TokioClock::new("2026-01-01T00:00:00Z".parse().unwrap(), 1.0).unwrap();
+        let clock = TokioClock::new("2026-01-01T00:00:00Z".parse().unwrap());
         let mut serving = Config::new(Arc::new(move || clock.now()), 7);
         serving.faults = faults;
         let server = Server::new(serving);

@@ -25,8 +25,6 @@ pub struct SimulatorConfig {
     pub seed: u64,
     /// The virtual start time.
     pub origin: Timestamp,
-    /// Virtual seconds per second of tokio's time; 1 with paused time.
-    pub speed: f64,
     /// The cloud.
     pub cloud: Arc<dyn CloudSetup>,
     /// Behavior of kubelets.
@@ -59,7 +57,6 @@ impl std::fmt::Debug for SimulatorConfig {
             .debug_struct("SimulatorConfig")
             .field("seed", &self.seed)
             .field("origin", &self.origin)
-            .field("speed", &self.speed)
             .finish_non_exhaustive()
     }
 }
@@ -84,7 +81,6 @@ impl SimulatorConfig {
         Self {
             seed,
             origin,
-            speed: 1.0,
             cloud,
             kubelets: KubeletConfig::default(),
             settings: Settings { solve_effort: SolveEffort::Iterations(ROUNDS), ..Settings::default() },
@@ -104,9 +100,6 @@ impl SimulatorConfig {
 /// Why a simulator cannot be created, or rejects a document.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulatorError {
-    /// The speed is out of range.
-    #[error(transparent)]
-    Speed(#[from] crate::clock::BadSpeed),
     /// The cloud cannot be used.
     #[error("cloud: {0}")]
     Cloud(String),

@@ -1,7 +1,8 @@
 //! `fleetwright demo`: the complete flow in one process.
 //!
 //! Applies the shipped examples to a [`fleetwright_sim::Simulator`], changes the load as their annotations
-//! define, prints changes, and reports at the end. In JSON mode, and while recording, time is virtual and no port is opened.
+//! define, prints changes, and reports at the end. Time is virtual; in JSON mode, and while recording, it passes as fast as possible, and no port
+//! is opened.
 
 mod load;
 mod recording;
@@ -19,7 +20,7 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use self::{load::Load, recording::DemoRecording, report::DemoReport, session::Session, view::DemoView};
-use super::screen;
+use super::{pace::Pace, screen};
 use crate::{
     cli::{Demo, Output},
     clock::SystemClock,
@@ -28,9 +29,6 @@ use crate::{
 
 /// Maximum virtual time of the demo.
 const MAX_DURATION: Duration = Duration::from_secs(90 * 60);
-/// How far in the past virtual time starts: it runs faster than the wall clock, and kubectl cannot show ages in the
-/// future.
-const EPOCH_OFFSET: Duration = Duration::from_secs(24 * 3600);
 /// The start of virtual time in JSON mode.
 const EPOCH: i64 = 1_767_225_600;
 
@@ -58,8 +56,7 @@ pub(crate) fn run(options: &Demo) -> anyhow::Result<()> {
         options.record.as_deref().map(|path| DemoRecording::new(path, options.speed)).transpose()?;
     match options.output {
         Output::Text if recording.is_none() => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(text(options, &manifests))
+            Pace::Times(options.speed).runtime()?.block_on(text(options, &manifests))
         }
         output => {
             let mut report =
@@ -85,7 +82,7 @@ async fn play(
     mut recording: Option<&mut DemoRecording>,
 ) -> anyhow::Result<DemoReport> {
     let started = SystemWatch::start();
-    let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?, 1.0)?).await?;
+    let simulator = Simulator::new(config(options, Timestamp::from_second(EPOCH)?)?).await?;
     let mut session = Session::new(&simulator, load::apply(&simulator, manifests)?);
     if baseline.is_some() {
         session::without_consolidation(&simulator).await?;
@@ -107,11 +104,9 @@ async fn play(
 }
 
 async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<()> {
-    use fleetwright_core::clock::Clock as _;
     print("fleetwright demo: an API server, a cloud, a scheduler and the controller, all in this process")?;
     let started = SystemWatch::start();
-    let origin = SystemClock.now().checked_sub(EPOCH_OFFSET).context("the wall clock stands before 1970")?;
-    let simulator = Simulator::new(config(options, origin, options.speed)?).await?;
+    let simulator = Simulator::new(config(options, origin(options)?)?).await?;
     let listening =
         simulator.listen(options.listen).await.with_context(|| format!("--listen {}", options.listen))?;
     let kubeconfig = Kubeconfig::write(options, &simulator.server().kubeconfig(listening.address))?;
@@ -146,9 +141,19 @@ async fn text(options: &Demo, manifests: &[(String, String)]) -> anyhow::Result<
     print(&report.to_string())?;
     if is_whole && options.serve {
         print("\nServing until Ctrl-C.")?;
-        signals::ended().await;
+        let mut ended = std::pin::pin!(signals::ended());
+        while Pace::Times(1.0).run_for(&simulator, session::STEP, ended.as_mut(), async || Ok(true)).await? {}
     }
     Ok(())
+}
+
+/// The start of virtual time for a cluster that kubectl looks at. It runs faster than the wall clock, and kubectl cannot show ages in the future:
+/// it starts so long ago that the demo ends by now. Objects have times in whole seconds.
+fn origin(options: &Demo) -> anyhow::Result<Timestamp> {
+    use fleetwright_core::clock::Clock as _;
+    let now = Timestamp::from_second(SystemClock.now().as_second())?;
+    let longest = options.run_for.map_or(MAX_DURATION, |limit| limit.max(MAX_DURATION));
+    now.checked_sub(longest).context("the wall clock stands before 1970")
 }
 
 /// Serves the page of the simulated controller, until the process ends.
@@ -168,10 +173,11 @@ async fn run_session(
     session: &mut Session,
     view: &mut DemoView,
 ) -> anyhow::Result<bool> {
+    let pace = Pace::Times(options.speed);
     let mut ended = std::pin::pin!(signals::ended());
     while !session.is_over(options) {
         let keys = async || view.keys(simulator).await;
-        if !screen::run_for(simulator, session::STEP, ended.as_mut(), keys).await? {
+        if !pace.run_for(simulator, session::STEP, ended.as_mut(), keys).await? {
             return Ok(false);
         }
         let news = session.step(simulator).await?;
@@ -180,13 +186,9 @@ async fn run_session(
     Ok(true)
 }
 
-fn config(options: &Demo, origin: Timestamp, speed: f64) -> anyhow::Result<SimulatorConfig> {
+fn config(options: &Demo, origin: Timestamp) -> anyhow::Result<SimulatorConfig> {
     let catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
-    let mut config = SimulatorConfig::selling(options.seed, origin, catalogue);
-    config.speed = speed;
-    // The load ends on spot nodes, which consolidation replaces only with this gate.
-    config.settings.gates.spot_to_spot = true;
-    Ok(config)
+    Ok(SimulatorConfig::selling(options.seed, origin, catalogue))
 }
 
 /// Manifests by name: the given files, or the shipped examples.

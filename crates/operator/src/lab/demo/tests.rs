@@ -20,8 +20,38 @@ fn the_fleet_costs_no_more_after_the_load_than_before_it() {
     check(1);
 }
 
+/// What happens in the first minutes of virtual time, which begin at `origin`.
+fn story(pace: Pace, origin: Timestamp) -> Vec<String> {
+    let args = ["fleetwright", "demo", "--seed", "7"].map(Into::into);
+    let Invocation::Tool(Tool::Demo(options), _) = parse(args, &Interface::plain()).unwrap() else {
+        panic!("not the demo")
+    };
+    let manifests = manifests(&options.files).unwrap();
+    pace.runtime().unwrap().block_on(async {
+        let simulator = Simulator::new(config(&options, origin).unwrap()).await.unwrap();
+        let mut session = Session::new(&simulator, load::apply(&simulator, &manifests).unwrap());
+        let mut story = Vec::new();
+        while session.elapsed < Duration::from_secs(240) {
+            let never = std::pin::pin!(std::future::pending());
+            pace.run_for(&simulator, session::STEP, never, async || Ok(true)).await.unwrap();
+            for news in session.step(&simulator).await.unwrap() {
+                story.push(format!("{:?} {news}", session.elapsed));
+            }
+        }
+        story
+    })
+}
+
 #[test]
-#[ignore = "an hour; `cargo test --release -p fleetwright-operator fifty -- --ignored --nocapture`"]
+fn a_seed_plays_the_same_story_at_any_pace_and_hour() {
+    let origin = |seconds| Timestamp::from_second(EPOCH + seconds).unwrap();
+    let first = story(Pace::Fastest, origin(0));
+    assert!(first.len() > 20, "{first:?}");
+    assert_eq!(first, story(Pace::Times(5_000.0), origin(1_000_003)));
+}
+
+#[test]
+#[ignore = "half an hour; `cargo test --release -p fleetwright-operator fifty -- --ignored --nocapture`"]
 fn fifty_seeds() {
     (1..=50).for_each(check);
 }

@@ -452,7 +452,7 @@ fn the_room_of_a_nomination_that_is_cleared_may_help_other_pods(
 #[test]
 fn a_pod_that_went_within_a_round_waits_for_nothing() {
     virtual_runtime().unwrap().block_on(async {
-        let clock = TokioClock::new(jiff::Timestamp::UNIX_EPOCH, 1.0).unwrap();
+        let clock = TokioClock::new(jiff::Timestamp::UNIX_EPOCH);
         let server = fleetwright_fake_kube::Server::new(fleetwright_fake_kube::Config::new(
             Arc::new(|| jiff::Timestamp::UNIX_EPOCH),
             7,
