@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fleetwright_api::labels as names;
+use fleetwright_core::model::labels;
 use serde_json::{Map, Value, json};
 
 use crate::input::object::set;
@@ -20,7 +21,7 @@ pub(super) const RUN_FOR: &str = "fleetwright.dev/run-for";
 /// The group and version of the simulator's NodeClass.
 const CLASS_VERSION: &str = "karpenter.kwok.sh/v1alpha1";
 
-/// Kinds that are played beside pods. Nodes and NodeClaims are the variant's own, volumes and claims included that were recorded bound.
+/// Kinds that are played beside pods. NodeClaims are the variant's own but for those of the start.
 const PLAYED: [&str; 9] = [
     "NodePool",
     "NodeOverlay",
@@ -151,6 +152,30 @@ pub(super) fn classes<'a>(objects: impl Iterator<Item = &'a Value>) -> BTreeSet<
     pools
         .filter_map(|pool| Some(pool.pointer("/spec/template/spec/nodeClassRef/name")?.as_str()?.to_owned()))
         .collect()
+}
+
+/// A NodeClaim that is launched as the recorded one was: the same instance type, zone and capacity type. `None` where that has no node, or is being
+/// deleted.
+pub(super) fn launched_claim(recorded: &Value) -> Option<Value> {
+    let has_node =
+        recorded.pointer("/status/nodeName").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    if recorded["kind"] != "NodeClaim"
+        || !has_node
+        || recorded.pointer("/metadata/deletionTimestamp").is_some()
+    {
+        return None;
+    }
+    let given = recorded.pointer("/metadata/labels")?;
+    let offering = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE]
+        .map(|key| given.get(key).map(|value| json!({"key": key, "operator": "In", "values": [value]})));
+    let requirements: Vec<Value> = offering.into_iter().collect::<Option<_>>()?;
+    let of_pool = json!({labels::NODEPOOL: given.get(labels::NODEPOOL)?});
+    let mut claim = clean(recorded);
+    set(&mut claim, &["metadata", "labels"], of_pool);
+    set(&mut claim, &["spec", "requirements"], json!(requirements));
+    set(&mut claim, &["spec", "nodeClassRef", "group"], json!("karpenter.kwok.sh"));
+    set(&mut claim, &["spec", "nodeClassRef", "kind"], json!("KWOKNodeClass"));
+    Some(claim)
 }
 
 /// A NodeClass of the simulator.

@@ -32,6 +32,9 @@ const STEP_MIN: Duration = Duration::from_millis(500);
 /// How long a replay goes on after the last change of a trace that has no pods of workloads.
 const SETTLING: SignedDuration = SignedDuration::from_mins(10);
 
+/// How long the first lists of a recording take at most, and less than a node that is launched needs to join.
+const SNAPSHOT: SignedDuration = SignedDuration::from_secs(10);
+
 /// The longest trace that is played as a whole: one wrong time makes a trace of minutes last for centuries.
 const LENGTH_MAX: SignedDuration = SignedDuration::from_hours(366 * 24);
 
@@ -76,6 +79,7 @@ impl Script {
         let cron_jobs::CronRuns { jobs, notes } = cron_jobs::runs(&played, end);
         played.retain(|(_, change)| !cron_jobs::is_of(change));
         played.extend(jobs);
+        played.extend(fleet(trace, start));
         played.sort_by_key(|(at, _)| *at);
         let namespaces = puts().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let of_cluster = ["default", "kube-system", ""];
@@ -119,6 +123,20 @@ impl Script {
         }
         Ok(())
     }
+}
+
+/// The NodeClaims whose nodes were there at the start of a trace.
+fn fleet(trace: &Trace, start: Timestamp) -> impl Iterator<Item = (Timestamp, Change)> {
+    let at_start = move |(at, _): &&(Timestamp, Change)| at.duration_since(start) <= SNAPSHOT;
+    let mut seen = BTreeSet::new();
+    trace.changes.iter().take_while(at_start).filter_map(move |(at, change)| match change {
+        // One that the trace has without a node before is launched by the variant, if at all.
+        Change::Put(object) if seen.insert(identity(object)) => {
+            Some((*at, Change::Put(objects::launched_claim(object)?)))
+        }
+        Change::Put(_) => None,
+        Change::Delete(_) => None,
+    })
 }
 
 /// What a variant did.

@@ -1,6 +1,9 @@
 //! Traces of every format, and what is made of them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -122,7 +125,7 @@ fn an_evicted_pod_and_its_successor_are_one() {
         "until its successor ends"
     );
     assert_eq!(of("web-5").until, Some(second(240)), "deleted by its owner");
-    assert_eq!(of("report").runs_for, Some(std::time::Duration::from_secs(60)));
+    assert_eq!(of("report").runs_for, Some(Duration::from_secs(60)));
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn pods_without_a_node_at_the_end_of_a_trace_are_noted() {
     };
     let to_the_end = options(&path, &[]);
     assert_eq!(noted(&to_the_end), 1);
-    let longer = ReplayOptions { until: Some(std::time::Duration::from_secs(120)), ..to_the_end };
+    let longer = ReplayOptions { until: Some(Duration::from_secs(120)), ..to_the_end };
     assert_eq!(noted(&longer), 0);
 }
 
@@ -348,7 +351,7 @@ fn objects_of_every_played_kind_are_deleted() {
 fn bad_traces_are_named() {
     scenarios::check_bad_input("replay", &["traces"], |files| {
         let [_, path] = files else { panic!("{files:?}") };
-        let until = Some(std::time::Duration::from_secs(30));
+        let until = Some(Duration::from_secs(30));
         let options = ReplayOptions {
             until,
             files: vec![folder().join("workloads/nodepool.yaml")],
@@ -359,4 +362,48 @@ fn bad_traces_are_named() {
         report.page().render(Format::Table, None);
         Ok([report.notes, gaps].concat())
     });
+}
+
+/// The nodes of a dump are launched again: a cluster that has room needs no others.
+#[test]
+fn a_replay_starts_with_the_nodes_of_the_trace() {
+    let claim = |name: &str, status: Value| {
+        json!({
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {"name": name, "uid": name, "labels": {
+                "karpenter.sh/nodepool": "default",
+                "karpenter.sh/capacity-type": "on-demand",
+                "node.kubernetes.io/instance-type": "m-16x-amd64-linux",
+                "topology.kubernetes.io/zone": "test-zone-a",
+            }},
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["default"]}],
+            },
+            "status": status,
+        })
+    };
+    let text = std::fs::read_to_string(folder().join("dumps/1.json")).unwrap();
+    let mut dump: Value = serde_json::from_str(&text).unwrap();
+    let items = dump["items"].as_array_mut().unwrap();
+    items[0]["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    items.push(claim("large", json!({"providerID": "one", "nodeName": "one"})));
+    items.push(claim("pending", json!({})));
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::write(copy.path().join("1.json"), dump.to_string()).unwrap();
+    // The variant plans this one itself, if it needs it, though it has a node soon.
+    dump["metadata"]["annotations"]["fleetwright.dev/dump-taken-at"] = json!("2026-01-01T00:00:05Z");
+    let items = dump["items"].as_array_mut().unwrap();
+    *items.last_mut().unwrap() = claim("pending", json!({"providerID": "two", "nodeName": "two"}));
+    std::fs::write(copy.path().join("2.json"), dump.to_string()).unwrap();
+    let options = ReplayOptions { until: Some(Duration::from_secs(120)), ..options(copy.path(), &[]) };
+    let report = serde_json::to_value(played_with(&options)).unwrap();
+    let variant = &report["variants"][0];
+    assert_eq!(variant["nodes"], json!({"m-16x-amd64-linux": 1}), "{report:#}");
+    assert_eq!(
+        (&variant["podsUnbound"], &variant["nodeClaimsCreated"]),
+        (&json!(0), &json!(1)),
+        "{report:#}"
+    );
 }
