@@ -25,6 +25,7 @@ mod bad_input;
 mod cluster;
 mod dry_runs;
 mod fleets;
+mod hanging;
 mod hashes;
 mod learning;
 mod loops;
@@ -38,15 +39,15 @@ mod user_data;
 
 const UID: &str = "7f1c0a52-cluster-uid";
 
-/// A clock that tests advance.
+/// A clock that tests advance. Waits are those of the runtime, which a paused one skips.
 pub(crate) struct ManualClock(Mutex<Timestamp>);
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
-    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::pending())
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(tokio::time::sleep(duration))
     }
 }
 

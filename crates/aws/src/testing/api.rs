@@ -248,12 +248,16 @@ impl AwsApi for FakeAws {
     }
 
     async fn subnets(&self, filters: &[Filter]) -> Result<Vec<SubnetInfo>, AwsError> {
-        let mut inner = self.lock();
-        inner.enter(Call::Subnets)?;
-        let found = inner.subnets.iter().filter(|subnet| {
-            passes(filters, &subnet.tags, |name| (name == "subnet-id").then(|| subnet.id.clone()))
-        });
-        Ok(found.cloned().collect())
+        let found = {
+            let mut inner = self.lock();
+            inner.enter(Call::Subnets)?;
+            let found = inner.subnets.iter().filter(|subnet| {
+                passes(filters, &subnet.tags, |name| (name == "subnet-id").then(|| subnet.id.clone()))
+            });
+            found.cloned().collect()
+        };
+        self.held(filters.iter().flat_map(|filter| &filter.values)).await;
+        Ok(found)
     }
 
     async fn security_groups(&self, filters: &[Filter]) -> Result<Vec<GroupInfo>, AwsError> {
@@ -456,10 +460,13 @@ impl AwsApi for FakeAws {
     }
 
     async fn cluster(&self, name: &str) -> Result<ClusterInfo, AwsError> {
-        let mut inner = self.lock();
-        inner.enter(Call::Cluster)?;
+        let known = {
+            let mut inner = self.lock();
+            inner.enter(Call::Cluster)?;
+            inner.cluster.clone()
+        };
+        self.held(std::iter::once(&name.to_owned())).await;
         let unknown = || AwsError::new("ResourceNotFoundException", name);
-        let known = inner.cluster.clone();
         known.filter(|known| known.arn.rsplit('/').next() == Some(name)).ok_or_else(unknown)
     }
 

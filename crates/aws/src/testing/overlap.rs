@@ -1,6 +1,7 @@
-//! Mutating calls that overlap, and answers that never come.
+//! Mutating calls that overlap, and answers that never come, or late.
 
 use std::{
+    collections::BTreeSet,
     future::{Future, pending, poll_fn},
     task::Poll,
 };
@@ -14,6 +15,8 @@ pub(super) struct Overlap {
     yields: bool,
     /// How many calls answer until one hangs.
     hangs_after: Option<u32>,
+    /// The names whose look-ups have no answer yet.
+    held: BTreeSet<String>,
 }
 
 impl Overlap {
@@ -46,6 +49,20 @@ impl FakeAws {
     /// Lets a mutating call hang after its effect: the one after `after` others. `None`: no call hangs.
     pub fn hang(&self, after: Option<u32>) {
         self.lock().overlap.hangs_after = after;
+    }
+
+    /// Holds back the answers of look-ups of these: a cluster, or values of filters of subnets. Those of others come at once.
+    pub fn hold(&self, names: &[&str]) {
+        self.lock().overlap.held = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// Waits while one of `names` is held back. Whoever polls the look-up has to poll it again.
+    pub(super) async fn held<'a>(&self, names: impl Iterator<Item = &'a String> + Clone) {
+        poll_fn(|_| {
+            let held = &self.lock().overlap.held;
+            if names.clone().any(|name| held.contains(name)) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     /// A mutating call: its effect, then its answer, if it comes.

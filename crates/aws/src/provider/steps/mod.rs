@@ -5,6 +5,7 @@ mod figures;
 mod health;
 mod interruptions;
 mod nodeclass;
+mod nodeclasses;
 mod pricing;
 mod reserved;
 mod tagging;
@@ -18,7 +19,7 @@ use fleetwright_core::cloud::{CloudError, Outlook, ProviderStep, Round};
 
 use super::AwsProvider;
 use interruptions::Interruptions;
-use nodeclass::NodeClasses;
+use nodeclasses::NodeClasses;
 
 /// How often instance types and prices are read.
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);

@@ -1,4 +1,4 @@
-//! The status of EC2NodeClasses: results of selectors, conditions, hashes, finalizer and deletion.
+//! One EC2NodeClass: results of selectors, conditions, hashes, finalizer and deletion.
 //!
 //! Each part of an EC2NodeClass is looked up at its own interval, and a failed look-up degrades its own condition only. Results are kept
 //! until the API server has them, so that a rejected write loses nothing.
@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use fleetwright_aws_api::ec2nodeclass::{Ec2NodeClassStatus, condition};
 use fleetwright_aws_api::{Condition, Ec2NodeClass, labels};
-use fleetwright_core::cloud::{CloudError, Identity, Notice, Object, Outlook, ProviderStep, Round, Write};
+use fleetwright_core::cloud::{Identity, Notice, Object, Outlook, Round, Write};
 use fleetwright_core::model::{Labels, NodeClaim, Str};
 use fleetwright_core::nodeclaim::pool_hash::keeps_hash;
-use futures::{StreamExt as _, lock::Mutex};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::classes::object;
@@ -32,10 +30,8 @@ use crate::nodeclass::{images as found_images, security_groups, subnets, validat
 use crate::recent::is_recent;
 use crate::tags::{Ownership, ownership};
 
-/// How many EC2NodeClasses are reconciled at once; Karpenter has as many workers.
-const AT_ONCE: usize = 10;
-/// The longest interval between two rounds.
-const AT_LEAST: Duration = Duration::from_secs(30);
+/// The longest interval between two reconciles of a class.
+pub(super) const AT_LEAST: Duration = Duration::from_secs(30);
 /// The delay after a write before it is compared with the stored object.
 const WRITTEN: Duration = Duration::from_secs(5);
 /// The interval of events about an EC2NodeClass that waits for its NodeClaims.
@@ -47,17 +43,15 @@ const MISSING_AGAIN: Duration = Duration::from_secs(60);
 /// Most NodeClaims whose hash one round updates.
 const STAMPED_MAX: usize = 500;
 
-/// Reconciles EC2NodeClasses.
-pub(super) struct NodeClasses {
+/// Reconciles an EC2NodeClass.
+pub(super) struct ClassReconciler {
     provider: AwsProvider,
     profiles: profile::ProfileMemory,
-    /// By UID.
-    memories: Mutex<BTreeMap<String, ClassMemory>>,
 }
 
 /// What is remembered of an EC2NodeClass.
 #[derive(Default)]
-struct ClassMemory {
+pub(super) struct ClassMemory {
     cadence: Cadence,
     /// The desired status, and the generation that it is of.
     desired: Option<(i64, Ec2NodeClassStatus)>,
@@ -74,9 +68,9 @@ fn claims_of<'a>(outlook: &'a Outlook, name: &'a str) -> impl Iterator<Item = &'
     outlook.nodes.iter().map(|(claim, _)| claim).filter(of_class)
 }
 
-impl NodeClasses {
+impl ClassReconciler {
     pub(super) fn new(provider: AwsProvider) -> Self {
-        Self { provider, profiles: profile::ProfileMemory::default(), memories: Mutex::default() }
+        Self { provider, profiles: profile::ProfileMemory::default() }
     }
 
     fn account<'a>(&'a self, uid: &'a str) -> Account<'a> {
@@ -84,7 +78,7 @@ impl NodeClasses {
     }
 
     /// Reconciles one EC2NodeClass.
-    async fn one(
+    pub(super) async fn reconcile(
         &self,
         class: &Ec2NodeClass,
         outlook: &Outlook,
@@ -139,17 +133,15 @@ impl NodeClasses {
     }
 
     /// If EKS knows another cluster by our name, the conditions report it and nothing else is done.
-    fn mismatched(
+    pub(super) fn mismatched(
         &self,
         all: &BTreeMap<Str, Arc<KnownClass>>,
         why: &Str,
         now: Timestamp,
-        memories: &mut BTreeMap<String, ClassMemory>,
     ) -> Round {
         let mut round = Round::quiet(AT_LEAST);
         for known in all.values().filter(|known| known.class.metadata.deletion_timestamp.is_none()) {
             let class = &known.class;
-            let uid = class.metadata.uid.clone().unwrap_or_default();
             let mut next = class.clone();
             let of_identity = identity(&Identity::Mismatch(why.clone()));
             let of_class =
@@ -161,10 +153,6 @@ impl NodeClasses {
                 round.writes.push(Write::to(object(class)).at_version(version).with_status(patch));
                 round.notices.extend(transitions(class, &next));
             }
-            // Once the cluster's identity is proven, the stored status is the starting point.
-            let memory = memories.entry(uid).or_default();
-            memory.desired = None;
-            memory.cadence.again(ClassLookup::Validation, Duration::ZERO, now);
         }
         round
     }
@@ -551,45 +539,4 @@ fn status_patch(old: Option<&Ec2NodeClassStatus>, new: &Ec2NodeClassStatus) -> O
     let patch: serde_json::Map<String, serde_json::Value> =
         changed.map(|key| (key.clone(), new.get(key).cloned().unwrap_or_default())).collect();
     (!patch.is_empty()).then(|| serde_json::Value::Object(patch).to_string())
-}
-
-#[async_trait]
-impl ProviderStep for NodeClasses {
-    fn name(&self) -> &'static str {
-        "nodeclass"
-    }
-
-    async fn run(&self, outlook: &Outlook) -> Result<Round, CloudError> {
-        let provider = &self.provider;
-        provider.cluster.refresh(&*provider.api, &provider.problems, provider.clock.now()).await;
-        let mut memories = self.memories.lock().await;
-        let Ok(all) = self.provider.classes.all() else { return Ok(Round::quiet(Duration::from_secs(1))) };
-        if let Some(why) = self.provider.cluster.mismatch() {
-            return Ok(self.mismatched(&all, &why, outlook.now, &mut memories));
-        }
-        let cluster_uid = self.provider.may_mutate()?;
-        self.provider.catalogs.retain_classes(&all);
-        let by_uid: BTreeMap<&str, &KnownClass> =
-            all.values().filter_map(|known| Some((known.class.metadata.uid.as_deref()?, &**known))).collect();
-        memories.retain(|uid, _| by_uid.contains_key(uid.as_str()));
-        for uid in by_uid.keys() {
-            memories.entry((*uid).to_owned()).or_default();
-        }
-        // An endpoint that hangs holds up its own class.
-        let mut rounds = Vec::with_capacity(memories.len());
-        for (uid, memory) in memories.iter_mut() {
-            if let Some(known) = by_uid.get(uid.as_str()) {
-                rounds.push(self.one(&known.class, outlook, &cluster_uid, memory));
-            }
-        }
-        let mut rounds = futures::stream::iter(rounds).buffered(AT_ONCE);
-        let mut whole = Round::quiet(AT_LEAST);
-        while let Some(round) = rounds.next().await {
-            whole.again = whole.again.min(round.again);
-            whole.writes.extend(round.writes);
-            whole.notices.extend(round.notices);
-        }
-        whole.again = whole.again.max(Duration::from_secs(1));
-        Ok(whole)
-    }
 }
