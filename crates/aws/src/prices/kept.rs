@@ -70,22 +70,31 @@ impl Prices {
             let reported_at = reported_at.and_then(|second| Timestamp::from_second(second).ok())?;
             (reported_at <= now && known.is_none_or(|known| known < reported_at)).then_some(reported_at)
         };
-        if let Some(reported_at) = newer(kept.on_demand_reported_at, self.on_demand_reported_at) {
-            let row =
-                |(name, row): (&String, &Vec<i64>)| Some((name.clone(), Price::from_nanos(*row.first()?)));
-            self.update_on_demand(kept.prices.iter().filter_map(row));
+        let row = |(name, row): (&String, &Vec<i64>)| Some((name.clone(), Price::from_nanos(*row.first()?)));
+        if let Some(reported_at) = newer(kept.on_demand_reported_at, self.on_demand_reported_at)
+            && let Some(reported) = priced(kept.prices.iter().filter_map(row))
+        {
+            self.update_on_demand(reported);
             self.on_demand_reported_at = Some(reported_at);
         }
-        if let Some(reported_at) = newer(kept.spot_reported_at, self.spot_reported_at) {
-            let places = kept.prices.iter().flat_map(|(name, row)| {
-                let cells = kept.zones.iter().zip(row.iter().skip(1));
-                cells.map(move |(zone, nanos)| ((name.clone(), zone.clone()), Price::from_nanos(*nanos)))
-            });
-            self.update_spot(places);
+        let places = kept.prices.iter().flat_map(|(name, row)| {
+            let cells = kept.zones.iter().zip(row.iter().skip(1));
+            cells.map(move |(zone, nanos)| ((name.clone(), zone.clone()), Price::from_nanos(*nanos)))
+        });
+        if let Some(reported_at) = newer(kept.spot_reported_at, self.spot_reported_at)
+            && let Some(reported) = priced(places)
+        {
+            self.update_spot(reported);
             self.spot_reported_at = Some(reported_at);
         }
         self.version != version
     }
+}
+
+/// The prices above zero; `None` without any, which is no answer of AWS.
+fn priced<K>(all: impl Iterator<Item = (K, Price)>) -> Option<Vec<(K, Price)>> {
+    let priced: Vec<_> = all.filter(|(_, price)| *price > Price::ZERO).collect();
+    (!priced.is_empty()).then_some(priced)
 }
 
 #[cfg(test)]
@@ -161,6 +170,23 @@ mod tests {
         let odd = r#"{"region":"here","onDemandTold":1,"spotTold":1,"zones":["a"],"prices":{"x":[],"y":[-5,-6],"z":[7,8,9]}}"#;
         assert!(fresh.restore(odd, "here", at(300)));
         assert_eq!((fresh.on_demand.len(), fresh.spot("z", "a")), (1, Some(Price::from_nanos(8))));
+    }
+
+    /// A market without any price has no answer, whose time would be that of no price.
+    #[test]
+    fn a_market_without_a_price_has_no_answer() {
+        let mut fresh = Prices::default();
+        for text in [
+            r#"{"region":"here","onDemandTold":1,"spotTold":1}"#,
+            r#"{"region":"here","onDemandTold":1,"spotTold":1,"zones":["a"],"prices":{"x":[0,0],"y":[-1],"z":[]}}"#,
+        ] {
+            assert!(!fresh.restore(text, "here", at(300)), "{text}");
+            assert_eq!(fresh, Prices::default(), "{text}");
+        }
+        let spot_only =
+            r#"{"region":"here","onDemandTold":1,"spotTold":2,"zones":["a"],"prices":{"x":[0,5]}}"#;
+        assert!(fresh.restore(spot_only, "here", at(300)));
+        assert_eq!((fresh.on_demand_reported_at, fresh.spot_reported_at), (None, Some(at(2))));
     }
 
     #[test]
