@@ -92,11 +92,14 @@ fn row(constraint: String, pods: usize, (whole, without): (&Plan, &Plan), curren
         let helped = usize::try_from(unschedulable_less).unwrap_or(0);
         format!("{constraint} keeps {} from running", figures::count(helped, "pod"))
     } else if now - then > 5e-5 {
-        format!(
-            "{constraint} costs {}/h: {} instead of {nodes_without}",
-            figures::per_hour(currency, now - then),
-            figures::count(nodes, "node")
-        )
+        let more = figures::per_hour(currency, now - then);
+        let nodes = figures::count(nodes, "node");
+        if whole.new_claims.len() == nodes_without {
+            let [now, then] = [now, then].map(|price| figures::per_hour(currency, price));
+            format!("{constraint} costs {more}/h: {nodes} at {now}/h instead of {then}/h")
+        } else {
+            format!("{constraint} costs {more}/h: {nodes} instead of {nodes_without}")
+        }
     } else {
         format!("{constraint} costs nothing")
     };

@@ -11,7 +11,7 @@ use fleetwright_core::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, pod, price};
+use super::{Question, effective_price, pod, price};
 use crate::{
     figures,
     sheet::{Page, Sheet, figure, text},
@@ -55,8 +55,11 @@ struct PoolRow {
 struct OfferingRow {
     zone: String,
     capacity_type: String,
-    /// `unknown` where it is not known.
+    /// The list price; `unknown` where it is not known.
     price: String,
+    /// The effective price, by which plans choose: for NodePools that name the type, the family or the category of a burstable type, it is
+    /// another one than for others.
+    effective_price: String,
     available: bool,
     /// The NodePools that allow it.
     node_pools: Vec<String>,
@@ -99,16 +102,20 @@ pub(super) fn report(question: &mut Question, name: &str) -> anyhow::Result<Inst
         report.node_pools.push(allowed(pool, of_pool, snapshot.currency));
         let allows_type =
             of_pool.is_some_and(|of_pool| pool.template.requirements.overlaps(&of_pool.requirements));
-        for offering in of_pool.into_iter().flat_map(|instance_type| &instance_type.offerings) {
+        let of_type = of_pool.into_iter().flat_map(|known| known.offerings.iter().map(move |of| (known, of)));
+        for (instance_type, offering) in of_type {
+            let effective = snapshot.objective.effective(pool, instance_type, offering.price);
             let row = OfferingRow {
                 zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
                 capacity_type: offering.capacity_type().map(ToString::to_string).unwrap_or_default(),
                 price: price(offering.price),
+                effective_price: effective_price(offering.price, effective),
                 available: offering.available,
                 node_pools: Vec::new(),
             };
             let is_same = |known: &&mut OfferingRow| {
-                known.zone == row.zone && known.capacity_type == row.capacity_type && known.price == row.price
+                (&known.zone, &known.capacity_type) == (&row.zone, &row.capacity_type)
+                    && (&known.price, &known.effective_price) == (&row.price, &row.effective_price)
             };
             let at = match report.offerings.iter_mut().find(is_same) {
                 Some(known) => known,
@@ -161,6 +168,15 @@ fn from(currency: Currency, price: Price) -> String {
     }
 }
 
+/// `$0.0825/h (list price $0.0765)`.
+fn both_prices(currency: Currency, list: Price, effective: Price) -> String {
+    let counts_as = figures::per_hour(currency, effective.dollars());
+    if list == effective {
+        return format!("{counts_as}/h");
+    }
+    format!("{counts_as}/h (list price {})", figures::per_hour(currency, list.dollars()))
+}
+
 fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>, currency: Currency) -> Planned {
     let chosen = &new_claim.chosen;
     let mut allowed = new_claim.requirements.clone();
@@ -168,18 +184,21 @@ fn planned(new_claim: &NewClaim, asked: &Arc<InstanceType>, currency: Currency) 
     let why = if chosen.instance_type == asked.name {
         match chosen.price {
             Price::ZERO => "chosen: the first in Karpenter's order, as prices are unknown".to_owned(),
-            _ => "chosen: no type that holds its pods costs less".to_owned(),
+            _ => "chosen: no type that holds its pods has a lower effective price".to_owned(),
         }
     } else if new_claim.instance_types.iter().any(|known| known.name == asked.name) {
         match asked.cheapest(&allowed) {
             Some(offering) if offering.price == Price::ZERO => {
                 "holds its pods, and its price is unknown".to_owned()
             }
-            Some(offering) => format!(
-                "holds its pods, and costs {}/h instead of {}/h",
-                figures::per_hour(currency, offering.price.dollars()),
-                figures::per_hour(currency, chosen.price.dollars())
-            ),
+            Some(offering) => {
+                let effective = new_claim.objective.effective(&new_claim.pool, asked, offering.price);
+                format!(
+                    "holds its pods, and counts as {} instead of {}",
+                    both_prices(currency, offering.price, effective),
+                    both_prices(currency, chosen.price, chosen.effective)
+                )
+            }
             None => "holds its pods, and has no available offering".to_owned(),
         }
     } else if let Err(why) = allowed.intersects(&asked.requirements) {
@@ -220,13 +239,20 @@ pub(super) fn page(report: &InstanceTypeReport) -> Page {
     }
     page.sheet(sheet);
     let price = figure(format!("{}/H", report.currency));
-    let mut sheet =
-        Sheet::new(&[text("ZONE"), text("CAPACITY"), price, text("AVAILABLE"), text("ALLOWED BY")]);
+    let mut sheet = Sheet::new(&[
+        text("ZONE"),
+        text("CAPACITY"),
+        price,
+        figure("EFFECTIVE"),
+        text("AVAILABLE"),
+        text("ALLOWED BY"),
+    ]);
     for row in &report.offerings {
         sheet.row([
             row.zone.clone(),
             row.capacity_type.clone(),
             figures::hourly_text(&row.price),
+            figures::hourly_text(&row.effective_price),
             if row.available { "yes" } else { "no" }.to_owned(),
             row.node_pools.join(", "),
         ]);

@@ -166,3 +166,8 @@ impl Question {
 fn price(price: Price) -> String {
     if price == Price::ZERO { "unknown".to_owned() } else { price.to_string() }
 }
+
+/// An exact effective price; `unknown` where the list price is.
+fn effective_price(list: Price, effective: Price) -> String {
+    if list == Price::ZERO { "unknown".to_owned() } else { effective.to_string() }
+}

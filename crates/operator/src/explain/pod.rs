@@ -15,6 +15,7 @@ use super::{
     Question,
     constraints::{Finder, Row, ask},
     costs::{self, CostRow},
+    effective_price,
     funnel::{self, Funnel},
     price,
 };
@@ -49,7 +50,7 @@ pub(super) struct PodReport {
     pub(super) constraints: Vec<Row>,
     /// Why existing nodes refuse it; nodes with equal reasons share a row.
     nodes: Vec<NodeRow>,
-    /// Instance types of its planned node, cheapest first.
+    /// Instance types of its planned node, those of the lowest effective price first.
     candidates: Vec<Candidate>,
     /// What its constraints cost, the dearest first.
     costs: Vec<CostRow>,
@@ -74,8 +75,10 @@ pub(super) struct Candidate {
     pub(super) zone: String,
     /// Its cheapest allowed offering.
     pub(super) capacity_type: String,
-    /// Its price; `unknown` where it is not known.
+    /// Its list price; `unknown` where it is not known.
     pub(super) price: String,
+    /// Its effective price, by which the plan chooses; `unknown` where the price is not known.
+    pub(super) effective_price: String,
     /// CPU that the pods and daemons of the node leave.
     pub(super) cpu_left: String,
     /// Memory that they leave.
@@ -149,20 +152,22 @@ fn place(report: &mut PodReport, plan: &Plan, pod: &Pod) {
     }
 }
 
-/// The instance types of a planned node, with what its pods leave of each.
+/// The instance types of a planned node, with what its pods leave of each, in the order in which the plan chooses.
 pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
     let mut allowed = new_claim.requirements.clone();
     allowed.remove(INSTANCE_TYPE);
     let of = |instance_type: &Arc<fleetwright_core::model::InstanceType>| {
         let offering = instance_type.cheapest(&allowed)?;
         let left = instance_type.allocatable_of(offering).minus(&new_claim.requests);
+        let effective = new_claim.objective.effective(&new_claim.pool, instance_type, offering.price);
         Some((
-            offering.price,
+            (effective, offering.price),
             Candidate {
                 instance_type: instance_type.name.to_string(),
                 zone: offering.zone().map(ToString::to_string).unwrap_or_default(),
                 capacity_type: offering.capacity_type().map(ToString::to_string).unwrap_or_default(),
                 price: price(offering.price),
+                effective_price: effective_price(offering.price, effective),
                 cpu_left: figures::cpu(left.cpu()),
                 memory_left: figures::bytes(left.memory()),
                 chosen: instance_type.name == new_claim.chosen.instance_type,
@@ -170,7 +175,7 @@ pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
         ))
     };
     let mut all: Vec<_> = new_claim.instance_types.iter().filter_map(of).collect();
-    all.sort_by_key(|(price, candidate)| (*price, !candidate.chosen));
+    all.sort_by_key(|((effective, list), candidate)| (*effective, !candidate.chosen, *list));
     all.truncate(MAX_CANDIDATES);
     all.into_iter().map(|(_, candidate)| candidate).collect()
 }
@@ -304,6 +309,7 @@ pub(super) fn candidate_sheet(candidates: &[Candidate], currency: Currency) -> S
         text("ZONE"),
         text("CAPACITY"),
         figure(format!("{currency}/H")),
+        figure("EFFECTIVE"),
         figure("CPU LEFT"),
         figure("MEMORY LEFT"),
         text("CHOSEN"),
@@ -314,6 +320,7 @@ pub(super) fn candidate_sheet(candidates: &[Candidate], currency: Currency) -> S
             candidate.zone.clone(),
             candidate.capacity_type.clone(),
             figures::hourly_text(&candidate.price),
+            figures::hourly_text(&candidate.effective_price),
             candidate.cpu_left.clone(),
             candidate.memory_left.clone(),
             if candidate.chosen { "yes".to_owned() } else { String::new() },
