@@ -90,7 +90,10 @@ pub(crate) struct Finding {
     pub(crate) url: String,
 }
 
-/// The page on a rule, from the root of the repository.
+/// The page on the rules, where the alerts' runbook is published too: an absolute URI, as SARIF's `helpUri` has to be.
+const PAGE: &str = "https://github.com/fleetwright/fleetwright/blob/main/docs/book/lint.md";
+
+/// The page on a rule.
 pub(crate) fn page(code: &str) -> String {
-    format!("docs/book/lint.md#{}", code.to_ascii_lowercase())
+    format!("{PAGE}#{}", code.to_ascii_lowercase())
 }

@@ -77,7 +77,15 @@ fn formats_for_programs() {
     assert!(github.starts_with("::error file=L112-fail.yaml,line="), "{github}");
     let sarif: Value = serde_json::from_str(&output::render(LintFormat::Sarif, &found).unwrap()).unwrap();
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "L112");
-    assert_eq!(sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules::RULES.len());
+    let of_driver = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert_eq!(of_driver.len(), rules::RULES.len());
+    let book = std::fs::read_to_string(scenarios::from_root("docs/book/book.toml")).unwrap();
+    let published = book.lines().find_map(|line| line.strip_prefix("git-repository-url = ")).unwrap();
+    for rule in of_driver {
+        let page = rule["helpUri"].as_str().unwrap();
+        assert!(page.parse::<http::Uri>().unwrap().scheme_str() == Some("https"), "{page}");
+        assert!(page.starts_with(published.trim_matches('"')), "{page} is not below {published}");
+    }
     let json: Value = serde_json::from_str(&output::render(LintFormat::Json, &found).unwrap()).unwrap();
     assert_eq!(json["findings"][0]["code"], "L112");
 }
