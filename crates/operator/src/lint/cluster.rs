@@ -159,3 +159,8 @@ pub(super) fn container_defaults(items: &[Item]) -> BTreeMap<String, BTreeSet<St
 pub(super) fn has(items: &[Item], kind: &str) -> bool {
     items.iter().any(|item| item.value["kind"] == kind)
 }
+
+/// The NodePool of a name: of several, the last, as in an input.
+pub(super) fn pool_item<'a>(items: &'a [Item], name: &str) -> Option<&'a Item> {
+    items.iter().rev().find(|item| item.value["kind"] == "NodePool" && item.value["metadata"]["name"] == name)
+}

@@ -1,6 +1,7 @@
 //! `fleetwright lint`: mistakes in NodePools, NodeClasses, workloads and budgets that an API server or a cluster shows later, or never.
 //!
-//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets; [`arrivals`]: pods over time;
+//! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets;
+//!   [`startup_taints`]: taints of nodes that start; [`arrivals`]: pods over time;
 //!   [`labels`]: labels of nodes; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
 //! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
@@ -20,6 +21,7 @@ mod place;
 mod placement;
 mod rules;
 mod schema;
+mod startup_taints;
 #[cfg(test)]
 mod tests;
 
@@ -118,6 +120,7 @@ fn lint(
     cluster::check(items, &mut report);
     cluster::shared_name(items, catalogues, values, &mut report)?;
     arrivals::check(items, &mut report);
+    startup_taints::check(items, &mut report);
     if let Some(expanded) = expanded(items) {
         let options = PlanOptions::of_tool(SolveEffort::Iterations(0), options.clone());
         let (mut loaded, _) = plan::prepare(expanded.clone(), &options, catalogues, values)?;

@@ -17,20 +17,12 @@ use crate::{
 const LONG_GRACE_HOURS: i64 = 72;
 /// The resources of nodes that limits of NodePools have, beside those of devices.
 const LIMITED: [&str; 5] = ["cpu", "memory", "nodes", "pods", "ephemeral-storage"];
-/// Taints that a node loses while it starts.
-const STARTUP_TAINTS: [&str; 3] = [
-    "node.cloudprovider.kubernetes.io/uninitialized",
-    "node.cilium.io/agent-not-ready",
-    "karpenter.sh/unregistered",
-];
-
 pub(super) fn check(item: &Item, catalogues: &Catalogues, report: &mut LintReport) {
     let kind = item.value["kind"].as_str().unwrap_or_default();
     match kind {
         "NodePool" => node_pool(item, report),
         "StorageClass" => storage_class(item, report),
         "PodDisruptionBudget" => budget(item, report),
-        "Node" => node(item, report),
         _ => {}
     }
     for image in catalogues.moving_images(&item.value) {
@@ -258,27 +250,6 @@ fn budget(item: &Item, report: &mut LintReport) {
     }
     if text(&spec["minAvailable"]) == "100%" {
         report.add("L115", item, "spec.minAvailable", message, fix);
-    }
-}
-
-/// A registered node with a taint that something should have removed.
-fn node(item: &Item, report: &mut LintReport) {
-    let labels = &item.value["metadata"]["labels"];
-    if labels["karpenter.sh/registered"] != "true" || labels["karpenter.sh/initialized"] == "true" {
-        return;
-    }
-    let taints = item.value.pointer("/spec/taints").and_then(Value::as_array);
-    for (at, taint) in taints.into_iter().flatten().enumerate() {
-        let key = taint["key"].as_str().unwrap_or_default();
-        if STARTUP_TAINTS.contains(&key) {
-            report.add(
-                "L106",
-                item,
-                &format!("spec.taints[{at}]"),
-                format!("the node is registered and still has the taint {key}: its owner has not removed it"),
-                "see whether the pod that removes the taint runs there, and list the taint in spec.template.spec.startupTaints of the NodePool",
-            );
-        }
     }
 }
 

@@ -14,7 +14,10 @@ use fleetwright_core::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{LintReport, cluster::has};
+use super::{
+    LintReport,
+    cluster::{has, pool_item},
+};
 use crate::{
     explain::constraints::{Finder, Row, ask, ask_together, is_drawn_to, only_pool},
     figures,
@@ -210,10 +213,6 @@ fn budgets(items: &[Item], snapshot: &Snapshot, report: &mut LintReport) {
             report.add("L118", item, "spec.disruption.budgets", message, "correct the budget");
         }
     }
-}
-
-fn pool_item<'a>(items: &'a [Item], name: &str) -> Option<&'a Item> {
-    items.iter().rev().find(|item| item.value["kind"] == "NodePool" && item.value["metadata"]["name"] == name)
 }
 
 /// Whether an object owns pods of this owner.
