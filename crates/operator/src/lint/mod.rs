@@ -5,7 +5,7 @@
 //!   [`labels`]: labels of nodes; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
 //! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
-//! - [`calendar`]: what disruption budgets allow, by reason and hour.
+//! - [`calendar`]: what disruption budgets allow, by reason and hour; [`windows`]: where that is all or nothing.
 //! - [`output`]: text, JSON, SARIF, GitHub annotations.
 
 mod arrivals;
@@ -24,6 +24,7 @@ mod schema;
 mod startup_taints;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

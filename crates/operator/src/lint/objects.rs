@@ -79,7 +79,6 @@ fn node_pool(item: &Item, report: &mut LintReport) {
             format!("use at most {LONG_GRACE_HOURS}h"),
         );
     }
-    disruption(item, &spec["disruption"], report);
 }
 
 /// Limits of resources that no node has: they never hold.
@@ -93,40 +92,6 @@ fn limits(item: &Item, limits: &Value, report: &mut LintReport) {
         );
         let message = format!("no node has the resource {name}: the limit never holds");
         report.add("L123", item, &format!("spec.limits[{name}]"), message, fix);
-    }
-}
-
-/// Reasons without a budget that allows a disruption at any time.
-fn disruption(item: &Item, disruption: &Value, report: &mut LintReport) {
-    let Some(budgets) = disruption["budgets"].as_array() else { return };
-    for reason in ["Underutilized", "Empty", "Drifted"] {
-        let applies = |budget: &&Value| match budget["reasons"].as_array() {
-            Some(reasons) => reasons.iter().any(|known| known == reason),
-            None => true,
-        };
-        let blocks = |budget: &Value| {
-            let nodes = budget["nodes"].as_str().unwrap_or("10%").trim_end_matches('%');
-            nodes.trim() == "0" && budget["schedule"].is_null()
-        };
-        if let Some(at) = budgets.iter().position(|budget| applies(&budget) && blocks(budget)) {
-            report.add(
-                "L109",
-                item,
-                &format!("spec.disruption.budgets[{at}].nodes"),
-                format!("no node is ever disrupted with the reason {reason}: this budget allows none, at all times"),
-                "give the budget a schedule and a duration, or allow at least one node",
-            );
-        } else if !budgets.iter().any(|budget| applies(&budget)) {
-            report.add(
-                "L109",
-                item,
-                "spec.disruption.budgets",
-                format!(
-                    "no budget is about the reason {reason}: without one, all nodes may be disrupted at once"
-                ),
-                "add a budget without reasons, which is about all of them",
-            );
-        }
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::{
     LintReport,
     cluster::{has, pool_item},
+    windows,
 };
 use crate::{
     explain::constraints::{Finder, Row, ask, ask_together, is_drawn_to, only_pool},
@@ -36,6 +37,7 @@ pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report
     }
     let snapshot = loaded.index.snapshot(Timestamp::UNIX_EPOCH);
     budgets(items, &snapshot, report);
+    windows::check(items, &snapshot, report);
     if !snapshot.catalogs.values().any(|catalog| !catalog.instance_types.is_empty()) {
         let of = |gap: &String| format!("L116, L117 and L124 are not checked: {gap}");
         report.unchecked.extend(loaded.gaps.iter().map(of));
