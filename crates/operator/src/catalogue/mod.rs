@@ -11,7 +11,7 @@ mod options;
 
 use std::{path::Path, sync::Arc};
 
-use fleetwright_core::model::{Catalog, Currency, LabelSchema, NodeClassRef};
+use fleetwright_core::model::{Catalog, Currency, InstanceType, LabelSchema, NodeClassRef};
 use serde_json::Value;
 
 pub(crate) use self::definitions::Schemas;
@@ -59,6 +59,12 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What is unclear about the images that the status of a NodeClass names, for the instance types that its NodePools allow: `lint` warns of it
+    /// (L108). By default nothing is known.
+    fn unclear_images(&self, _class: &Value, _types: &[Arc<InstanceType>]) -> Vec<MovingImage> {
+        Vec::new()
+    }
+
     /// Instances that carry the cluster's name and are of none of its NodeClaims, all of which are `claims`: `lint` warns of them (L107). By default, and where the
     /// catalogue called `name` does not read the account, none are known.
     ///
@@ -87,7 +93,7 @@ pub trait OfflineCatalogue: Send + Sync + 'static {
     fn export(&self, name: &str, options: &CatalogueOptions, values: &Values) -> anyhow::Result<String>;
 }
 
-/// A field of a NodeClass that selects an image which changes by itself.
+/// A field of a NodeClass that selects an image which changes by itself, or several among which nothing decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MovingImage {

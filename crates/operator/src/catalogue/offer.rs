@@ -116,9 +116,18 @@ impl Catalogues {
 
     /// Fields of a NodeClass that select an image which changes by itself.
     pub(crate) fn moving_images(&self, class: &Value) -> Vec<MovingImage> {
+        self.serving_object(class).map_or_else(Vec::new, |known| known.moving_images(class))
+    }
+
+    /// What is unclear about the images of a NodeClass for instance types.
+    pub(crate) fn unclear_images(&self, class: &Value, types: &[Arc<InstanceType>]) -> Vec<MovingImage> {
+        self.serving_object(class).map_or_else(Vec::new, |known| known.unclear_images(class, types))
+    }
+
+    fn serving_object(&self, class: &Value) -> Option<&Arc<dyn OfflineCatalogue>> {
         let text = |key: &str| class[key].as_str().unwrap_or_default();
         let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
-        self.serving(group, text("kind")).map_or_else(Vec::new, |known| known.moving_images(class))
+        self.serving(group, text("kind"))
     }
 
     /// Instances that carry the cluster's name and are of none of its NodeClaims, as far as the catalogue that the settings name reads the account.

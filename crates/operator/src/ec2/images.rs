@@ -60,6 +60,9 @@ pub(super) const FIELDS: &str = "
     status.capacityReservations[].ownerID name
 ";
 
+/// Parts of the names of AWS's public parameters whose value is the newest image.
+const MOVING_PARAMETERS: [&str; 2] = ["/recommended", "/latest"];
+
 /// A term of `amiSelectorTerms` that selects another AMI whenever one is published.
 pub(super) fn moving(at: usize, term: &Value) -> Option<MovingImage> {
     let field = |name: &str| format!("spec.amiSelectorTerms[{at}].{name}");
@@ -67,6 +70,13 @@ pub(super) fn moving(at: usize, term: &Value) -> Option<MovingImage> {
     if term["alias"].as_str().is_some_and(|alias| alias.ends_with("@latest")) {
         let fix = "name a version, such as al2023@v20260101, and move it after a test";
         return Some(MovingImage::new(field("alias"), "each new image makes all nodes drift, untested", fix));
+    }
+    let parameter = term["ssmParameter"].as_str().unwrap_or_default();
+    if MOVING_PARAMETERS.iter().any(|part| parameter.contains(part)) {
+        let fix = "name the parameter of a version, or the image";
+        let message =
+            "the parameter names another image whenever one is published, and all nodes drift, untested";
+        return Some(MovingImage::new(field("ssmParameter"), message, fix));
     }
     (term["name"].as_str().is_some_and(is_pattern) && term["id"].is_null()).then(|| {
         MovingImage::new(

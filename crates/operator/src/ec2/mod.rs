@@ -2,6 +2,7 @@
 
 mod class_drift;
 mod compat;
+mod image_map;
 mod images;
 pub(crate) mod options;
 mod place;
@@ -28,7 +29,7 @@ use fleetwright_aws::{
     schema::schema,
 };
 use fleetwright_aws_api::{Ec2NodeClass, labels};
-use fleetwright_core::model::{Catalog, LabelSchema, NodeClassRef, labels::OS};
+use fleetwright_core::model::{Catalog, InstanceType, LabelSchema, NodeClassRef, labels::OS};
 use serde_json::{Value, json};
 
 use crate::{
@@ -86,6 +87,10 @@ impl OfflineCatalogue for Ec2Catalogue {
     fn moving_images(&self, class: &Value) -> Vec<MovingImage> {
         let terms = class.pointer("/spec/amiSelectorTerms").and_then(Value::as_array);
         terms.into_iter().flatten().enumerate().filter_map(|(at, term)| images::moving(at, term)).collect()
+    }
+
+    fn unclear_images(&self, class: &Value, types: &[Arc<InstanceType>]) -> Vec<MovingImage> {
+        image_map::unclear(class, types)
     }
 
     fn unclaimed(&self, name: &str, claims: &[&Value], values: &Values) -> anyhow::Result<Vec<String>> {

@@ -2,7 +2,7 @@
 //!
 //! - [`rules`]: the rules; [`objects`]: those about one object; [`cluster`]: those about several; [`budgets`]: PodDisruptionBudgets;
 //!   [`startup_taints`]: taints of nodes that start; [`arrivals`]: pods over time;
-//!   [`labels`]: labels of nodes; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
+//!   [`labels`]: labels of nodes; [`images`]: images of NodeClasses; [`placement`]: those that ask the solver; [`left_out`]: what `plan` leaves out.
 //! - [`builtin`]: Kubernetes' own kinds; [`schema`]: the custom resource definitions, with their CEL rules, offline.
 //! - [`place`]: line and column of a field.
 //! - [`calendar`]: what disruption budgets allow, by reason and hour; [`windows`]: where that is all or nothing.
@@ -13,6 +13,7 @@ mod budgets;
 mod builtin;
 mod calendar;
 mod cluster;
+mod images;
 mod labels;
 mod left_out;
 mod objects;
@@ -127,7 +128,7 @@ fn lint(
         let (mut loaded, _) = plan::prepare(expanded.clone(), &options, catalogues, values)?;
         budgets::check(items, &expanded, &mut report);
         left_out::check(items, &expanded, &loaded, &mut report);
-        placement::check(items, &mut loaded, values, &mut report);
+        placement::check(items, &mut loaded, (catalogues, values), &mut report);
         labels::check(items, loaded.index.schema(), catalogues.labels(), &mut report);
     }
     let LintReport { mut findings, unchecked, .. } = report;

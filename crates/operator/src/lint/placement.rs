@@ -17,9 +17,10 @@ use serde_json::Value;
 use super::{
     LintReport,
     cluster::{has, pool_item},
-    windows,
+    images, windows,
 };
 use crate::{
+    catalogue::Catalogues,
     explain::constraints::{Finder, Row, ask, ask_together, is_drawn_to, only_pool},
     figures,
     input::{Item, load::Loaded, select::identity},
@@ -31,7 +32,12 @@ use crate::{
 const MAX_WORKLOADS: usize = 500;
 
 /// Adds the findings, if the input has NodePools whose instance types are known.
-pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report: &mut LintReport) {
+pub(super) fn check(
+    items: &[Item],
+    loaded: &mut Loaded,
+    (catalogues, values): (&Catalogues, &Values),
+    report: &mut LintReport,
+) {
     if !has(items, "NodePool") {
         return;
     }
@@ -43,6 +49,7 @@ pub(super) fn check(items: &[Item], loaded: &mut Loaded, values: &Values, report
         report.unchecked.extend(loaded.gaps.iter().map(of));
         return;
     }
+    images::check(items, &snapshot, catalogues, report);
     let rules = plan::rules(values);
     let mut first: BTreeMap<(String, String, String), Arc<Pod>> = BTreeMap::new();
     for pod in &snapshot.pending {

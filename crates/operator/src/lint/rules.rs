@@ -41,7 +41,7 @@ pub(crate) const RULES: [Rule; 28] = [
     warning("L105", "consolidateAfter that never passes"),
     warning("L106", "Node waits for a startup taint"),
     warning("L107", "One cluster name for two clusters"),
-    warning("L108", "Image selector that follows the latest image"),
+    warning("L108", "Image selector that moves or is ambiguous"),
     warning("L109", "No disruption for a reason"),
     warning("L110", "No limits"),
     error("L111", "Requirement that no value meets"),
