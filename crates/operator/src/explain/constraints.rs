@@ -5,7 +5,7 @@ use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
     model::{
-        Incompatible, Pod, PodAffinityTerm, ResourceName, Snapshot, Taint, Toleration,
+        Incompatible, Pod, PodAffinityTerm, ResourceName, Snapshot, Toleration,
         labels::{HOSTNAME, NODEPOOL},
         pod::PodSpec,
         taint::TolerationOperator,
@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::lifting::{drop_key, drop_topology, tolerating};
 use crate::planned;
 
 /// The most constraints of one pod and NodePool: each is one more question to the solver.
@@ -208,17 +209,6 @@ fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod, tolerations: &[Toleration
     }
 }
 
-/// The toleration of one taint.
-fn tolerating(taint: &Taint) -> Toleration {
-    Toleration {
-        key: taint.key.clone(),
-        operator: TolerationOperator::Equal,
-        value: taint.value.clone(),
-        effect: Some(taint.effect),
-        seconds: None,
-    }
-}
-
 /// Whether the admission plugin DefaultTolerationSeconds has added a toleration. One with another time is the user's own.
 fn is_admitted(toleration: &Toleration) -> bool {
     ADMITTED.contains(&&*toleration.key) && toleration.seconds == Some(ADMITTED_SECONDS)
@@ -314,27 +304,4 @@ fn lift(pod: &mut Pod, eliminated: &Eliminated) -> bool {
     let changed = spec != *pod.spec;
     pod.spec = Arc::new(spec);
     changed
-}
-
-/// Removes what node selector and affinity say of a label.
-pub(super) fn drop_key(spec: &mut PodSpec, key: &str) {
-    spec.node_selector.retain(|(known, _)| &**known != key);
-    for term in &mut spec.required_node_terms {
-        term.retain(|wanted| &**wanted.key() != key);
-    }
-    // A term without requirements selects nothing.
-    spec.required_node_terms.retain(|term| !term.is_empty());
-    for (_, term) in &mut spec.preferred_node_terms {
-        term.retain(|wanted| &**wanted.key() != key);
-    }
-    spec.preferred_node_terms.retain(|(_, term)| !term.is_empty());
-}
-
-/// Removes the topology constraints of a key.
-pub(super) fn drop_topology(spec: &mut PodSpec, key: &str) {
-    spec.topology_spread.retain(|spread| &*spread.key != key);
-    spec.pod_affinity.retain(|term| &*term.key != key);
-    spec.pod_anti_affinity.retain(|term| &*term.key != key);
-    spec.preferred_pod_affinity.retain(|(_, term)| &*term.key != key);
-    spec.preferred_pod_anti_affinity.retain(|(_, term)| &*term.key != key);
 }

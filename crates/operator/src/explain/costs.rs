@@ -9,7 +9,10 @@ use fleetwright_core::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Question, constraints::drop_key};
+use super::{
+    Question,
+    lifting::{Lift, drop_key},
+};
 use crate::figures;
 
 /// The most constraints that are lifted; each is a plan for all pods.
@@ -43,8 +46,6 @@ impl CostRow {
         self.unschedulable_less != 0 || self.hourly != self.hourly_without
     }
 }
-
-type Lift = Box<dyn Fn(&mut PodSpec)>;
 
 /// The cost of each constraint of `pod`, lifted on all pods of its workload in the plan; dearest first.
 pub(super) fn of(question: &Question, pod: &Arc<Pod>) -> Vec<CostRow> {
@@ -115,7 +116,8 @@ fn row(constraint: String, pods: usize, (whole, without): (&Plan, &Plan), curren
     }
 }
 
-fn constraints(spec: &PodSpec) -> Vec<(String, Lift)> {
+/// The topology constraints of a pod, soft ones too, each with what takes it away.
+pub(super) fn topology(spec: &PodSpec) -> Vec<(String, Lift)> {
     let mut all: Vec<(String, Lift)> = Vec::new();
     for spread in &spec.topology_spread {
         let (name, lifted) = (spread_name(spread), spread.clone());
@@ -147,6 +149,11 @@ fn constraints(spec: &PodSpec) -> Vec<(String, Lift)> {
             }),
         ));
     }
+    all
+}
+
+fn constraints(spec: &PodSpec) -> Vec<(String, Lift)> {
+    let mut all = topology(spec);
     let selected =
         spec.node_selector.iter().map(|(key, value)| (format!("nodeSelector {key}={value}"), key.clone()));
     let required = spec.required_node_terms.iter().flatten();

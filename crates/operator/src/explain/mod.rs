@@ -4,14 +4,17 @@
 //! - [`instance_type`]: which NodePools allow a type, and why planned nodes are of it or of another one.
 //! - [`node_pool`]: what the requirements of a NodePool leave of the instance types, its limits and nodes.
 //! - [`decision`]: a decision of a recording, with the cluster as it was then.
-//! - [`constraints`]: all constraints that rule a NodePool out; [`funnel`]: what each of them leaves; [`costs`]: what each costs.
+//! - [`constraints`]: all constraints that rule a NodePool out; [`lifting`]: pods without them; [`nodes`]: why existing nodes refuse a pod;
+//!   [`funnel`]: what each of them leaves; [`costs`]: what each costs.
 
 pub(crate) mod constraints;
 mod costs;
 mod decision;
 pub(crate) mod funnel;
 mod instance_type;
+mod lifting;
 mod node_pool;
+mod nodes;
 mod pod;
 mod subject;
 #[cfg(test)]

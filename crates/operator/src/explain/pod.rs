@@ -1,11 +1,11 @@
 //! `explain pod`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use fleetwright_core::{
-    model::{Currency, NamespacedName, Pod, Snapshot, labels::INSTANCE_TYPE},
-    scheduling::{NewClaim, Obstacle, Plan, PreparedSnapshot, Unplaced},
+    model::{Currency, NamespacedName, Pod, labels::INSTANCE_TYPE},
+    scheduling::{NewClaim, Plan},
     suggest::did_you_mean,
 };
 use schemars::JsonSchema;
@@ -13,10 +13,11 @@ use serde::Serialize;
 
 use super::{
     Question,
-    constraints::{Finder, Row, ask},
+    constraints::{Finder, Row},
     costs::{self, CostRow},
     effective_price,
     funnel::{self, Funnel},
+    nodes::{self, NodeRow},
     price,
 };
 use crate::{
@@ -25,8 +26,7 @@ use crate::{
     sheet::{Page, Sheet, figure, text},
 };
 
-/// The most nodes that are asked one by one, and the most instance types that are listed.
-const MAX_NODES: usize = 500;
+/// The most instance types that are listed.
 const MAX_CANDIDATES: usize = 10;
 
 /// The explanation of a pod. Prices are per hour in `currency`, as exact decimal text.
@@ -50,19 +50,19 @@ pub(super) struct PodReport {
     pub(super) constraints: Vec<Row>,
     /// Why existing nodes refuse it; nodes with equal reasons share a row.
     nodes: Vec<NodeRow>,
+    /// How many existing nodes were not asked, because the work on a report is limited.
+    #[serde(skip_serializing_if = "is_zero")]
+    nodes_left_out: usize,
     /// Instance types of its planned node, those of the lowest effective price first.
     candidates: Vec<Candidate>,
     /// What its constraints cost, the dearest first.
     costs: Vec<CostRow>,
 }
 
-/// Why nodes refuse the pod.
-#[derive(Debug, Serialize, JsonSchema)]
-struct NodeRow {
-    /// The nodes.
-    nodes: Vec<String>,
-    /// The first obstacle, or that there is none.
-    why: String,
+/// Whether a count is left out of the document.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// An instance type that the planned node of the pod may be of.
@@ -99,6 +99,7 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         funnels: Vec::new(),
         constraints: Vec::new(),
         nodes: Vec::new(),
+        nodes_left_out: 0,
         candidates: Vec::new(),
         costs: Vec::new(),
     };
@@ -120,7 +121,8 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
     let pools = snapshot.pools.iter().filter(|pool| !pool.is_static() && !pool.deleting);
     report.funnels = pools.map(|pool| funnel::of(&snapshot, &question.rules, &pod, &pool.name)).collect();
     if pod.node.is_none() {
-        report.nodes = nodes(&snapshot, question, &pod);
+        let refusals = nodes::refusals(&snapshot, &question.rules, &pod);
+        (report.nodes, report.nodes_left_out) = (refusals.rows, refusals.left_out);
     }
     Ok(report)
 }
@@ -178,57 +180,6 @@ pub(super) fn candidates(new_claim: &NewClaim) -> Vec<Candidate> {
     all.sort_by_key(|((effective, list), candidate)| (*effective, !candidate.chosen, *list));
     all.truncate(MAX_CANDIDATES);
     all.into_iter().map(|(_, candidate)| candidate).collect()
-}
-
-/// Why each node refuses the pod. A node is asked alone, so that its obstacle is its own; what it has none of by itself is topology.
-fn nodes(snapshot: &Snapshot, question: &Question, pod: &Arc<Pod>) -> Vec<NodeRow> {
-    let mut rows: BTreeMap<String, (Option<Obstacle>, Vec<String>)> = BTreeMap::new();
-    for node in snapshot.nodes.iter().take(MAX_NODES) {
-        let mut alone = snapshot.clone();
-        alone.nodes = vec![node.clone()];
-        // NodePools without instance types: only the node can take the pod.
-        alone.catalogs.clear();
-        let plan = ask(&mut PreparedSnapshot::new(&alone, &question.rules), pod);
-        let obstacle = plan.nodes.get(&pod.uid).and_then(|nodes| nodes.obstacles.first());
-        let why = match obstacle {
-            // Nodes with too little of one resource share a row, whatever each of them has free.
-            Some((Obstacle::Resource { name, .. }, _)) => name.as_str().to_owned(),
-            Some((obstacle, _)) => obstacle.to_string(),
-            None if !plan.existing.is_empty() => {
-                "has room for it, if spread and affinity with other pods allow it".to_owned()
-            }
-            None => match plan.unplaced.first() {
-                Some((_, Unplaced::NoPools | Unplaced::NoPoolFits(_))) => {
-                    "is not a node that pods are placed on".to_owned()
-                }
-                Some((_, why)) => why.to_string(),
-                None => "no verdict".to_owned(),
-            },
-        };
-        let (most, nodes) = rows.entry(why).or_default();
-        most_free(most, obstacle.map(|(obstacle, _)| obstacle));
-        nodes.push(node.name().to_owned());
-    }
-    let row = |(why, (most, nodes)): (String, (Option<Obstacle>, Vec<String>))| NodeRow {
-        nodes,
-        why: most.map_or(why, |obstacle| obstacle.to_string()),
-    };
-    let mut rows: Vec<NodeRow> = rows.into_iter().map(row).collect();
-    rows.sort_by(|a, b| b.nodes.len().cmp(&a.nodes.len()).then_with(|| a.why.cmp(&b.why)));
-    rows
-}
-
-/// Keeps the obstacle of the node that has the most free.
-fn most_free(known: &mut Option<Obstacle>, obstacle: Option<&Obstacle>) {
-    let free = |obstacle: &Obstacle| match obstacle {
-        Obstacle::Resource { most, .. } => Some(*most),
-        _ => None,
-    };
-    if let Some(obstacle) = obstacle
-        && known.as_ref().is_none_or(|known| free(known) < free(obstacle))
-    {
-        *known = Some(obstacle.clone());
-    }
 }
 
 /// The pod that the options name.
@@ -291,6 +242,9 @@ pub(super) fn page(report: &PodReport) -> Page {
         sheet.row([row.nodes.len().to_string(), figures::names(&row.nodes), row.why.clone()]);
     }
     page.sheet(sheet);
+    if report.nodes_left_out > 0 {
+        page.line(format!("{} were not asked", figures::count(report.nodes_left_out, "more node")));
+    }
     page.sheet(candidate_sheet(&report.candidates, report.currency));
     let telling: Vec<&CostRow> = report.costs.iter().filter(|row| row.matters()).collect();
     for row in &telling {
