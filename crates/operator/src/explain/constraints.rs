@@ -4,33 +4,31 @@
 use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use fleetwright_core::{
-    model::{
-        Incompatible, Pod, PodAffinityTerm, ResourceName, Snapshot, Toleration,
-        labels::{HOSTNAME, NODEPOOL},
-        pod::PodSpec,
-        taint::TolerationOperator,
-    },
+    model::{Pod, PodAffinityTerm, Snapshot, labels::HOSTNAME, pod::PodSpec},
     scheduling::{
         Compatible, Effort, Eliminated, Nearest, Packer as _, Plan, PreparedSnapshot, Purpose, Request,
         Rules, Unplaced,
     },
-    suggest,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::lifting::{drop_key, drop_topology, tolerating};
-use crate::planned;
+use super::{
+    lifting::{drop_key, drop_topology, tolerating},
+    patches::{Change, Constraint, Patch},
+};
+use crate::{figures, input::load::Loaded, planned};
 
 /// The most constraints of one pod and NodePool: each is one more question to the solver.
 const MAX_CONSTRAINTS: usize = 12;
-/// The most pods of different reasons that are asked about in one report, and the most NodePools: 5 x 10 x 12 questions.
-const MAX_PODS: usize = 5;
-const MAX_POOLS: usize = 10;
-/// The keys of the tolerations that the admission plugin DefaultTolerationSeconds adds, and their time.
-const ADMITTED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-const ADMITTED_SECONDS: i64 = 300;
+/// The most questions of one report, for constraints and patches: those of some 150 pairs of a pod and a NodePool.
+const MAX_QUESTIONS: usize = 4_000;
+/// How many questions the preparation of a NodePool counts as.
+const PREPARED: usize = 10;
+/// The most NodePools that are kept ready.
+const MAX_PREPARED: usize = 20;
+/// The most pods whose answers are kept.
+const MAX_KNOWN: usize = 1_000;
 
 /// A constraint that rules a NodePool out.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -49,17 +47,9 @@ pub(crate) struct Row {
     pub(crate) patch: Option<Patch>,
 }
 
-/// A change of an object.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct Patch {
-    /// `Pod` (its template, where a workload owns it) or `NodePool/NAME`.
-    pub(crate) object: String,
-    /// A merge patch.
-    pub(crate) merge: Value,
-}
-
 /// Asks about the pods that a plan could not place.
 pub(crate) struct Finder<'a> {
+    loaded: &'a Loaded,
     snapshot: &'a Snapshot,
     plan: &'a Plan,
     /// The snapshot as the plan leaves it, once it is needed.
@@ -69,58 +59,142 @@ pub(crate) struct Finder<'a> {
     known: Vec<(Arc<PodSpec>, Vec<Row>)>,
     /// The snapshot with one NodePool, made ready, by NodePool.
     prepared: BTreeMap<String, PreparedSnapshot>,
+    /// Questions that may still be asked.
+    left: usize,
+    in_part: usize,
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, plan: &'a Plan, rules: &'a Rules) -> Self {
-        let after = OnceCell::new();
-        Self { snapshot, plan, after, rules, known: Vec::new(), prepared: BTreeMap::new() }
+    pub(crate) fn new(
+        loaded: &'a Loaded,
+        (snapshot, plan): (&'a Snapshot, &'a Plan),
+        rules: &'a Rules,
+    ) -> Self {
+        Self {
+            loaded,
+            snapshot,
+            plan,
+            after: OnceCell::new(),
+            rules,
+            known: Vec::new(),
+            prepared: BTreeMap::new(),
+            left: MAX_QUESTIONS,
+            in_part: 0,
+        }
     }
 
-    /// All constraints that rule NodePools out for a pod that the solver could not place for `why`; only the first of each NodePool once
-    /// [`MAX_PODS`] others were asked about.
+    /// How many NodePools got less than all their constraints, counted for each pod that differs.
+    pub(crate) fn in_part(&self) -> usize {
+        self.in_part
+    }
+
+    /// All constraints that rule NodePools out for a pod that the solver could not place for `why`; only the first of a NodePool once
+    /// [`MAX_QUESTIONS`] were asked.
     pub(crate) fn rows(&mut self, pod: &Arc<Pod>, why: &Unplaced) -> Vec<Row> {
         let Unplaced::NoPoolFits(verdicts) = why else { return Vec::new() };
         if let Some((_, rows)) = self.known.iter().find(|(spec, _)| *spec == pod.spec) {
             return rows.clone();
         }
         let mut rows = Vec::new();
-        if self.known.len() == MAX_PODS {
-            rows.extend(
-                verdicts.iter().map(|verdict| row((&verdict.pool, 1), &verdict.eliminated, pod, pod)),
-            );
-            return rows;
-        }
-        for verdict in verdicts.iter().take(MAX_POOLS) {
+        for verdict in verdicts.iter() {
             rows.extend(self.of_pool(pod, &verdict.pool, &verdict.eliminated));
         }
-        self.known.push((pod.spec.clone(), rows.clone()));
+        if self.known.len() < MAX_KNOWN {
+            self.known.push((pod.spec.clone(), rows.clone()));
+        }
         rows
     }
 
     fn of_pool(&mut self, pod: &Arc<Pod>, pool: &str, first: &Eliminated) -> Vec<Row> {
         let mut asked = (**pod).clone();
-        let mut rows = vec![row((pool, 1), first, pod, pod)];
+        let mut rows = vec![self.row((pool, 1), first, pod, pod)];
         let mut last = first.clone();
         for _ in 1..MAX_CONSTRAINTS {
             if !lift(&mut asked, &last) {
                 break;
             }
-            let after = self.after.get_or_init(|| planned::with(self.snapshot, self.plan, "planned"));
-            let new = || PreparedSnapshot::new(&only_pool(after, pool), self.rules);
-            let prepared = self.prepared.entry(pool.to_owned()).or_insert_with(new);
-            let plan = ask(prepared, &Arc::new(asked.clone()));
-            let Some((_, Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { break };
-            let Some(next) = verdicts.iter().find(|verdict| &*verdict.pool == pool) else { break };
-            if next.eliminated == last {
+            let Some(plan) = self.ask(pool, &Arc::new(asked.clone())) else {
+                self.in_part += 1;
                 break;
-            }
-            last = next.eliminated.clone();
+            };
+            let Some(next) = eliminated_of(&plan, pool).filter(|next| *next != last) else { break };
+            last = next;
             if !self.shares_node(&asked, &last) {
-                rows.push(row((pool, rows.len() + 1), &as_asked(&last, pod, &asked), pod, &asked));
+                let place = rows.len() + 1;
+                rows.push(self.row((pool, place), &as_asked(&last, pod, &asked), pod, &asked));
             }
         }
         rows
+    }
+
+    /// The row of a constraint of a NodePool, for a pod from which those before it were `lifted`.
+    fn row(&mut self, (pool, place): (&str, usize), eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Row {
+        let fixes = Constraint { loaded: self.loaded, pool, pod, lifted }.fixes(eliminated);
+        let fix = fixes.into_iter().find(|fix| self.helps(pool, eliminated, lifted, &fix.change));
+        Row {
+            node_pool: pool.to_owned(),
+            place,
+            reason: eliminated.as_str().to_owned(),
+            message: eliminated.to_string(),
+            patch: fix.map(|fix| fix.patch),
+        }
+    }
+
+    /// Whether the NodePool takes the pod with a change, or refuses it for something else.
+    fn helps(&mut self, pool: &str, eliminated: &Eliminated, lifted: &Pod, change: &Change) -> bool {
+        let mut pod = lifted.clone();
+        let plan = match change {
+            Change::Certain => return true,
+            Change::Pod(change) => {
+                let mut spec = (*pod.spec).clone();
+                change(&mut spec);
+                pod.spec = Arc::new(spec);
+                self.ask(pool, &Arc::new(pod))
+            }
+            Change::NodePool(change) => {
+                if !self.spend(PREPARED) {
+                    return false;
+                }
+                let mut only = only_pool(self.after(), pool);
+                only.pools.iter_mut().for_each(|known| change(Arc::make_mut(known)));
+                Some(ask(&mut PreparedSnapshot::new(&only, self.rules), &Arc::new(pod)))
+            }
+        };
+        let Some(plan) = plan else { return false };
+        match eliminated_of(&plan, pool) {
+            Some(next) => {
+                next != *eliminated && (subject(&next).is_none() || subject(&next) != subject(eliminated))
+            }
+            None => plan.unplaced.is_empty(),
+        }
+    }
+
+    /// The plan for one pod on new nodes of one NodePool, beside what the plan places; `None` once the questions are used up.
+    fn ask(&mut self, pool: &str, pod: &Arc<Pod>) -> Option<Plan> {
+        if !self.prepared.contains_key(pool) {
+            if !self.spend(PREPARED) {
+                return None;
+            }
+            if self.prepared.len() == MAX_PREPARED {
+                self.prepared.clear();
+            }
+            let prepared = PreparedSnapshot::new(&only_pool(self.after(), pool), self.rules);
+            self.prepared.insert(pool.to_owned(), prepared);
+        }
+        if !self.spend(1) {
+            return None;
+        }
+        self.prepared.get_mut(pool).map(|prepared| ask(prepared, pod))
+    }
+
+    fn spend(&mut self, questions: usize) -> bool {
+        let left = self.left.checked_sub(questions);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    fn after(&self) -> &Snapshot {
+        self.after.get_or_init(|| planned::with(self.snapshot, self.plan, "planned"))
     }
 
     /// Whether a constraint is the affinity to pods of the plan by hostname. Without the other constraints, the plan would have put the pod on
@@ -130,6 +204,58 @@ impl<'a> Finder<'a> {
         **key == *HOSTNAME
             && planned::pods(self.plan).any(|other| is_drawn_to(self.snapshot, pod, key, other))
     }
+}
+
+/// The constraint by which a NodePool refuses the pod of a plan; `None` if it takes the pod.
+fn eliminated_of(plan: &Plan, pool: &str) -> Option<Eliminated> {
+    let Some((_, Unplaced::NoPoolFits(verdicts))) = plan.unplaced.first() else { return None };
+    let of_pool = verdicts.iter().find(|verdict| &*verdict.pool == pool);
+    of_pool.map(|verdict| verdict.eliminated.clone())
+}
+
+/// The label or resource that a constraint is about.
+fn subject(eliminated: &Eliminated) -> Option<&str> {
+    match eliminated {
+        Eliminated::Requirements { why, .. } | Eliminated::Volumes(why) => Some(why.key()),
+        Eliminated::Topology { key, .. } | Eliminated::MinValues { key, .. } => Some(key),
+        Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
+            Nearest::Requirement { wanted, .. } => Some(wanted.key()),
+            Nearest::Resource { name, .. } => Some(name.as_str()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// That the work on a report has an end.
+pub(crate) fn in_part(node_pools: usize) -> String {
+    format!(
+        "{}: only the first constraints are named, because a report asks the solver at most {MAX_QUESTIONS} questions",
+        figures::count(node_pools, "NodePool")
+    )
+}
+
+/// The patches of constraints, each once.
+pub(crate) fn patch_lines(rows: &[Row]) -> Vec<String> {
+    let mut lines: Vec<(&Patch, Vec<String>)> = Vec::new();
+    for row in rows {
+        let Some(patch) = &row.patch else { continue };
+        let same = rows.iter().filter(|other| other.node_pool == row.node_pool).count();
+        // Of several constraints of a NodePool, a patch lifts one: the pod needs all of them lifted.
+        let lifts = (same > 1).then(|| format!("{} of {same} of NodePool {}", row.place, row.node_pool));
+        match lines.iter_mut().find(|(known, _)| *known == patch) {
+            Some((_, known)) => known.extend(lifts),
+            None => lines.push((patch, lifts.into_iter().collect())),
+        }
+    }
+    let line = |(patch, lifts): (&Patch, Vec<String>)| {
+        let lifts = match lifts.as_slice() {
+            [] => String::new(),
+            lifts => format!(", which lifts constraint {}", figures::names(lifts)),
+        };
+        format!("patch of {}{lifts}: {}", patch.object, patch.merge)
+    };
+    lines.into_iter().map(line).collect()
 }
 
 /// Whether the affinity of a pod by a key selects another one.
@@ -147,17 +273,6 @@ pub(crate) fn is_drawn_to(snapshot: &Snapshot, pod: &Pod, key: &str, other: &Pod
     terms.any(|term| in_namespace(term) && is_selected(term))
 }
 
-/// The row of a constraint of a NodePool, for a pod from which those before it were `lifted`.
-fn row((pool, place): (&str, usize), eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Row {
-    Row {
-        node_pool: pool.to_owned(),
-        place,
-        reason: eliminated.as_str().to_owned(),
-        message: eliminated.to_string(),
-        patch: fix(pool, eliminated, pod, &lifted.spec.tolerations),
-    }
-}
-
 /// The constraint with the requests of the pod, of which `lifted` has only some.
 pub(super) fn as_asked(eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Eliminated {
     let mut eliminated = eliminated.clone();
@@ -165,95 +280,6 @@ pub(super) fn as_asked(eliminated: &Eliminated, pod: &Pod, lifted: &Pod) -> Elim
         *requests = requests.plus(&pod.requests().minus(lifted.requests()));
     }
     eliminated
-}
-
-/// What lifts a constraint, for a pod that has these tolerations once the constraints before it are lifted.
-fn fix(pool: &str, eliminated: &Eliminated, pod: &Pod, tolerations: &[Toleration]) -> Option<Patch> {
-    // A node selector beside a node affinity would not lift what the affinity demands.
-    let is_selected = |key: &str| pod.spec.node_selector.iter().any(|(known, _)| &**known == key);
-    let corrected = |key: &str, meant: &str| selector(&[(key, json!(meant))]);
-    let of_pod = |merge: Value| Some(Patch { object: "Pod".to_owned(), merge });
-    match eliminated {
-        Eliminated::Taint(taint) => {
-            // A merge patch replaces a list as a whole: it has the tolerations of the pod, too. Admission gives each pod two of them again.
-            let own = tolerations.iter().filter(|own| !is_admitted(own));
-            let all: Vec<Value> = own.chain([&tolerating(taint)]).map(written).collect();
-            of_pod(json!({"spec": {"tolerations": all}}))
-        }
-        Eliminated::Requirements { why: Incompatible::Undefined(wanted), meant: Some(meant) }
-            if is_selected(wanted.key()) && **meant != *NODEPOOL =>
-        {
-            let value = value_for(meant, wanted.single()?)?;
-            of_pod(selector(&[(&**wanted.key(), Value::Null), (&**meant, json!(value))]))
-        }
-        Eliminated::Requirements { why: Incompatible::Disjoint { wanted, offered }, meant: Some(meant) }
-            if is_selected(wanted.key()) && offered.has(meant) =>
-        {
-            of_pod(corrected(wanted.key(), meant))
-        }
-        Eliminated::InstanceTypes { nearest, .. } => match &**nearest {
-            Nearest::Requirement { wanted, meant: Some(meant) } if is_selected(wanted.key()) => {
-                of_pod(corrected(wanted.key(), meant))
-            }
-            _ => None,
-        },
-        Eliminated::Limit { resource, limit, needed, .. } => {
-            let name = ResourceName::from(&**resource);
-            let raised = limit.saturating_add(*needed);
-            let raised =
-                if &**resource == "nodes" { raised.to_string() } else { name.quantity(raised).to_string() };
-            let merge = json!({"spec": {"limits": {&**resource: raised}}});
-            Some(Patch { object: format!("NodePool/{pool}"), merge })
-        }
-        _ => None,
-    }
-}
-
-/// Whether the admission plugin DefaultTolerationSeconds has added a toleration. One with another time is the user's own.
-fn is_admitted(toleration: &Toleration) -> bool {
-    ADMITTED.contains(&&*toleration.key) && toleration.seconds == Some(ADMITTED_SECONDS)
-}
-
-/// A toleration as a manifest has it.
-fn written(toleration: &Toleration) -> Value {
-    let mut fields = serde_json::Map::new();
-    let mut set = |name: &str, value: &str| {
-        if !value.is_empty() {
-            fields.insert(name.to_owned(), json!(value));
-        }
-    };
-    set("key", &toleration.key);
-    let operator = match toleration.operator {
-        TolerationOperator::Equal => "Equal",
-        TolerationOperator::Exists => "Exists",
-        TolerationOperator::Lt => "Lt",
-        TolerationOperator::Gt => "Gt",
-    };
-    set("operator", operator);
-    set("value", &toleration.value);
-    set("effect", toleration.effect.map_or("", |effect| effect.as_str()));
-    if let Some(seconds) = toleration.seconds {
-        fields.insert("tolerationSeconds".to_owned(), json!(seconds));
-    }
-    Value::Object(fields)
-}
-
-/// The value of a label of another name, as the known key writes it; `None` if it has only other values.
-fn value_for<'a>(key: &str, value: &'a str) -> Option<&'a str> {
-    let Some((_, known)) = suggest::KNOWN_VALUES.iter().find(|(known, _)| *known == key) else {
-        return Some(value);
-    };
-    known
-        .iter()
-        .find(|known| **known == value)
-        .copied()
-        .or_else(|| suggest::nearest(value, known.iter().copied()))
-}
-
-fn selector(pairs: &[(&str, Value)]) -> Value {
-    let pairs: serde_json::Map<String, Value> =
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    json!({"spec": {"nodeSelector": pairs}})
 }
 
 /// A snapshot with one NodePool, whose nodes have no room left: pods count for topology, and only a new node can take another one.

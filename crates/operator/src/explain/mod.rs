@@ -4,8 +4,7 @@
 //! - [`instance_type`]: which NodePools allow a type, and why planned nodes are of it or of another one.
 //! - [`node_pool`]: what the requirements of a NodePool leave of the instance types, its limits and nodes.
 //! - [`decision`]: a decision of a recording, with the cluster as it was then.
-//! - [`constraints`]: all constraints that rule a NodePool out; [`lifting`]: pods without them; [`nodes`]: why existing nodes refuse a pod;
-//!   [`funnel`]: what each of them leaves; [`costs`]: what each costs.
+//! - [`constraints`]: all constraints that rule a NodePool out; [`patches`]: what would lift them; [`lifting`]: pods without them; [`nodes`]: why existing nodes refuse a pod; [`funnel`]: what each of them leaves; [`costs`]: what each costs.
 
 pub(crate) mod constraints;
 mod costs;
@@ -15,6 +14,7 @@ mod instance_type;
 mod lifting;
 mod node_pool;
 mod nodes;
+pub(crate) mod patches;
 mod pod;
 mod subject;
 #[cfg(test)]

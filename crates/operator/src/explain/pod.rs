@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     Question,
-    constraints::{Finder, Row},
+    constraints::{self, Finder, Row},
     costs::{self, CostRow},
     effective_price,
     funnel::{self, Funnel},
@@ -48,6 +48,9 @@ pub(super) struct PodReport {
     funnels: Vec<Funnel>,
     /// For each NodePool that it does not fit, all constraints that rule it out.
     pub(super) constraints: Vec<Row>,
+    /// How many NodePools have only their first constraint in `constraints`, because the work on a report is limited.
+    #[serde(skip_serializing_if = "is_zero")]
+    node_pools_in_part: usize,
     /// Why existing nodes refuse it; nodes with equal reasons share a row.
     nodes: Vec<NodeRow>,
     /// How many existing nodes were not asked, because the work on a report is limited.
@@ -98,6 +101,7 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         message: String::new(),
         funnels: Vec::new(),
         constraints: Vec::new(),
+        node_pools_in_part: 0,
         nodes: Vec::new(),
         nodes_left_out: 0,
         candidates: Vec::new(),
@@ -114,7 +118,9 @@ pub(super) fn report(question: &mut Question, options: &ExplainOptions) -> anyho
         let plan = question.plan();
         place(&mut report, &plan, &pod);
         if let Some((_, why)) = plan.unplaced.iter().find(|(other, _)| other.uid == pod.uid) {
-            report.constraints = Finder::new(&snapshot, &plan, &question.rules).rows(&pod, why);
+            let mut finder = Finder::new(&question.loaded, (&snapshot, &plan), &question.rules);
+            report.constraints = finder.rows(&pod, why);
+            report.node_pools_in_part = finder.in_part();
         }
         report.costs = costs;
     }
@@ -227,15 +233,11 @@ pub(super) fn page(report: &PodReport) -> Page {
         sheet.row([row.node_pool.clone(), row.place.to_string(), row.reason.clone(), row.message.clone()]);
     }
     page.sheet(sheet);
-    for row in &report.constraints {
-        let Some(patch) = &row.patch else { continue };
-        let same = report.constraints.iter().filter(|other| other.node_pool == row.node_pool).count();
-        // Of several constraints of a NodePool, a patch lifts one: the pod needs all of them lifted.
-        let lifts = match same {
-            1 => String::new(),
-            all => format!(", which lifts constraint {} of {all} of NodePool {}", row.place, row.node_pool),
-        };
-        page.line(format!("patch of {}{lifts}: {}", patch.object, patch.merge));
+    if report.node_pools_in_part > 0 {
+        page.line(constraints::in_part(report.node_pools_in_part));
+    }
+    for line in constraints::patch_lines(&report.constraints) {
+        page.line(line);
     }
     let mut sheet = Sheet::new(&[figure("NODES"), text("NODE"), text("WHY NOT")]);
     for row in &report.nodes {

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::Path};
 
 use fleetwright_core::model::Currency;
+use serde_json::Value;
 
 use super::*;
 use crate::{
@@ -162,4 +163,110 @@ fn bad_recordings_are_named() {
         let [_, recording] = files else { panic!("{files:?}") };
         Ok(of_recording("p-1", recording)?.notes)
     });
+}
+
+/// Each patch of a constraint that alone rules the NodePool out is applied to its object, by the rules of `kubectl patch`: then the pod gets a node.
+#[test]
+fn patches_help() {
+    let path = scenarios::from_root("tests/scenarios/plan/reasons/patches.yaml");
+    let items = input::read(&[path]).unwrap();
+    let options = |name: &str| match parse(
+        scenarios::command_line(&format!("explain pod {name} --budget=2it"), &[]),
+        &Interface::plain(),
+    ) {
+        Ok(Invocation::Tool(Tool::Explain(Explain::Pod(options)), _)) => options,
+        other => panic!("{other:?}"),
+    };
+    let values = Values::resolve(&Default::default(), |_| None).unwrap();
+    let answer = |items: Vec<Item>, name: &str| {
+        pod_answer(items, &options(name), &scenarios::catalogues(), &values).unwrap().document
+    };
+    for (name, tried) in [
+        ("label", 1),
+        ("arm", 1),
+        ("spot", 1),
+        ("typo", 1),
+        ("zone", 1),
+        ("reserved", 1),
+        ("large", 1),
+        ("lonely", 1),
+        ("none", 0),
+        ("two", 2),
+    ] {
+        let before = answer(items.clone(), name);
+        assert_eq!(before["state"], "Unschedulable", "{name}");
+        let rows = before["constraints"].as_array().unwrap();
+        let patches: Vec<&Value> =
+            rows.iter().map(|row| &row["patch"]).filter(|patch| !patch.is_null()).collect();
+        assert_eq!(patches.len(), tried, "{name}: {rows:?}");
+        let mut patched = items.clone();
+        for patch in &patches {
+            apply(&mut patched, name, patch);
+        }
+        let wanted = if tried > 0 { "NewNode" } else { "Unschedulable" };
+        let after = answer(patched, name);
+        assert_eq!(after["state"], wanted, "{name}: {patches:?}: {after}");
+    }
+}
+
+/// Applies a patch to the pod or the NodePool of an input.
+fn apply(items: &mut [Item], pod: &str, patch: &Value) {
+    let (kind, name) = match patch["object"].as_str().unwrap().split_once('/') {
+        Some((kind, name)) => (kind, name),
+        None => ("Pod", pod),
+    };
+    let is_meant = |item: &&mut Item| item.value["kind"] == kind && item.value["metadata"]["name"] == name;
+    let value = &mut items.iter_mut().find(is_meant).unwrap().value;
+    let mut merge = patch["merge"].clone();
+    // A strategic merge patch: containers merge by name.
+    if let Some(containers) = merge["spec"].as_object_mut().and_then(|spec| spec.remove("containers")) {
+        for changed in containers.as_array().unwrap() {
+            let all = value["spec"]["containers"].as_array_mut().unwrap();
+            let own = all.iter_mut().find(|own| own["name"] == changed["name"]).unwrap();
+            json_patch::merge(own, changed);
+        }
+    }
+    json_patch::merge(value, &merge);
+}
+
+/// The work on one report has a bound, and the page says what it left out.
+#[test]
+fn many_node_pools_are_explained_in_part() {
+    let pool = |at: usize| {
+        format!(
+            "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: p{at:03}}}, spec: {{template: {{spec: {{nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}, requirements: []}}}}}}}}\n---\n"
+        )
+    };
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeSelector: {disk: ssd, rack: r}, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}";
+    let report = |pools: usize| {
+        let text: String = (0..pools).map(pool).chain([pod.to_owned()]).collect();
+        let mut items = Vec::new();
+        input::parse(Path::new("in.yaml"), &text, &mut items).unwrap();
+        let words = scenarios::command_line("explain pod p --budget=2it", &[]);
+        let Ok(Invocation::Tool(Tool::Explain(Explain::Pod(options)), flags)) =
+            parse(words, &Interface::plain())
+        else {
+            panic!("not explain pod");
+        };
+        let values = Values::resolve(&flags, |_| None).unwrap();
+        pod_answer(items, &options, &scenarios::catalogues(), &values).unwrap()
+    };
+    let constraints = |answer: &Answer, pools: usize| {
+        let rows = answer.document["constraints"].as_array().unwrap();
+        let of_pool = |at: usize| {
+            let name = format!("p{at:03}");
+            rows.iter().filter(|row| row["nodePool"] == name.as_str()).count()
+        };
+        (0..pools).map(of_pool).collect::<Vec<_>>()
+    };
+    let few = report(5);
+    assert_eq!(constraints(&few, 5), [2; 5]);
+    assert!(few.document["nodePoolsInPart"].is_null());
+    let many = report(140);
+    let found = constraints(&many, 140);
+    let left = found.iter().filter(|count| **count == 1).count();
+    assert!((1..140).contains(&left) && found.iter().all(|count| (1..=2).contains(count)), "{found:?}");
+    assert_eq!(many.document["nodePoolsInPart"], left);
+    let page = many.page.render(Format::Table, None);
+    assert!(page.contains(&format!("{left} NodePools: only the first constraints")), "{page}");
 }

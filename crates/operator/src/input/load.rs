@@ -35,7 +35,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::buffers::Buffers;
-pub(crate) use self::pods::may_create_pods;
+pub(crate) use self::pods::{ContainerRequests, may_create_pods};
 use super::{
     Item, Source,
     prepare::{self, Schemas},
@@ -87,6 +87,8 @@ pub(crate) struct Loaded {
     pub(crate) broken_pods: BTreeMap<NamespacedName, SetAside>,
     /// Pods without a node for which no node is launched, with a reason and a message.
     pub(crate) held_pods: BTreeMap<NamespacedName, SetAside>,
+    /// The containers of pods without a node, with what each requests.
+    pub(crate) containers: BTreeMap<NamespacedName, Vec<ContainerRequests>>,
     /// Objects that are left out as invalid: kind, namespace and name, and why.
     pub(crate) refused: Vec<(String, NamespacedName, String)>,
     /// UID of the cluster, if the input has it.
@@ -115,6 +117,7 @@ pub(crate) fn load(items: Vec<Item>, offer: Offer, values: &Values) -> anyhow::R
         notes: offer.notes,
         broken_pods: BTreeMap::new(),
         held_pods: BTreeMap::new(),
+        containers: BTreeMap::new(),
         refused: Vec::new(),
         cluster_uid: String::new(),
         sources: offer.sources,

@@ -9,22 +9,10 @@ use fleetwright_core::{
 use serde_json::Value;
 
 use super::{LintReport, cluster::has, objects::pod_template};
-use crate::input::Item;
+use crate::{explain::patches::LABELS_OF_OTHERS, input::Item};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-/// Labels that other systems give to the nodes that they launch.
-const OF_OTHERS: [&str; 8] = [
-    "eks.amazonaws.com/nodegroup",
-    "eks.amazonaws.com/capacityType",
-    "eks.amazonaws.com/compute-type",
-    "alpha.eksctl.io/nodegroup-name",
-    "cloud.google.com/gke-nodepool",
-    "kubernetes.azure.com/agentpool",
-    "karpenter.sh/provisioner-name",
-    "node.kubernetes.io/lifecycle",
-];
-
 /// Adds the findings. What NodePools, nodes, the `schema` of their clouds and the `clouds` of this build say of labels is known.
 pub(super) fn check(items: &[Item], schema: &LabelSchema, clouds: LabelSchema, report: &mut LintReport) {
     let known = KnownLabels::of(items, schema, clouds);
@@ -88,7 +76,7 @@ impl<'a> KnownLabels<'a> {
         if let Some(meant) = self.nearest(key) {
             return Some(("L122", format!("did you mean {meant:?}?")));
         }
-        if OF_OTHERS.contains(&key) && beside {
+        if LABELS_OF_OTHERS.contains(&key) && beside {
             let fix = format!(
                 "select {} or a label of a NodePool, unless the pods are to stay on nodes of that system",
                 labels::NODEPOOL
@@ -112,7 +100,7 @@ impl<'a> KnownLabels<'a> {
         let meant = self.keys.iter().map(String::as_str).chain(of_cloud).find(of);
         // `lifecycle` of one system is the capacity type of another.
         meant.or_else(|| {
-            let is_others = OF_OTHERS.contains(&key);
+            let is_others = LABELS_OF_OTHERS.contains(&key);
             is_others
                 .then(|| suggest::nearest(name, ["capacity-type"]))
                 .flatten()

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     catalogue::Catalogues,
-    explain::constraints::{Finder, Row, ask, ask_together, is_drawn_to, only_pool},
+    explain::constraints::{self, Finder, Row, ask, ask_together, is_drawn_to, only_pool},
     figures,
     input::{Item, load::Loaded, select::identity},
     plan,
@@ -82,7 +82,7 @@ fn workloads(
     let asked: Vec<_> = first.into_iter().take(MAX_WORKLOADS).collect();
     let pods: Vec<Arc<Pod>> = asked.iter().map(|(_, pod)| pod.clone()).collect();
     let plan = ask_together(&mut PreparedSnapshot::new(&unlimited, rules), &pods);
-    let mut finder = Finder::new(&unlimited, &plan, rules);
+    let mut finder = Finder::new(loaded, (&unlimited, &plan), rules);
     for (key, pod) in asked {
         // Without its owner in the input, a pod stands for it.
         let own = ("Pod".to_owned(), pod.id.namespace.to_string(), pod.id.name.to_string());
@@ -114,6 +114,9 @@ fn workloads(
             format!("no NodePool can run its pods: {}", all.join("; ")),
             overlay_for(unread, &pod).unwrap_or_else(|| fix(&rows)),
         );
+    }
+    if finder.in_part() > 0 {
+        report.unchecked.push(format!("L117: {}", constraints::in_part(finder.in_part())));
     }
 }
 

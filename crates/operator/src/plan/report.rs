@@ -38,6 +38,8 @@ pub(crate) struct PlanReport {
     pub(super) existing: Vec<Existing>,
     /// Unschedulable pods, with the reason.
     pub(super) unschedulable: Vec<Unschedulable>,
+    /// How many NodePools have only their first constraints there, counted for each pod that differs, because the work on a report is limited.
+    pub(super) constraints_in_part: usize,
     /// The cost of the new NodeClaims; null where prices are unknown.
     pub(super) cost: Option<Cost>,
     /// The fleet before the plan.
@@ -134,7 +136,8 @@ pub(super) struct Unschedulable {
     pub(super) message: String,
     /// For each NodePool the first constraint that rules it out.
     pub(super) per_node_pool: Vec<Verdict>,
-    /// For each NodePool all constraints that rule it out, each found with those before it lifted; empty where only one does.
+    /// For each NodePool all constraints that rule it out, each found with those before it lifted; empty where only one does, and no patch
+    /// lifts it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) constraints: Vec<constraints::Row>,
     /// Why existing nodes cannot run it once the plan is executed; absent if there are none.
@@ -237,15 +240,15 @@ pub(super) struct Context<'a> {
 impl PlanReport {
     pub(super) fn new(plan: &Plan, context: &Context<'_>) -> Self {
         let names = Names::new(context.seed);
-        let mut finder = constraints::Finder::new(context.snapshot, plan, &context.rules);
+        let mut finder = constraints::Finder::new(context.loaded, (context.snapshot, plan), &context.rules);
         let mut unschedulable: Vec<Unschedulable> = plan
             .unplaced
             .iter()
             .map(|(pod, why)| {
                 let nodes = plan.nodes.get(&pod.uid).map(AsRef::as_ref);
                 let rows = finder.rows(pod, why);
-                let several = rows.iter().any(|row| row.place > 1);
-                unplaced(pod.id.to_string(), why, nodes, if several { rows } else { Vec::new() })
+                let says_more = rows.iter().any(|row| row.place > 1 || row.patch.is_some());
+                unplaced(pod.id.to_string(), why, nodes, if says_more { rows } else { Vec::new() })
             })
             .collect();
         unschedulable.extend(context.set_aside.iter().map(|(id, pod)| Unschedulable {
@@ -257,12 +260,14 @@ impl PlanReport {
             nodes: None,
         }));
         unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
+        let constraints_in_part = finder.in_part();
         Self {
             version: VERSION,
             currency: context.snapshot.currency,
             node_claims: claims(plan, context, &names),
             existing: plan.existing.iter().map(existing).collect(),
             unschedulable,
+            constraints_in_part,
             cost: context.loaded.priced.then(|| Cost {
                 hourly: plan.cost.hourly.to_string(),
                 effective: plan.cost.effective.to_string(),

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     catalogue::Footer,
+    explain::constraints::{self, Row},
     figures::{self, names},
     sheet::{Page, Sheet, figure, text},
 };
@@ -34,7 +35,13 @@ pub(super) fn page(report: &PlanReport, wide: bool) -> Page {
     }
     page.sheet(sheet);
     page.sheet(unschedulable(report, wide));
-    page.sheet(constraints(report));
+    page.sheet(also_ruled_out(report));
+    if report.constraints_in_part > 0 {
+        page.line(constraints::in_part(report.constraints_in_part));
+    }
+    for line in patches(report) {
+        page.line(line);
+    }
     let pods: usize = report.node_claims.iter().map(|claim| claim.pods.len()).sum();
     let placed: usize = report.existing.iter().map(|existing| existing.pods.len()).sum();
     page.line(format!(
@@ -155,7 +162,7 @@ fn unschedulable(report: &PlanReport, wide: bool) -> Sheet {
 }
 
 /// What beyond the first constraint rules NodePools out; pods with equal constraints share their rows.
-fn constraints(report: &PlanReport) -> Sheet {
+fn also_ruled_out(report: &PlanReport) -> Sheet {
     let mut sheet =
         Sheet::new(&[text("ALSO RULED OUT BY"), text("NODEPOOL"), text("REASON"), text("CONSTRAINT")]);
     let mut rows: BTreeMap<(String, String, String), Vec<String>> = BTreeMap::new();
@@ -169,6 +176,23 @@ fn constraints(report: &PlanReport) -> Sheet {
         sheet.row([names(&pods), node_pool, reason, message]);
     }
     sheet
+}
+
+/// What would lift constraints; pods with equal constraints share their lines.
+fn patches(report: &PlanReport) -> Vec<String> {
+    let mut groups: Vec<(&[Row], Vec<String>)> = Vec::new();
+    for pod in report.unschedulable.iter().filter(|pod| pod.constraints.iter().any(|row| row.patch.is_some()))
+    {
+        match groups.iter_mut().find(|(known, _)| *known == pod.constraints.as_slice()) {
+            Some((_, pods)) => pods.push(pod.pod.clone()),
+            None => groups.push((&pod.constraints, vec![pod.pod.clone()])),
+        }
+    }
+    let lines = |(rows, pods): (&[Row], Vec<String>)| {
+        let pods = names(&pods);
+        constraints::patch_lines(rows).into_iter().map(move |line| format!("{pods}: {line}"))
+    };
+    groups.into_iter().flat_map(lines).collect()
 }
 
 /// Now and then.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fleetwright_core::model::NamespacedName;
+use fleetwright_core::model::{NamespacedName, Quantity, ResourceName};
 use fleetwright_state::{WatchedKind, lower::requests};
 use k8s_openapi::{
     api::core::v1::{Pod, PodSpec, PodStatus},
@@ -15,6 +15,9 @@ use crate::{
     figures::{self, names},
     input::{Source, prepare},
 };
+
+/// A container: its name, and what it requests.
+pub(crate) type ContainerRequests = (String, Vec<(ResourceName, i64)>);
 
 /// Notes on pods that are left out for one reason: position and reason, then the position of the note and the pods.
 pub(super) type LeftOut = BTreeMap<(String, String), (usize, Vec<String>)>;
@@ -62,6 +65,9 @@ impl Loader {
             return;
         }
         let labels = labels(&value);
+        if node.is_empty() && is_active {
+            self.loaded.containers.insert(id.clone(), containers(&value));
+        }
         let problem = self.apply_pod(value, &id);
         if !node.is_empty() || !is_active {
             if let Some(why) = problem {
@@ -176,6 +182,26 @@ pub(super) fn may_create(kind: &str) -> bool {
 /// The same of an object.
 pub(crate) fn may_create_pods(value: &Value) -> bool {
     value["apiVersion"].as_str().is_some_and(|version| version.contains('/') && may_create(version))
+}
+
+/// The containers of a pod with what they request. A limit is a request where there is none, as the API server has it.
+fn containers(pod: &Value) -> Vec<ContainerRequests> {
+    let all = pod.pointer("/spec/containers").and_then(Value::as_array);
+    let of_container = |container: &Value| {
+        let mut amounts: BTreeMap<ResourceName, i64> = BTreeMap::new();
+        for list in ["limits", "requests"] {
+            for (name, amount) in container["resources"][list].as_object().into_iter().flatten() {
+                let name = ResourceName::from(name.as_str());
+                let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+                if let Ok(quantity) = text.parse::<Quantity>() {
+                    let amount = name.demand(quantity);
+                    amounts.insert(name, amount);
+                }
+            }
+        }
+        (container["name"].as_str().unwrap_or_default().to_owned(), amounts.into_iter().collect())
+    };
+    all.into_iter().flatten().map(of_container).collect()
 }
 
 /// The labels of a pod that can be read.
