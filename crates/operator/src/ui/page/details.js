@@ -51,6 +51,30 @@ const blockerItems = (blockers) =>
     ),
   ]);
 
+/**
+ * What else keeps a node, as the controller has said it: budgets of its NodePool that are used up, and refusals that name the node, the newest of each
+ * reason. They need a simulation, which this page does not run.
+ */
+function saidBlockers(node) {
+  const pool = page.data.fleet.nodePools.find((known) => known.name === node.nodePool);
+  const used = (pool?.budgets ?? []).filter((budget) => budget.error || budget.disrupting >= budget.allowed);
+  const budgets = used.map((budget) => [
+    `the budgets of NodePool ${pool.name} allow ${count(budget.allowed)} for ${budget.reason}, ${count(budget.disrupting)} in use`,
+    element("small", {}, budget.error ?? (budget.until ? `until ${moment(budget.until)}` : "at any time")),
+  ]);
+  const names = [node.name, node.nodeClaim].filter(Boolean);
+  const about = page.decisions.filter(
+    (record) => record.kind === "refusal" && record.choice?.of !== "Pod" && (record.choice?.names ?? []).some((name) => names.includes(name)),
+  );
+  const known = new Map();
+  for (const record of about) {
+    for (const reason of record.reasons ?? []) {
+      if (!known.has(reason.reason)) known.set(reason.reason, [reason.message, element("small", {}, `${reason.reason} · refused ${moment(record.time)} · ${record.id}`)]);
+    }
+  }
+  return [...budgets, ...known.values()];
+}
+
 /** The decisions that name an object, the newest first. */
 function decisionItems(names) {
   const wanted = new Set(names.filter(Boolean));
@@ -89,6 +113,7 @@ async function readPods(name) {
 
 function explainNode(node) {
   const { takenAt } = page.data.fleet;
+  const blockers = [...blockerItems(node.blockers), ...(node.nodeClaim ? saidBlockers(node) : [])];
   showDetails(
     `Node ${node.name}`,
     facts([
@@ -106,9 +131,9 @@ function explainNode(node) {
     element("h3", {}, "Requested by pods"),
     resourceFacts(node.resources),
     element("h3", {}, "Disruption is blocked by"),
-    node.blockers.length > 0
-      ? element("ul", { class: "list" }, blockerItems(node.blockers).map((item) => element("li", {}, item)))
-      : element("p", { class: "soft" }, node.nodeClaim ? "Nothing that needs no simulation." : "It is not managed: it is never disrupted."),
+    blockers.length > 0
+      ? element("ul", { class: "list" }, blockers.map((item) => element("li", {}, item)))
+      : element("p", { class: "soft" }, node.nodeClaim ? "Nothing that is known." : "It is not managed: it is never disrupted."),
     podsOf(node),
     listed("Decisions", decisionItems([node.name, node.nodeClaim])),
   );
