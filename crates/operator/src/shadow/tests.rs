@@ -166,3 +166,10 @@ async fn instance_types_come_from_the_catalogue_of_the_clusters_node_pools() {
     assert!(source.catalog(&pool("other").build()).await.unwrap_err().to_string().contains("NodePool other"));
     assert!(source.provenance().0[0].source.contains("kwok"));
 }
+
+/// The report that `tests/cli/` prints in each format.
+#[test]
+fn the_report_of_the_golden_outputs_is_this_one() {
+    let text = serde_json::to_string_pretty(&report()).unwrap() + "\n";
+    scenarios::check_file("tests/cli/shadow.json", &text);
+}
