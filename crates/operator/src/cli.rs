@@ -305,13 +305,12 @@ pub(crate) fn parse(
     args: impl IntoIterator<Item = OsString>,
     interface: &Interface<'_>,
 ) -> Result<Invocation, clap::Error> {
-    let args = house::normalized(args.into_iter().collect());
+    let args = house::normalized(house::colored(args.into_iter().collect()));
     let mut tools = command(interface);
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if tools.get_subcommands().any(|tool| tool.get_name() == first) {
         let of_cloud = interface.tools.iter().position(|tool| tool.command().get_name() == first);
         let matches = tools.try_get_matches_from(args)?;
-        matches.get_one::<house::Color>("color").copied().unwrap_or_default().apply();
         let flags = settings_of(&matches, interface);
         return match (of_cloud, matches.subcommand()) {
             (Some(at), Some((_, arguments))) => Ok(Invocation::CloudTool(at, arguments.clone(), flags)),
@@ -343,7 +342,8 @@ pub(crate) fn command(interface: &Interface<'_>) -> Command {
 
 /// The command with all tools, by the name of the binary.
 fn tools(interface: &Interface<'_>) -> Command {
-    let tools = <Tools as clap::CommandFactory>::command().name(interface.name).version(interface.version);
+    let tools = <Tools as clap::CommandFactory>::command().name(interface.name);
+    let tools = tools.bin_name(interface.name).version(interface.version);
     let of_cloud = |tool: Command| {
         tool.mut_arg("cloud", |cloud| {
             let cloud = cloud.value_parser(PossibleValuesParser::new(&interface.described));
@@ -415,7 +415,8 @@ fn controller_command(tools: Command, interface: &Interface<'_>) -> Command {
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n       {name} TOOL [OPTIONS]\n\n{listed}\nExamples:\n{examples}\nOptions of the controller:\n{{options}}"
     );
     let about = tools.get_about().cloned().unwrap_or_default();
-    let command = Command::new(name).version(interface.version).about(about).help_template(template);
+    let command =
+        Command::new(name).bin_name(name).version(interface.version).about(about).help_template(template);
     with_settings(command, interface, &|_| true)
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum Color {
 
 impl Color {
     /// Makes it the choice of the process.
-    pub(crate) fn apply(self) {
+    fn apply(self) {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,
             Self::Always => anstream::ColorChoice::Always,
@@ -123,6 +123,26 @@ pub(crate) fn man(command: Command, folder: Option<&Path>) -> anyhow::Result<()>
             Ok(anstream::stdout().lock().write_all(&page)?)
         }
     }
+}
+
+/// Applies `--color WHEN` before the rest is read, because help and errors have colors too. In front of the tool it is taken out; where its
+/// value is none, clap says so.
+pub(super) fn colored(mut args: Vec<OsString>) -> Vec<OsString> {
+    let value = |text: &str| Color::from_str(text, false).ok();
+    let found = args.iter().enumerate().skip(1).find_map(|(at, arg)| {
+        let arg = arg.to_str()?;
+        if let Some(inline) = arg.strip_prefix("--color=") {
+            return Some((at..at + 1, value(inline)?));
+        }
+        let next = args.get(at + 1).filter(|_| arg == "--color")?;
+        Some((at..at + 2, value(next.to_str()?)?))
+    });
+    let Some((place, color)) = found else { return args };
+    color.apply();
+    if place.start == 1 {
+        args.drain(place);
+    }
+    args
 }
 
 /// Rewrites `help [TOOL…]` to `[TOOL…] --help`; a plugin without arguments shows its help instead of running the controller.

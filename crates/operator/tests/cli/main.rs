@@ -7,4 +7,8 @@
 #[cfg(test)]
 mod goldens;
 #[cfg(test)]
+mod house;
+#[cfg(test)]
 mod process;
+#[cfg(test)]
+mod statuses;
