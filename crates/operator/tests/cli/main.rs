@@ -5,6 +5,8 @@
 #![cfg(all(feature = "lab", feature = "ec2"))]
 
 #[cfg(test)]
+mod commit;
+#[cfg(test)]
 mod goldens;
 #[cfg(test)]
 mod house;
