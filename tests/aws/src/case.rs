@@ -74,7 +74,7 @@ impl Cx<'_> {
             let id = self.account.create_image(&format!("al2023-{arch}-{variant}"), arch).await?;
             let folder = format!("/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/{arch}/{variant}");
             self.proxy.rules(|rules| {
-                rules.architectures.insert(id.clone(), arch);
+                rules.images.architectures.insert(id.clone(), arch);
                 rules.parameters.insert(format!("{folder}/recommended/image_id"), id);
                 NAME.clone_into(&mut rules.cluster);
             });

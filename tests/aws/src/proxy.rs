@@ -92,7 +92,7 @@ impl Proxy {
         self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Lets the next call of an action hang, before or after its effect.
+    /// Lets the next call of an action hang, before or after its effect; a call that is refused has none.
     pub(crate) fn trap(&self, action: &'static str, after: bool) {
         *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some((action, after));
     }
@@ -168,7 +168,7 @@ impl Shared {
             None if call.action == "CreateFleet" && !call.is_dry_run() => {
                 self.fleet(&call, &incoming, now).await?
             }
-            None => self.whole(&call, &incoming).await?,
+            None => answer::reworded(&call, self.whole(&call, &incoming).await?),
         };
         if answer.status == 200 {
             self.rules(|rules| rules.note(&call, now));
@@ -177,7 +177,9 @@ impl Shared {
         answer.lost = self.rules(|rules| rules.loses(&call));
         call.status = answer.status;
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        self.spring(&call, true).await;
+        if call.status == 200 {
+            self.spring(&call, true).await;
+        }
         Ok(answer)
     }
 
@@ -199,8 +201,13 @@ impl Shared {
 
     /// Changes an answer to what AWS shows, one page of it.
     fn show(&self, call: &Call, answer: &mut Answer, now: Timestamp) -> anyhow::Result<()> {
-        const CHANGED: [&str; 4] =
-            ["DescribeImages", "DescribeInstances", "DescribeInstanceStatus", "DescribeLaunchTemplates"];
+        const CHANGED: [&str; 5] = [
+            "DescribeImages",
+            "DescribeInstances",
+            "DescribeInstanceStatus",
+            "DescribeLaunchTemplates",
+            "ListInstanceProfiles",
+        ];
         if CHANGED.contains(&call.action.as_str()) {
             let mut root = xml::parse(&answer.body)?;
             if let Err(refusal) = self.rules(|rules| rules.show(call, &mut root, now)) {

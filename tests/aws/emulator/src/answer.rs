@@ -119,6 +119,18 @@ impl Refusal {
     }
 }
 
+/// An answer of moto in the words of IAM: "NoSuchEntity: The role with name […] cannot be found." (hashicorp/terraform-provider-aws#6079)
+#[must_use]
+pub fn reworded(call: &Call, answer: Answer) -> Answer {
+    let role = call.param("RoleName");
+    let is_of_role = answer.body.contains(&format!("Role {role} "));
+    if call.action != "AddRoleToInstanceProfile" || answer.status != 404 || !is_of_role {
+        return answer;
+    }
+    let message = format!("The role with name {role} cannot be found.");
+    Answer::refusal(call, &Refusal::new(404, "NoSuchEntity", &message))
+}
+
 /// `DescribeX` of what moto has not.
 #[must_use]
 pub fn described(action: &str, set: &str, items: Vec<Element>) -> Answer {
@@ -265,6 +277,30 @@ mod tests {
         assert!(of("iam").body.contains("<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>"));
         assert_eq!(of("ssm").headers["x-amzn-errortype"], "ThrottlingException");
         assert_eq!((of("ec2").status, of("ssm").status), (503, 400));
+    }
+
+    /// "NoSuchEntity: The role with name joakiboxxx_role cannot be found." (hashicorp/terraform-provider-aws#6079)
+    #[test]
+    fn a_role_that_is_missing_is_named_in_the_words_of_iam() {
+        let params = super::super::call::decode("InstanceProfileName=p&RoleName=absent");
+        let call = Call {
+            service: "iam".to_owned(),
+            action: "AddRoleToInstanceProfile".to_owned(),
+            params,
+            ..Call::default()
+        };
+        let told = |status: u16, body: &str| {
+            reworded(&call, Answer { status, body: body.to_owned(), ..Answer::default() }).body
+        };
+        let of_role = told(404, "<Message>Role absent not found</Message>");
+        assert!(
+            of_role.contains("<Code>NoSuchEntity</Code><Message>The role with name absent cannot be found.")
+        );
+        for (status, other) in
+            [(404, "<Message>Instance profile p not found</Message>"), (200, "Role absent ")]
+        {
+            assert_eq!(told(status, other), other);
+        }
     }
 
     #[test]

@@ -235,6 +235,12 @@ pub struct Supply {
 }
 
 impl Supply {
+    /// How an instance was launched, if that was through the emulator.
+    #[must_use]
+    pub fn way_of(&self, id: &str) -> Option<&Way> {
+        self.launched.get(id).map(|own| &own.way)
+    }
+
     /// How many more instances are to be had in a way, with what limits them.
     pub(crate) fn room(&self, way: &Way, now: Timestamp) -> (u32, Shortage) {
         let none = (u32::MAX, ("InternalError", String::new()));

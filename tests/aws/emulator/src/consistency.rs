@@ -2,14 +2,20 @@
 //! subsequent commands you run" (<https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>). IAM is eventually consistent too
 //! (<https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>).
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
-use crate::answer::Refusal;
+use crate::answer::{Refusal, each_instance};
+use crate::call::Call;
+use crate::capacity::filters;
 use crate::xml::Element;
 
 /// How late things are seen. Zero everywhere is moto's own behaviour.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delays {
+    /// IAM itself knows an instance profile this long after `CreateInstanceProfile`.
+    pub iam: SignedDuration,
     /// EC2 knows an instance profile with its role this long after `AddRoleToInstanceProfile`.
     pub profiles: SignedDuration,
     /// `DescribeInstances` shows an instance this long after its launch.
@@ -18,6 +24,8 @@ pub struct Delays {
     pub changes: SignedDuration,
     /// Launches and `DescribeLaunchTemplates` know a launch template this long after its creation.
     pub templates: SignedDuration,
+    /// `DescribeImages` shows an image this long after its launch permission was withdrawn.
+    pub images: SignedDuration,
     /// An instance is `pending` this long after its launch.
     pub starting: SignedDuration,
     /// An instance is `shutting-down` this long after `TerminateInstances`.
@@ -32,10 +40,12 @@ impl Delays {
     pub fn strange() -> Self {
         let seconds = SignedDuration::from_secs;
         Self {
+            iam: seconds(5),
             profiles: seconds(10),
             instances: seconds(10),
             changes: seconds(1),
             templates: seconds(1),
+            images: seconds(60),
             starting: seconds(30),
             stopping: seconds(20),
             omits: 3,
@@ -74,6 +84,14 @@ pub(crate) fn no_profile(name: &str) -> Refusal {
         "Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
     );
     Refusal::new(400, "InvalidParameterValue", &message)
+}
+
+/// IAM on an instance profile that it does not see yet: "NoSuchEntity: The request was rejected because it referenced a resource entity that does not
+/// exist. The error message describes the resource. HTTP Status Code: 404"
+/// (<https://docs.aws.amazon.com/IAM/latest/APIReference/API_AddRoleToInstanceProfile.html>), in the words of DataBiosphere/toil#4836.
+#[must_use]
+pub(crate) fn unknown_profile(name: &str) -> Refusal {
+    Refusal::new(404, "NoSuchEntity", &format!("Instance Profile {name} cannot be found."))
 }
 
 /// "pending: The instance is preparing to enter the running state." (code 0) "shutting-down: The instance is preparing to be terminated." (code 32)
@@ -124,6 +142,19 @@ pub(crate) fn hide_instances(root: &mut Element, mut hides: impl FnMut(&str) -> 
         });
     }
     hidden
+}
+
+/// Takes the instances out of a list whose state it does not ask for: moto knows other states.
+pub(crate) fn filter_states(call: &Call, root: &mut Element) {
+    let asked = filters(call).into_iter().find(|(name, _)| name == "instance-state-name");
+    let Some((_, states)) = asked else { return };
+    let mut others = BTreeSet::new();
+    each_instance(root, |own| {
+        if !states.iter().any(|state| state == own.at(&["instanceState", "name"])) {
+            others.insert(own.at(&["instanceId"]).to_owned());
+        }
+    });
+    hide_instances(root, |id| others.contains(id));
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod capacity;
 pub mod consistency;
 pub mod fleet;
 pub mod iam;
+pub mod images;
 pub mod rules;
 pub mod settings;
 pub(crate) mod templates;

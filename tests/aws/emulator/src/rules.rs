@@ -8,14 +8,15 @@ use crate::answer::{Answer, Refusal, described, managed_resource, parameter, pro
 use crate::call::{Call, Params, tag_pairs};
 use crate::capacity::{Launched, Supply, Way, filters, listed};
 use crate::consistency::{
-    Delays, PENDING, SHUTTING_DOWN, hide_instances, is_unseen, no_instance, no_profile, no_template,
-    set_state, terminating,
+    Delays, PENDING, SHUTTING_DOWN, filter_states, hide_instances, is_unseen, no_instance, no_profile,
+    no_template, set_state, terminating, unknown_profile,
 };
 use crate::fleet::{self, Allocation, Blocked, Fleets, allocate, ways};
 use crate::iam::{self, AuthorizationRequest, Denial, Policies, ResourceTags};
+use crate::images::Images;
 use crate::settings::{Launch, TypeSupport, types_of};
 use crate::templates::{self, Profile, Template};
-use crate::throttle::Buckets;
+use crate::throttle::{Buckets, LAUNCHES};
 use crate::xml::Element;
 
 /// Products of one page of the price list.
@@ -63,8 +64,8 @@ pub struct Rules {
     pub pages: BTreeMap<&'static str, usize>,
     /// SSM parameters of images; moto has few of them.
     pub parameters: BTreeMap<String, String>,
-    /// Architectures of images by id; moto forgets those of images that were registered.
-    pub architectures: BTreeMap<String, &'static str>,
+    /// Architectures of images, and images that the account may not use.
+    pub images: Images,
     /// The price list: type and dollars an hour; moto has none.
     pub prices: Vec<(String, String)>,
     /// Zones, by id, that traffic is shifted away from; moto has none.
@@ -79,6 +80,8 @@ pub struct Rules {
     profiles: BTreeMap<String, Profile>,
     /// Instances that are shutting down, since when.
     stopping: BTreeMap<String, Timestamp>,
+    /// How often EC2's token buckets had nothing left, by action; `RunInstances/instances` counts instances of fleets.
+    pub throttles: BTreeMap<String, u32>,
     /// How often each action was throttled since one passed.
     held: BTreeMap<String, u32>,
     /// Answers of `DescribeInstances` with more than one instance.
@@ -106,19 +109,6 @@ fn made_by(action: &str) -> &'static [&'static str] {
         "CreateLaunchTemplate" => &["launch-template"],
         _ => &[],
     }
-}
-
-/// Takes the instances out of a list whose state it does not ask for: moto knows other states.
-fn filter_states(call: &Call, root: &mut Element) {
-    let asked = filters(call).into_iter().find(|(name, _)| name == "instance-state-name");
-    let Some((_, states)) = asked else { return };
-    let mut others = BTreeSet::new();
-    crate::answer::each_instance(root, |own| {
-        if !states.iter().any(|state| state == own.at(&["instanceState", "name"])) {
-            others.insert(own.at(&["instanceId"]).to_owned());
-        }
-    });
-    hide_instances(root, |id| others.contains(id));
 }
 
 impl Rules {
@@ -181,6 +171,7 @@ impl Rules {
             return Some(Refusal::denied(call));
         }
         if call.service == "ec2" && self.buckets.as_mut().is_some_and(|buckets| !buckets.admits(call, now)) {
+            *self.throttles.entry(call.action.clone()).or_default() += 1;
             return Some(Refusal::throttled(call));
         }
         if self.holds_back(call) {
@@ -194,6 +185,11 @@ impl Rules {
             "RunInstances" => self.refuse_instance(call, now),
             "CreateTags" => self.unseen(&listed(call, "ResourceId."), self.delays.changes, now),
             "TerminateInstances" => self.unseen(&listed(call, "InstanceId."), self.delays.changes, now),
+            action if templates::OF_PROFILES.contains(&action) => {
+                let name = call.param("InstanceProfileName");
+                let is_young = self.profiles.get(name).is_some_and(|own| own.is_unseen(self.delays.iam, now));
+                is_young.then(|| unknown_profile(name))
+            }
             _ => None,
         }
     }
@@ -276,17 +272,20 @@ impl Rules {
         role.err().map(|refusal| (refusal.code, refusal.message))
     }
 
-    /// Why a type does not launch what a template asks for.
+    /// Why a template is not launched on a type: its image first, then what the type does not support.
     fn unsupported(&self, instance_type: &str, image: &str, data: &Params) -> Option<Blocked> {
         let text = |key: &str| data.get(&format!("LaunchTemplateData.{key}")).map(String::as_str);
         let group =
             text("Placement.GroupId").and_then(|id| self.supply.groups.iter().find(|own| own.id == id));
         let image = if image.is_empty() { text("ImageId").unwrap_or_default() } else { image };
+        if let Some(refused) = self.images.refusal(image) {
+            return Some(refused);
+        }
         let launch = Launch {
             instance_type,
             data,
             strategy: group.map(|group| group.strategy),
-            architecture: self.architectures.get(image).copied(),
+            architecture: self.images.architectures.get(image).copied(),
         };
         self.types.get(instance_type)?.refusal(&launch)
     }
@@ -320,7 +319,11 @@ impl Rules {
         let refused = self.refuse_launch(call, name, &data, now);
         let (code, message) =
             refused.or_else(|| self.unsupported(call.param("InstanceType"), call.param("ImageId"), &data))?;
-        let status = if code == "UnauthorizedOperation" { 403 } else { 400 };
+        let status = match &*code {
+            "UnauthorizedOperation" => 403,
+            "OptInRequired" => 401,
+            _ => 400,
+        };
         Some(Refusal::new(status, &code, &message))
     }
 
@@ -363,7 +366,11 @@ impl Rules {
         };
         let mut allocation = allocate(call, complete, &self.supply, blocked, now);
         if let Some(buckets) = &mut self.buckets {
-            let allowed = buckets.launches(allocation.count(), now);
+            let wanted = allocation.count();
+            let allowed = buckets.launches(wanted, now);
+            if allowed < wanted {
+                *self.throttles.entry(LAUNCHES.to_owned()).or_default() += wanted - allowed;
+            }
             allocation.throttle(allowed);
         }
         Decision::Launch(allocation)
@@ -393,7 +400,7 @@ impl Rules {
             }
             "CreateInstanceProfile" => {
                 self.tags.insert(of_profile, tag_pairs(&call.params, "Tags.member."));
-                self.profiles.insert(profile, Profile::default());
+                self.profiles.insert(profile, Profile { created: now, role: None });
             }
             "AddRoleToInstanceProfile" => {
                 let role = call.param("RoleName").to_owned();
@@ -471,7 +478,12 @@ impl Rules {
                     set.children.retain(|item| self.passing(item.at(&["instanceId"]), now).is_none());
                 }
             }
-            "DescribeImages" => self.add_architectures(root),
+            "DescribeImages" => self.images.show(root, self.delays.images, now),
+            "ListInstanceProfiles" => {
+                let (delay, profiles) = (self.delays.iam, &self.profiles);
+                let young = |name: &str| profiles.get(name).is_some_and(|own| own.is_unseen(delay, now));
+                templates::hide_profiles(root, young);
+            }
             _ => {}
         }
         Ok(())
@@ -554,17 +566,6 @@ impl Rules {
             return !complete(&tag_pairs(&call.params, "Tags.member."), &["topology.kubernetes.io/region"]);
         }
         made_by(&call.action).iter().any(|kind| !complete(&call.tags(kind), &["karpenter.sh/nodepool"]))
-    }
-
-    /// Tells the architectures of images that have none.
-    fn add_architectures(&self, root: &mut Element) {
-        let Some(set) = root.children.iter_mut().find(|child| child.name() == "imagesSet") else { return };
-        for image in &mut set.children {
-            let known = self.architectures.get(image.at(&["imageId"]));
-            if let Some(architecture) = known.filter(|_| image.child("architecture").is_none()) {
-                image.children.push(Element::text("architecture", architecture));
-            }
-        }
     }
 
     /// Whether this answer is lost.

@@ -1,10 +1,12 @@
 //! Launch templates and instance profiles as EC2 validates and remembers them.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::answer::Refusal;
 use crate::call::{Call, Params, groups};
 use crate::capacity::Way;
+use crate::consistency::is_unseen;
+use crate::xml::Element;
 
 /// Bytes of user data: "User data is limited to 16 KB, in raw form, before it is base64-encoded"
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>).
@@ -25,8 +27,33 @@ pub(crate) struct Template {
 /// An instance profile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profile {
+    /// The epoch for one that was not made through the emulator.
+    pub(crate) created: Timestamp,
     /// Its role, and since when.
     pub(crate) role: Option<(String, Timestamp)>,
+}
+
+impl Profile {
+    /// Whether IAM does not show it yet.
+    pub(crate) fn is_unseen(&self, delay: SignedDuration, now: Timestamp) -> bool {
+        is_unseen(self.created, delay, now)
+    }
+}
+
+/// The calls about one instance profile, beside its creation.
+pub(crate) const OF_PROFILES: [&str; 4] = [
+    "AddRoleToInstanceProfile",
+    "DeleteInstanceProfile",
+    "GetInstanceProfile",
+    "RemoveRoleFromInstanceProfile",
+];
+
+/// Takes the profiles out of an answer of `ListInstanceProfiles` for whose names `hides` holds.
+pub(crate) fn hide_profiles(root: &mut Element, hides: impl Fn(&str) -> bool) {
+    let results = root.children.iter_mut().filter(|child| child.name() == "ListInstanceProfilesResult");
+    for set in results.flat_map(|result| result.children.iter_mut()) {
+        set.children.retain(|profile| !hides(profile.at(&["InstanceProfileName"])));
+    }
 }
 
 /// Why EC2 refuses to create a launch template.

@@ -20,7 +20,9 @@ const MUTATING: Limit = (50, 5);
 /// Rows of the table for single actions.
 const SINGLE: [(&str, Limit); 3] =
     [("RunInstances", (5, 2)), ("TerminateInstances", (100, 5)), ("CreateTags", (100, 10))];
-/// Instances that are launched, by fleets too.
+/// The bucket of instances that are launched, by fleets too.
+pub(crate) const LAUNCHES: &str = "RunInstances/instances";
+/// Its size and refill.
 const LAUNCHED: Limit = (1000, 2);
 /// Instances that are terminated.
 const TERMINATED: Limit = (1000, 20);
@@ -74,9 +76,17 @@ impl Buckets {
         admitted
     }
 
+    /// Takes the tokens of instances that other tools of the account launch: "We throttle Amazon EC2 API requests for each AWS account on a
+    /// per-Region basis." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/query-api-troubleshooting.html>)
+    #[must_use]
+    pub fn after_launches_of_others(mut self, count: u32, now: Timestamp) -> Self {
+        self.take(LAUNCHES, LAUNCHED, count, now);
+        self
+    }
+
     /// How many of `wanted` instances may be launched now.
     pub fn launches(&mut self, wanted: u32, now: Timestamp) -> u32 {
-        self.take("RunInstances/instances", LAUNCHED, wanted, now)
+        self.take(LAUNCHES, LAUNCHED, wanted, now)
     }
 }
 
@@ -123,5 +133,7 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!((buckets.launches(1200, now), buckets.launches(5, now)), (1000, 0));
         assert_eq!(buckets.launches(100, now + SignedDuration::from_secs(30)), 60);
+        let mut shared = Buckets::default().after_launches_of_others(300, now);
+        assert_eq!(shared.launches(1000, now), 700, "the bucket is the account's");
     }
 }

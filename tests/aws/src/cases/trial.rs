@@ -44,7 +44,7 @@ async fn bottlerocket(cx: &Cx<'_>) -> anyhow::Result<()> {
             let parameter =
                 format!("/aws/service/bottlerocket/aws-k8s-1.35{variant}/{folder}/latest/image_id");
             cx.proxy.rules(|rules| {
-                rules.architectures.insert(id.clone(), arch);
+                rules.images.architectures.insert(id.clone(), arch);
                 rules.parameters.insert(parameter, id);
             });
         }

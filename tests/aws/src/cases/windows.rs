@@ -18,7 +18,7 @@ const FIRST_BOOT: &str = "PHBvd2Vyc2hlbGw+CltzdHJpbmddJEVLU";
 pub(super) async fn run(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let image = cx.account.create_image("windows-2022", "x86_64").await?;
     cx.proxy.rules(|rules| {
-        rules.architectures.insert(image.clone(), "x86_64");
+        rules.images.architectures.insert(image.clone(), "x86_64");
         rules.parameters.insert(IMAGE.to_owned(), image.clone());
     });
     let mut cluster = cx.fresh().await?;

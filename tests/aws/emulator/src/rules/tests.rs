@@ -1,6 +1,7 @@
 //! What the emulator refuses, hides and remembers.
 use super::*;
 use crate::call::decode;
+use crate::images::Withheld;
 
 fn call(service: &str, action: &str, form: &str) -> Call {
     let params = decode(form);
@@ -39,15 +40,6 @@ fn answers_are_lost_so_often() {
     let mut rules = Rules { lost: [("CreateFleet", 1)].into(), ..Rules::default() };
     let fleet = call("ec2", "CreateFleet", "");
     assert_eq!([rules.loses(&fleet), rules.loses(&fleet)], [true, false]);
-}
-
-#[test]
-fn images_get_their_architecture() {
-    let rules = Rules { architectures: [("ami-1".to_owned(), "arm64")].into(), ..Rules::default() };
-    let image = |id| Element::of("item", vec![Element::text("imageId", id)]);
-    let mut root = Element::of("R", vec![Element::of("imagesSet", vec![image("ami-1"), image("ami-2")])]);
-    rules.add_architectures(&mut root);
-    assert_eq!(root.all("architecture"), [&Element::text("architecture", "arm64")]);
 }
 
 #[test]
@@ -108,6 +100,73 @@ fn a_profile_is_seen_late() {
     assert_eq!(rules.refuse(&trial, at(10)), None);
     rules.note(&call("iam", "RemoveRoleFromInstanceProfile", "InstanceProfileName=p"), at(20));
     assert_eq!(decided(&mut rules, at(60)), "0 InvalidParameterValue", "a profile without a role is none");
+}
+
+/// IAM on a profile that it does not show yet: "Instance Profile […] cannot be found." (DataBiosphere/toil#4836). "Changes that you make in IAM […]
+/// might not be immediately visible" (<https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html>).
+#[test]
+fn a_profile_is_seen_late_by_iam_itself() {
+    let mut rules = prepared();
+    rules.delays.iam = SignedDuration::from_secs(5);
+    for action in ["AddRoleToInstanceProfile", "GetInstanceProfile", "DeleteInstanceProfile"] {
+        let own = call("iam", action, "InstanceProfileName=p&RoleName=nodes");
+        let refused = rules.refuse(&own, at(4)).unwrap();
+        assert_eq!((refused.status, refused.code.as_str()), (404, "NoSuchEntity"), "{action}");
+        assert_eq!(refused.message, "Instance Profile p cannot be found.");
+        assert_eq!(rules.refuse(&own, at(5)), None, "{action}");
+        assert_eq!(
+            rules.refuse(&call("iam", action, "InstanceProfileName=other"), at(0)),
+            None,
+            "moto knows"
+        );
+    }
+    assert_eq!(rules.refuse(&call("iam", "CreateInstanceProfile", "InstanceProfileName=p"), at(0)), None);
+    let list = |rules: &mut Rules, now| {
+        let one = |name: &str| format!("<member><InstanceProfileName>{name}</InstanceProfileName></member>");
+        let text = format!(
+            "<R><ListInstanceProfilesResult><InstanceProfiles>{}{}</InstanceProfiles></ListInstanceProfilesResult></R>",
+            one("p"),
+            one("other")
+        );
+        let mut root = crate::xml::parse(&text).unwrap();
+        rules.show(&call("iam", "ListInstanceProfiles", ""), &mut root, now).unwrap();
+        root.all("member").len()
+    };
+    assert_eq!([list(&mut rules, at(4)), list(&mut rules, at(5))], [1, 2]);
+}
+
+/// "AuthFailure: […] trying to use an AMI for which you do not have permissions." "OptInRequired: […] Ensure that you have subscribed to the service
+/// you are trying to use." (<https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>)
+#[test]
+fn an_image_that_the_account_may_not_use_is_refused() {
+    let trial = call("ec2", "RunInstances", "LaunchTemplate.LaunchTemplateName=karpenter/1&DryRun=true");
+    for (why, status, code) in [
+        (Withheld::Permission(at(0)), 400, "AuthFailure"),
+        (Withheld::Subscription("sku".to_owned()), 401, "OptInRequired"),
+    ] {
+        let mut rules = prepared();
+        rules.images.withheld = [("ami-1".to_owned(), why)].into();
+        assert_eq!(decided(&mut rules, at(0)), format!("0 {code}"));
+        let refused = rules.refuse(&trial, at(0)).unwrap();
+        assert_eq!((refused.status, refused.code.as_str()), (status, code));
+        // The image of the request goes before that of the template.
+        let other = format!("{FLEET}&LaunchTemplateConfigs.1.Overrides.1.ImageId=ami-2");
+        let decided = rules.decide(&call("ec2", "CreateFleet", &other), at(0));
+        assert!(matches!(&decided, Decision::Launch(launched) if launched.count() == 2), "{decided:?}");
+    }
+}
+
+/// "Each request that you make removes one token from the API's bucket."
+#[test]
+fn throttled_calls_and_instances_are_counted() {
+    let mut rules = prepared();
+    rules.buckets = Some(Buckets::default().after_launches_of_others(999, at(0)));
+    assert_eq!(decided(&mut rules, at(0)), "1 RequestLimitExceeded");
+    let run = call("ec2", "RunInstances", "");
+    let refused = (0..7).filter(|_| rules.refuse(&run, at(0)).is_some()).count();
+    assert_eq!(refused, 2);
+    let counted = [("RunInstances", 2), (LAUNCHES, 1)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(rules.throttles, counted.into());
 }
 
 #[test]
