@@ -11,10 +11,12 @@ mod devices;
 mod faults;
 mod fleets;
 mod flow;
+mod images;
 mod interruption;
 mod limits;
 mod load;
 mod operators;
+mod owned;
 mod ownership;
 mod pages;
 mod plan;
@@ -138,6 +140,11 @@ fn late() -> Vec<Case> {
             |cx| Box::pin(consistency::profile(cx)),
         ),
         case(
+            "profile-unseen",
+            "an instance profile that IAM itself does not show yet is waited for, and is not deleted",
+            |cx| Box::pin(consistency::profile_unseen(cx)),
+        ),
+        case(
             "instances-late",
             "an instance that EC2 does not show yet is not taken for a terminated one",
             |cx| Box::pin(consistency::instances(cx)),
@@ -222,6 +229,16 @@ fn refused() -> Vec<Case> {
             "type-refused",
             "a setting that EC2 refuses for a type is told in its words, and another type is launched",
             |cx| Box::pin(refusals::surprise(cx)),
+        ),
+        case(
+            "image-withheld",
+            "an image without launch permission or subscription is named by claims and class, and rules out no type",
+            |cx| Box::pin(images::withheld(cx)),
+        ),
+        long(
+            "image-unsubscribed",
+            "the operator says that a Marketplace image needs a subscription, and launches once there is one",
+            |cx| Box::pin(images::unsubscribed_operator(cx)),
         ),
         case("fleet-quota", "a quota of fleets is named, and rules out no type", |cx| {
             Box::pin(refusals::fleet_quota(cx))
@@ -318,6 +335,21 @@ fn owned() -> Vec<Case> {
         case("efa", "a claim for EFA gets an interface of that kind, and no other does", |cx| {
             Box::pin(reserved::efa(cx))
         }),
+        long(
+            "block-ends",
+            "the operator drains the node of a capacity block before EC2 terminates it, and launches none",
+            |cx| Box::pin(owned::block_ends(cx)),
+        ),
+        case(
+            "cluster-group-full",
+            "the operator launches into one zone of a cluster group, and says why the rest is not launched",
+            |cx| Box::pin(owned::cluster_group(cx)),
+        ),
+        case(
+            "efa-operator",
+            "a pod that requests EFA gets an instance with an EFA interface, and no other pod does",
+            |cx| Box::pin(owned::efa(cx)),
+        ),
         case("zonal-shift", "a zone that traffic is shifted away from is not used meanwhile", |cx| {
             Box::pin(reserved::shift(cx))
         }),

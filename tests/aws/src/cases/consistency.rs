@@ -227,3 +227,45 @@ pub(super) async fn slow(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     )?;
     cx.equal("instances in the end", &cx.born_of(UID).await?, &2)
 }
+
+/// IAM does not show a new instance profile at once, to itself either: `AddRoleToInstanceProfile` finds none.
+pub(super) async fn profile_unseen(cx: &mut Cx<'_>) -> anyhow::Result<()> {
+    cx.proxy.rules(|rules| rules.delays.iam = SignedDuration::from_secs(10));
+    let mut cluster = cx.fresh().await?;
+    let mut seen = BTreeSet::new();
+    for _ in 0..12 {
+        cluster.round("nodeclass").await?;
+        seen.insert(cluster.condition("InstanceProfileReady"));
+        if cluster.condition("Ready") == "True Ready" {
+            break;
+        }
+        cluster.pass(SignedDuration::from_secs(3));
+    }
+    cx.equal("the class", &cluster.condition("Ready"), &"True Ready".to_owned())?;
+    let calls: Vec<_> = cx.proxy.calls().into_iter().filter(|call| call.service == "iam").collect();
+    let count = |action: &str, status: u16| {
+        calls.iter().filter(|call| call.action == action && call.status == status).count()
+    };
+    let unseen = count("AddRoleToInstanceProfile", 404);
+    cx.check(format!("the profile is tried before IAM shows it: {unseen} times"), unseen > 0)?;
+    cx.equal("roles that were added", &count("AddRoleToInstanceProfile", 200), &1)?;
+    cx.check(
+        format!("the role is not said to be missing: {seen:?}"),
+        !seen.iter().any(|one| one.contains("RoleNotFound")),
+    )?;
+    let deleted = calls.iter().filter(|call| call.action == "DeleteInstanceProfile").count();
+    cx.equal("deletions of the profile", &deleted, &0)?;
+    cx.equal("profiles that were created", &count("CreateInstanceProfile", 200), &1)?;
+    let roles: Vec<Vec<String>> = cx.account.profiles().await?.into_values().collect();
+    cx.equal("profiles and their roles", &roles, &vec![vec!["nodes".to_owned()]])?;
+    launched(cluster.launch("one", 1, &many(2)).await)?;
+    // A role that is missing is another matter: it is named, and the profile for it is deleted. The policy lets no other role be passed.
+    cx.proxy.rules(|rules| rules.policies.clear());
+    cluster.edit(|class| class.spec.role = Some("absent".to_owned()))?;
+    for _ in 0..6 {
+        cluster.round("nodeclass").await?;
+        cluster.pass(SignedDuration::from_secs(3));
+    }
+    cx.equal("the class", &cluster.condition("InstanceProfileReady").as_str(), &"False RoleNotFound")?;
+    cx.equal("profiles", &cx.account.profiles().await?.len(), &1)
+}

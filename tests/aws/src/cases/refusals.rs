@@ -17,7 +17,7 @@ use crate::case::Cx;
 use crate::cluster::{Cluster, UID, claim};
 
 /// Our cluster once its process has run for so long that a refusal is its own: a young one does not know the calls of its predecessor.
-async fn settled(cx: &Cx<'_>) -> anyhow::Result<Cluster> {
+pub(super) async fn settled(cx: &Cx<'_>) -> anyhow::Result<Cluster> {
     let cluster = cx.ours().await?;
     launched(cluster.launch("first", 1, &many(1)).await)?;
     cluster.pass(SignedDuration::from_mins(3));
@@ -25,7 +25,7 @@ async fn settled(cx: &Cx<'_>) -> anyhow::Result<Cluster> {
 }
 
 /// A claim for one of these types, on demand.
-fn one_of(name: &str, types: &[&str]) -> NodeClaim {
+pub(super) fn one_of(name: &str, types: &[&str]) -> NodeClaim {
     claim(name, &[(INSTANCE_TYPE, types), (CAPACITY_TYPE, &[ON_DEMAND])])
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn surprise(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 }
 
 /// How a launch failed: its reason, and whether EC2's code is in the message.
-fn failed(answer: &Result<fleetwright_core::cloud::Instance, LaunchError>, code: &str) -> String {
+pub(super) fn failed(answer: &Result<fleetwright_core::cloud::Instance, LaunchError>, code: &str) -> String {
     match answer {
         Err(LaunchError::Failed { reason, message }) if message.contains(code) => reason.to_string(),
         other => format!("{other:?}"),
