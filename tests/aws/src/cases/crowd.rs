@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use fleetwright_aws_emulator::throttle::Buckets;
+use fleetwright_core::clock::Clock as _;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::flow::{CLAIMS, CLASSES, LIMIT, NODES, PODS, POOLS, is_true, node, node_class, pod};
+use super::load::was_throttled;
 use crate::case::Cx;
 use crate::stage::{Server, eventually};
 
@@ -18,14 +20,18 @@ pub(super) struct Crowd {
     count: usize,
     /// Instances of the cheapest type in each zone.
     left: u32,
+    /// Instances that other tools of the account have just launched: EC2's bucket of 1,000, which gets two a second, is the account's. With any,
+    /// the operator has to be throttled.
+    others: u32,
     /// How long all of them may take up, and down.
     limit: Duration,
 }
 
 /// The crowd of CI.
-pub(super) const FORTY: Crowd = Crowd { count: 40, left: 6, limit: Duration::from_secs(200) };
-/// As many as EC2's bucket of launched instances has tokens.
-pub(super) const THOUSAND: Crowd = Crowd { count: 1000, left: 150, limit: Duration::from_secs(280) };
+pub(super) const FORTY: Crowd = Crowd { count: 40, left: 6, others: 0, limit: Duration::from_secs(200) };
+/// As many as EC2's bucket of launched instances has tokens when it is full. With 300 left and two a second, the last token is there after 350 s.
+pub(super) const THOUSAND: Crowd =
+    Crowd { count: 1000, left: 150, others: 700, limit: Duration::from_secs(500) };
 
 /// Types that hold one of the pods each, and their prices: the cheapest first.
 const TYPES: [(&str, &str); 3] = [("m5.large", "0.0960"), ("m5a.large", "0.0970"), ("m5d.large", "0.1130")];
@@ -91,9 +97,10 @@ fn told(count: usize, what: &str, calls: &BTreeMap<String, usize>) -> String {
 
 pub(super) async fn up_and_down(cx: &mut Cx<'_>, crowd: Crowd) -> anyhow::Result<()> {
     let server = Server::start(cx).await?;
+    let now = cx.proxy.clock.now();
     cx.proxy.rules(|rules| {
         rules.prices = TYPES.map(|(name, price)| (name.to_owned(), price.to_owned())).into();
-        rules.buckets = Some(Buckets::default());
+        rules.buckets = Some(Buckets::default().after_launches_of_others(crowd.others, now));
         let pools = ["us-west-2a", "us-west-2b"]
             .map(|zone| ((TYPES[0].0.to_owned(), zone.to_owned(), "on-demand".to_owned()), crowd.left));
         rules.supply.pools = pools.into();
@@ -109,12 +116,15 @@ pub(super) async fn up_and_down(cx: &mut Cx<'_>, crowd: Crowd) -> anyhow::Result
     .await?;
     up(cx, &server, crowd).await?;
     down(cx, &server, crowd).await?;
+    if crowd.others > 0 {
+        was_throttled(cx)?;
+    }
     operator.kill().await
 }
 
 /// All pods come, and each gets a node.
 async fn up(cx: &mut Cx<'_>, server: &Server, crowd: Crowd) -> anyhow::Result<()> {
-    let Crowd { count, left, limit } = crowd;
+    let Crowd { count, left, limit, .. } = crowd;
     let before = cx.proxy.mark();
     each((0..count).map(async |number| server.create(PODS, &one(number)).await.map(drop))).await?;
     let (begin, mut known) = (tokio::time::Instant::now(), BTreeSet::new());
