@@ -46,7 +46,7 @@ fn install() -> Vec<Case> {
     vec![
         case(
             "install",
-            "deploy/ is accepted as it is, its permissions suffice and are no wider, and compat agrees",
+            "deploy/ is accepted as it is, its permissions suffice, compat agrees, and plan has a node for each example",
             |cx| Box::pin(installed::manifests(cx)),
         ),
         case(

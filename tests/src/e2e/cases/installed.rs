@@ -55,15 +55,24 @@ impl Bare {
         self.sent(object, &["apply", "--server-side", "--validate=strict", "-f", "-"]).await
     }
 
-    /// The same without an effect.
-    async fn try_to_apply(&self, object: &Value) -> anyhow::Result<()> {
-        let args = ["apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-"];
-        self.sent(object, &args).await
+    /// Sets the condition of a pod that kube-scheduler found no node for; there is none here.
+    async fn unschedulable(&self, name: &str) -> anyhow::Result<()> {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        let mut pod = self.rest.get(&path).await?.context("no pod")?;
+        pod["status"]["conditions"] =
+            json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+        let written = self.rest.write("PUT", &format!("{path}/status"), &pod).await?;
+        written.map(drop).map_err(|status| anyhow::anyhow!("{path}: {}", status.message))
+    }
+
+    /// `kubectl delete` of an object, until it is gone.
+    async fn delete(&self, object: &Value) -> anyhow::Result<()> {
+        self.sent(object, &["delete", "--timeout=60s", "-f", "-"]).await
     }
 
     async fn sent(&self, object: &Value, args: &[&str]) -> anyhow::Result<()> {
         let answer = self.kubectl.call(args, Some(object)).await?;
-        let of = || format!("{} {}", object["kind"], object["metadata"]["name"]);
+        let of = || format!("{} {} {}", args[0], object["kind"], object["metadata"]["name"]);
         anyhow::ensure!(answer.success, "{}: {}", of(), answer.stderr.trim());
         anyhow::ensure!(answer.stderr.is_empty(), "{}: a warning: {}", of(), answer.stderr.trim());
         Ok(())
@@ -80,24 +89,31 @@ impl Bare {
             .map(drop)
     }
 
-    /// The findings of `fleetwright compat` on this server, as `C101 blocker message`.
-    async fn findings(&self, cx: &Cx<'_>) -> anyhow::Result<(Option<i32>, Vec<String>)> {
+    /// The exit status and the JSON of a command of `fleetwright` on this server.
+    async fn tool(&self, cx: &Cx<'_>, args: &[&str]) -> anyhow::Result<(Option<i32>, Value)> {
         let command = tokio::process::Command::new(&cx.world.binary)
-            .args(["compat", "-o", "json"])
+            .args(args)
+            .args(["-o", "json"])
             .env_clear()
             .env("KUBECONFIG", self.servers.admin())
             .kill_on_drop(true)
             .output();
-        let output =
-            tokio::time::timeout(Duration::from_secs(90), command).await.context("compat hangs")??;
+        let output = tokio::time::timeout(Duration::from_secs(90), command).await;
+        let output = output.with_context(|| format!("{args:?} hangs"))??;
         let report: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("compat: {}", String::from_utf8_lossy(&output.stderr)))?;
+            .with_context(|| format!("{args:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+        Ok((output.status.code(), report))
+    }
+
+    /// The findings of `fleetwright compat` on this server, as `C101 blocker message`.
+    async fn findings(&self, cx: &Cx<'_>) -> anyhow::Result<(Option<i32>, Vec<String>)> {
+        let (status, report) = self.tool(cx, &["compat"]).await?;
         let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
         let findings =
             report["findings"].as_array().context("no findings")?.iter().map(|finding| {
                 ["id", "severity", "object", "message"].map(|key| text(finding, key)).join(" ")
             });
-        Ok((output.status.code(), findings.collect()))
+        Ok((status, findings.collect()))
     }
 
     /// Waits until a controller that is started here logs `words`. It does not act: it waits for its definitions.
@@ -145,6 +161,30 @@ fn examples(cx: &Cx<'_>) -> anyhow::Result<Vec<Value>> {
     Ok(serde_json::from_str(&text)?)
 }
 
+/// Applies an example, a class, a pool and a pod, plans a node of the pool for the pod, and deletes all three.
+async fn planned(cx: &mut Cx<'_>, bare: &Bare, example: &[Value]) -> anyhow::Result<()> {
+    let kinds: Vec<&str> = example.iter().filter_map(|object| object["kind"].as_str()).collect();
+    cx.equal("kinds of an example", &kinds, &vec!["EC2NodeClass", "NodePool", "Pod"])?;
+    for object in example {
+        bare.apply(object).await?;
+    }
+    let [_, pool, pod] = [0, 1, 2].map(|at| example[at]["metadata"]["name"].as_str().unwrap_or_default());
+    bare.unschedulable(pod).await?;
+    let (status, report) = bare.tool(cx, &["plan", "--region", "us-east-1"]).await?;
+    let claims = report["nodeClaims"].as_array().context("a plan without NodeClaims")?;
+    let pools: Vec<&str> = claims.iter().filter_map(|claim| claim["nodePool"].as_str()).collect();
+    cx.equal(
+        &format!("NodeClaims for {pod} (status {status:?}, notes {})", report["notes"]),
+        &pools,
+        &vec![pool],
+    )?;
+    cx.equal("pods without a node", &report["unschedulable"], &json!([]))?;
+    for object in example.iter().rev() {
+        bare.delete(object).await?;
+    }
+    Ok(())
+}
+
 /// `deploy/crds/`, `deploy/aws/` and `examples/aws/` on a real API server: accepted as they are, with permissions that suffice and no more.
 pub(super) async fn manifests(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     let bare = Bare::start(cx).await?;
@@ -155,10 +195,10 @@ pub(super) async fn manifests(cx: &mut Cx<'_>) -> anyhow::Result<()> {
     }
     cx.check(format!("{} objects are applied without a warning", manifests.len()), manifests.len() >= 10)?;
     let examples = examples(cx)?;
-    for object in &examples {
-        bare.try_to_apply(object).await?;
+    for example in examples.chunks(3) {
+        planned(cx, &bare, example).await?;
     }
-    cx.check(format!("{} objects of examples are accepted", examples.len()), examples.len() >= 24)?;
+    cx.check(format!("{} objects of examples are applied", examples.len()), examples.len() >= 24)?;
     for (verb, resource, expected) in [
         ("list", "nodes", true),
         ("create", "nodeclaims.karpenter.sh", true),
