@@ -29,7 +29,7 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
 /// For what runs in CI: all targets, two minutes together. The inputs follow a fixed seed, so that what a change did not break is not red;
 /// others are tried by hand. (Hash maps with random states make coverage differ a little.)
 pub(crate) fn check() -> anyhow::Result<()> {
-    run(&Args { targets: Vec::new(), seconds: 0, runs: Some(75_000) })
+    run(&Args { targets: Vec::new(), seconds: 0, runs: Some(50_000) })
 }
 
 /// Builds the targets and runs them one after the other.

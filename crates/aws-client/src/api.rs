@@ -12,6 +12,7 @@ use fleetwright_aws::calls::{
     InstanceStatus, InstanceTrial, InstanceTypeDescription, LaunchTemplate, Message, PlacementGroup, Price,
     ProfileInfo, ReservationInfo, SoldIn, SubnetInfo, TagSet, TemplateData, ZonalShift,
 };
+use fleetwright_aws::prices::product;
 
 use crate::convert::{filters, iam_tags, tagged, text, time};
 use crate::{
@@ -243,9 +244,8 @@ impl AwsApi for SdkClient {
                     .filters(field.map_err(|error| AwsError::new("InvalidRequest", &error.to_string()))?);
             }
             let pages = asked.into_paginator().page_size(100);
-            found.extend(gather(pages.items().send().try_collect().await, |document: &String| {
-                prices::product(document)
-            })?);
+            let documents = pages.items().send().try_collect().await;
+            found.extend(gather(documents, |document: &String| product(document))?);
         }
         Ok(found)
     }

@@ -128,7 +128,8 @@ pub fn write(observed: &Observed) -> Option<String> {
             effect: known.taint.effect.as_str().to_owned(),
         }),
     });
-    let lines: Vec<String> = observed.capacity.lines().map(str::to_owned).collect();
+    // As `read` ends them: a carriage return before the end is of the line.
+    let lines: Vec<String> = observed.capacity.split_terminator('\n').map(str::to_owned).collect();
     let capacity = (!lines.is_empty()).then_some(CapacityEntry { capacity: lines });
     let capacity = capacity.into_iter().map(serde_json::to_value);
     let entries = capacity.chain(smaller.chain(taints).map(serde_json::to_value));
@@ -170,6 +171,13 @@ mod tests {
         let text = write(&observed).unwrap();
         assert_eq!(read(&text), observed, "{text}");
         assert_eq!(write(&Observed::default()), None);
+    }
+
+    #[test]
+    fn lines_are_written_as_they_were_read() {
+        let observed = read(r#"[{"capacity":["m5.large ami-1 2000 7\r","","a\nb"]}]"#);
+        assert_eq!(&*observed.capacity, "m5.large ami-1 2000 7\r\n\na\nb\n");
+        assert_eq!(read(&write(&observed).unwrap()), observed);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod file;
 mod kept;
 mod offline;
+mod product;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 pub use file::{FileError, parse, write};
 pub use kept::keep;
 pub use offline::BUILT_IN_DATE;
+pub use product::product;
 pub use trust::{Doubt, doubts_message};
 
 use trust::{Doubts, Reference, Sifted};
