@@ -178,7 +178,7 @@ fn loader() -> ConfigLoader {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     //! Regions.
     use std::pin::Pin;
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// A clock that does not advance.
-    struct StoppedClock;
+    pub(crate) struct StoppedClock;
 
     impl Clock for StoppedClock {
         fn now(&self) -> jiff::Timestamp {
@@ -247,9 +247,15 @@ mod tests {
 
     #[test]
     fn prices_have_an_endpoint_outside_isolated_vpcs() {
-        for (region, isolated, there) in
-            [("eu-west-1", false, true), ("eu-west-1", true, false), ("us-gov-east-1", false, false)]
-        {
+        for (region, isolated, there) in [
+            ("eu-west-1", false, true),
+            ("eu-west-1", true, false),
+            ("cn-north-1", false, true),
+            ("us-gov-east-1", false, false),
+            ("us-iso-east-1", false, false),
+            ("eu-isoe-west-1", false, false),
+            ("eusc-de-east-1", false, false),
+        ] {
             let client = client(Some(region), isolated).unwrap();
             assert_eq!(client.prices.is_some(), there, "{region} {isolated}");
         }

@@ -87,6 +87,10 @@ fn proxy(env: &impl Fn(&str) -> Option<String>) -> Result<ProxyConfig, HttpError
     let proxy = ProxyConfig::https(url);
     let proxy = proxy.map_err(|error| HttpError::Proxy { variable, why: error.to_string() })?;
     let listed = first(env, ["NO_PROXY", "no_proxy"]).map(|(_, hosts)| hosts);
+    // As in Go, an asterisk is every host. The matcher of the client takes it for every name, and for no address.
+    if listed.as_deref().is_some_and(|hosts| hosts.split(',').any(|host| host.trim() == "*")) {
+        return Ok(ProxyConfig::disabled());
+    }
     let direct: Vec<&str> = listed.as_deref().into_iter().chain(DIRECT).collect();
     Ok(proxy.no_proxy(direct.join(",")))
 }
@@ -94,6 +98,10 @@ fn proxy(env: &impl Fn(&str) -> Option<String>) -> Result<ProxyConfig, HttpError
 #[cfg(test)]
 mod tests {
     //! What the environment may say.
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
 
     fn of(vars: &[(&str, &str)]) -> Result<SharedHttpClient, HttpError> {
@@ -115,25 +123,73 @@ mod tests {
         }
     }
 
-    /// A call through the proxy asks it for a tunnel; instance metadata is asked directly.
+    /// Who is asked first by a call to `endpoint`: `Some` is the request to the proxy, `None` says that it is not asked.
+    async fn proxied(endpoint: &str, no_proxy: &str) -> Option<String> {
+        use aws_sdk_ec2::config::{
+            BehaviorVersion, Credentials, Region, retry::RetryConfig, timeout::TimeoutConfig,
+        };
+        let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", proxy.local_addr().unwrap());
+        // Addresses of instance metadata are nowhere, or do not answer.
+        let limits = TimeoutConfig::builder().operation_timeout(Duration::from_secs(1));
+        let config = aws_sdk_ec2::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-west-1"))
+            .credentials_provider(Credentials::new("k", "s", None, None, "test"))
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(limits.build())
+            .http_client(of(&[("HTTPS_PROXY", &url), ("NO_PROXY", no_proxy)]).unwrap());
+        let config = if endpoint.is_empty() { config } else { config.endpoint_url(endpoint) };
+        let client = aws_sdk_ec2::Client::from_conf(config.build());
+        let asked = async {
+            let (mut connection, _) = proxy.accept().await.unwrap();
+            let mut asked = vec![0; 64];
+            let read = connection.read(&mut asked).await.unwrap();
+            String::from_utf8_lossy(&asked[..read]).into_owned()
+        };
+        tokio::select! {
+            asked = asked => Some(asked),
+            answer = client.describe_subnets().send() => {
+                assert!(answer.is_err(), "no endpoint answers");
+                None
+            }
+        }
+    }
+
+    /// A call through the proxy asks it for a tunnel.
     #[tokio::test]
     async fn services_are_called_through_the_proxy() {
-        use tokio::io::AsyncReadExt as _;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let http = of(&[("HTTPS_PROXY", &url)]).unwrap();
-        let config = aws_sdk_ec2::Config::builder()
-            .behavior_version(aws_sdk_ec2::config::BehaviorVersion::latest())
-            .region(aws_sdk_ec2::config::Region::new("eu-west-1"))
-            .credentials_provider(aws_sdk_ec2::config::Credentials::new("k", "s", None, None, "test"))
-            .http_client(http)
-            .build();
-        let call = tokio::spawn(aws_sdk_ec2::Client::from_conf(config).describe_subnets().send());
-        let (mut connection, _) = listener.accept().await.unwrap();
-        let mut asked = vec![0; 64];
-        let read = connection.read(&mut asked).await.unwrap();
-        let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+        let asked = proxied("", "").await.unwrap();
         assert!(asked.starts_with("CONNECT ec2.eu-west-1.amazonaws.com:443 "), "{asked}");
-        call.abort();
+    }
+
+    /// Those of `NO_PROXY` and the addresses that only this host or pod reaches, over TLS or not, and beside `NO_PROXY`.
+    #[tokio::test]
+    async fn some_hosts_are_asked_past_the_proxy() {
+        // Nothing listens there: the port is that of a listener that is gone.
+        let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let local = format!("https://{gone}");
+        for (no_proxy, direct) in [
+            ("127.0.0.1", true),
+            ("127.0.0.0/8", true),
+            ("*", true),
+            ("elsewhere, 127.0.0.1", true),
+            ("", false),
+            ("10.0.0.0/8,.internal", false),
+        ] {
+            assert_eq!(proxied(&local, no_proxy).await.is_none(), direct, "NO_PROXY={no_proxy}");
+        }
+        for host in
+            ["169.254.169.254", "[fd00:ec2::254]", "169.254.170.23", "[fd00:ec2::23]", "169.254.170.2"]
+        {
+            for scheme in ["http", "https"] {
+                for no_proxy in ["", "10.0.0.0/8"] {
+                    let asked = proxied(&format!("{scheme}://{host}"), no_proxy).await;
+                    assert_eq!(asked, None, "{scheme}://{host} NO_PROXY={no_proxy}");
+                }
+            }
+        }
+        let other = proxied("https://169.254.1.1", "").await.unwrap();
+        assert!(other.starts_with("CONNECT 169.254.1.1:443 "), "{other}");
     }
 }

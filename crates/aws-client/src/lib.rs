@@ -6,6 +6,8 @@
 mod api;
 mod connect;
 mod convert;
+#[cfg(test)]
+mod environment;
 mod error;
 mod fleet;
 mod http;

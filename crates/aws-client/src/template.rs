@@ -185,6 +185,18 @@ mod tests {
         assert_eq!(only, ("capacity-reservations-only".to_owned(), Some("cr-1".to_owned())));
     }
 
+    /// `blockDeviceMappings` without `ebs`, which the CRD allows, beside one that sets no more than deletion.
+    #[test]
+    fn a_mapping_without_ebs_sends_no_block_for_it() {
+        let volume = |device: &str| TemplateVolume { device: device.to_owned(), ..TemplateVolume::default() };
+        let kept = TemplateVolume { delete_on_termination: Some(false), ..volume("/dev/xvdb") };
+        let sent =
+            data(&TemplateData { volumes: vec![volume("/dev/xvda"), kept], ..TemplateData::default() });
+        let [bare, kept] = sent.block_device_mappings() else { panic!("{sent:?}") };
+        assert_eq!((bare.device_name(), bare.ebs()), (Some("/dev/xvda"), None));
+        assert_eq!(kept.ebs().and_then(|ebs| ebs.delete_on_termination()), Some(false));
+    }
+
     #[test]
     fn volumes_interfaces_and_tags_are_sent() {
         let sent = data(&TemplateData {

@@ -170,8 +170,39 @@ async fn cluster_dns(client: &Client) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    //! Valid and invalid settings.
+    //! Valid and invalid settings, and what is read of the cluster.
+    use fleetwright_fake_kube::{Config as ServerConfig, Server};
+    use serde_json::json;
+
     use super::*;
+
+    /// The DNS address in a cluster with these Services, each a name and its address.
+    async fn dns_of(services: &[(&str, &str)]) -> Option<String> {
+        let server = Server::new(ServerConfig::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7));
+        for (name, address) in services {
+            let service = json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": name, "namespace": "kube-system"}, "spec": {"clusterIP": address, "ports": [{"port": 53, "protocol": "UDP"}]}});
+            server.apply(service).unwrap();
+        }
+        cluster_dns(&Client::new(server.service(), "default")).await
+    }
+
+    /// From the Service that Karpenter's role names, and from no other: without it nodes detect their DNS.
+    #[tokio::test]
+    async fn the_cluster_s_dns_is_that_of_kube_dns() {
+        let other = ("coredns", "10.100.0.99");
+        assert_eq!(dns_of(&[("kube-dns", "10.100.0.10"), other]).await.as_deref(), Some("10.100.0.10"));
+        assert_eq!(dns_of(&[("kube-dns", "fd00::a"), other]).await.as_deref(), Some("fd00::a"));
+        assert_eq!(dns_of(&[("kube-dns", "None"), other]).await, None, "headless");
+        assert_eq!(dns_of(&[other]).await, None, "the role does not name it");
+        assert_eq!(dns_of(&[]).await, None);
+        for file in ["charts/karpenter/templates/roles.yaml", "deploy/aws/karpenter.yaml"] {
+            let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
+            let role = std::fs::read_to_string(path).unwrap();
+            let rule = "resources: [\"services\"]\n    resourceNames: [\"kube-dns\"]\n    verbs: [\"get\"]\n";
+            assert!(role.contains(rule), "{file}");
+        }
+    }
 
     fn values(pairs: &[(&str, &str)]) -> Values {
         let env =

@@ -14,7 +14,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::calls::{Market, TagSet, TemplateData, TemplateReservation};
+use crate::calls::{Market, TagSet, TemplateData, TemplateReservation, TemplateVolume};
 use crate::instancetype::ResolvedKubelet;
 
 fn claim(requirements: Requirements) -> NodeClaim {
@@ -167,6 +167,14 @@ fn a_template_by_default() {
     assert!(name.starts_with(TEMPLATE_PREFIX));
     assert_eq!(name, template_name(&data));
     assert_ne!(name, template_name(&TemplateData { user_data: "other".to_owned(), ..data }));
+}
+
+/// The device alone is what the client sends without a block for EBS.
+#[test]
+fn a_mapping_without_ebs_names_its_device_alone() {
+    let spec = json!({"blockDeviceMappings": [{"deviceName": "/dev/xvdb"}]});
+    let bare = TemplateVolume { device: "/dev/xvdb".to_owned(), ..TemplateVolume::default() };
+    assert_eq!(template(spec, 0, None, false).volumes, [bare]);
 }
 
 /// An empty list, as a Helm chart without volumes renders it, is no list: otherwise the image would decide size, type and encryption.
