@@ -23,6 +23,7 @@ mod permissions;
 mod phases;
 mod printer_columns;
 mod probes;
+mod read_only;
 mod refusals;
 mod replacement;
 mod restart;
@@ -187,6 +188,12 @@ fn whole() -> Vec<Case> {
             shows: "without a permission its feature is off, nothing else, and it comes back without a restart",
             only: Some(Tier::Kube),
             run: |cx| Box::pin(permissions::run(cx)),
+        },
+        Case {
+            name: "read-only",
+            shows: "top, report, lint, plan and dump work for a reader who may list some kinds, and say what they lack",
+            only: Some(Tier::Kube),
+            run: |cx| Box::pin(read_only::run(cx)),
         },
         Case {
             name: "nominated-pods",

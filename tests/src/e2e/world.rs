@@ -1,6 +1,6 @@
 //! Everything that runs during the cases, and the ways to look at it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -143,10 +143,19 @@ impl LaneWorld {
 
     /// Runs a command of the binary with the administrator's kubeconfig, as a user does: its exit status, and what it printed.
     pub(crate) async fn fleetwright(&self, args: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
+        self.fleetwright_as(&self.server.kubeconfigs.admin, args).await
+    }
+
+    /// The same with the kubeconfig of somebody else.
+    pub(crate) async fn fleetwright_as(
+        &self,
+        kubeconfig: &Path,
+        args: &[&str],
+    ) -> anyhow::Result<(Option<i32>, String)> {
         let command = tokio::process::Command::new(&self.binary)
             .args(args)
             .env_clear()
-            .env("KUBECONFIG", &self.server.kubeconfigs.admin)
+            .env("KUBECONFIG", kubeconfig)
             .kill_on_drop(true)
             .output();
         let output = tokio::time::timeout(TOOL_LIMIT, command).await;

@@ -32,7 +32,7 @@ use crate::{
     input::{
         Item, evaluate, lacking,
         load::{self, Loaded},
-        read_from, static_pools,
+        read_noted, static_pools,
     },
     outcome::Outcome,
     plan::{self, show_notes},
@@ -51,7 +51,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
     let at = options.at.unwrap_or(started);
-    let report = survey(read_from(&options.input)?, options, catalogues, values, (at, started))?;
+    let (items, lacking) = read_noted(&options.input)?;
+    let mut report = survey(items, options, catalogues, values, (at, started))?;
+    report.notes.splice(0..0, lacking);
     show_notes(&report.notes, &report.incomplete)?;
     sheet::print(options.output, &report, |wide| table::page(&report, wide))?;
     Ok(Outcome::of(&report.incomplete))
@@ -67,8 +69,9 @@ pub(crate) fn explain(
     values: &Values,
 ) -> anyhow::Result<Outcome> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
-    let items = read_from(&options.input)?;
-    let explained = explained(items, &options.name, &options.catalogue, (catalogues, values), at)?;
+    let (items, lacking) = read_noted(&options.input)?;
+    let mut explained = explained(items, &options.name, &options.catalogue, (catalogues, values), at)?;
+    explained.notes.splice(0..0, lacking);
     show_notes(&explained.notes, &explained.gaps)?;
     let node = &explained.node;
     sheet::print(options.output, node, |_| table::one(node, &explained.sources, explained.currency))?;

@@ -34,9 +34,14 @@ fn surveyed(path: &Path, currency: Currency) -> (DisruptReport, String) {
     let (options, flags) = options(&input, &text);
     let values = Values::resolve(&flags, |_| None).unwrap().priced_in(currency);
     let at = options.at.unwrap();
-    let report =
-        survey(read_from(&options.input).unwrap(), &options, &scenarios::catalogues(), &values, (at, at))
-            .unwrap();
+    let report = survey(
+        crate::input::read_from(&options.input).unwrap(),
+        &options,
+        &scenarios::catalogues(),
+        &values,
+        (at, at),
+    )
+    .unwrap();
     (report, format!("{}/", folder.path().display()))
 }
 
@@ -203,7 +208,7 @@ fn bad_input_is_named() {
             other => panic!("{other:?}"),
         };
         let (values, at) = (Values::resolve(&flags, |_| None).unwrap(), options.at.unwrap());
-        let (items, catalogues) = (read_from(&options.input)?, scenarios::catalogues());
+        let (items, catalogues) = (crate::input::read_from(&options.input)?, scenarios::catalogues());
         let report = survey(items.clone(), &options, &catalogues, &values, (at, at))?;
         table::page(&report, true).render(sheet::Format::Table, None);
         answer(items, "healthy", &options.catalogue, (&catalogues, &values), at)?;

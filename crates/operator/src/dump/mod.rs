@@ -30,7 +30,7 @@ use crate::{
     cli::DumpOptions,
     clock::SystemClock,
     figures,
-    input::{self, Item, load},
+    input::{self, Item, Source, load},
     plan,
     settings::table::Setting,
 };
@@ -53,13 +53,14 @@ pub(crate) fn run(
         plan::show_notes(&notes, &[])?;
         return write(options, &text);
     }
-    let (items, denied) = if options.compat {
-        input::read_all(&options.input)?
+    let (items, lacking) = if options.compat {
+        let (items, denied) = input::read_all(&options.input)?;
+        (items, denied.iter().map(|kind| format!("{kind} may not be listed and are left out")).collect())
     } else {
-        (input::read_from(&options.input)?, Vec::new())
+        input::read_noted(&options.input)?
     };
     let (mut objects, mut notes) = projected(&items, catalogues, options.compat.then_some(settings));
-    notes.extend(denied.iter().map(|kind| format!("{kind} may not be listed and are left out")));
+    notes.extend(lacking);
     if options.anonymize {
         Anonymizer::new(catalogues, options.key.as_deref())?.anonymize(&mut objects);
     }
@@ -86,7 +87,7 @@ pub(crate) fn projected(
         .collect();
     let groups = further::groups(&classes);
     let (mut objects, mut left_out) = (Vec::new(), BTreeMap::<String, usize>::new());
-    for Item { value, .. } in items {
+    for Item { value, source } in items {
         let text = |at: &str| value.get(at).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
@@ -103,6 +104,8 @@ pub(crate) fn projected(
         };
         match project(settings) {
             Some(object) => objects.push(object),
+            // Which kinds of a cluster are read is not the user's choice.
+            None if settings.is_none() && matches!(source, Source::Cluster) => {}
             None if kind.is_empty() => *left_out.entry("no kind".to_owned()).or_default() += 1,
             None => *left_out.entry(format!("{version} {kind}").trim_start().to_owned()).or_default() += 1,
         }

@@ -46,6 +46,17 @@ const KINDS: [(&str, &str, &str, &str); 26] = [
     ("", "v1", "Pod", "pods"),
 ];
 
+/// Workloads and what scales them: tools check and expand them, and the controller does not read them.
+const WORKLOADS: [(&str, &str, &str, &str); 4] = [
+    ("batch", "v1", "Job", "jobs"),
+    ("batch", "v1", "CronJob", "cronjobs"),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    ("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"),
+];
+
+/// Without these kinds every answer is wrong.
+const REQUIRED: [&str; 4] = ["Node", "Pod", "NodePool", "NodeClaim"];
+
 /// The kinds that decisions read, but for NodeClasses.
 pub(crate) fn kinds() -> impl Iterator<Item = ApiResource> {
     KINDS.into_iter().map(|(group, version, kind, plural)| {
@@ -53,38 +64,44 @@ pub(crate) fn kinds() -> impl Iterator<Item = ApiResource> {
     })
 }
 
-/// All objects that a decision reads. Kinds that the cluster does not have are omitted.
+/// All objects that tools read, and the kinds that may not be listed. Kinds that the cluster does not have are omitted.
 ///
 /// # Errors
-/// If a list fails for another reason than an unknown kind; names the kind.
-pub(crate) async fn read(client: &Client) -> anyhow::Result<Vec<Item>> {
-    let mut items = Vec::new();
-    for (group, version, kind, plural) in KINDS {
-        let gvk = GroupVersionKind::gvk(group, version, kind);
-        list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await?;
-    }
-    read_classes(client, &mut items).await?;
-    Ok(items)
+/// If one of [`REQUIRED`] may not be listed, or a list fails for another reason than a missing permission; names the kind.
+pub(crate) async fn read(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    list_permitted(client, KINDS.into_iter().chain(WORKLOADS), &REQUIRED).await
 }
 
-/// The same, and the kinds that may not be listed: a reader of the cluster need not see all of it. Without Nodes there is nothing to read.
+/// The objects that a decision reads, and the kinds that may not be listed: a view of the cluster need not show all of it. Without Nodes
+/// there is nothing to show.
 ///
 /// # Errors
 /// If Nodes may not be listed, or a list fails for another reason than a missing permission.
 pub(crate) async fn read_permitted(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
+    list_permitted(client, KINDS.into_iter(), &["Node"]).await
+}
+
+/// The objects of these kinds with the NodeClasses of their NodePools, and the plurals of the kinds that may not be listed.
+async fn list_permitted(
+    client: &Client,
+    kinds: impl Iterator<Item = (&str, &str, &str, &str)>,
+    required: &[&str],
+) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
     let (mut items, mut denied) = (Vec::new(), Vec::new());
-    for (group, version, kind, plural) in KINDS {
+    for (group, version, kind, plural) in kinds {
         let gvk = GroupVersionKind::gvk(group, version, kind);
         match list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await {
             Ok(()) => {}
-            Err(error) if is_denied(&error) && kind != "Node" => denied.push(plural.to_owned()),
+            Err(error) if is_denied(&error) && !required.contains(&kind) => denied.push(plural.to_owned()),
             Err(error) => return Err(error),
         }
     }
-    match read_classes(client, &mut items).await {
-        Ok(_) => {}
-        Err(error) if is_denied(&error) => denied.push("NodeClasses".to_owned()),
-        Err(error) => return Err(error),
+    for resource in classes(client, &items).await {
+        match list(client, &resource, &mut items).await {
+            Ok(()) => {}
+            Err(error) if is_denied(&error) => denied.push(resource.plural),
+            Err(error) => return Err(error),
+        }
     }
     Ok((items, denied))
 }
@@ -92,7 +109,7 @@ pub(crate) async fn read_permitted(client: &Client) -> anyhow::Result<(Vec<Item>
 /// NodePools, Nodes and NodeClasses: what decides which instance types there are; and the kinds of NodeClass.
 ///
 /// # Errors
-/// As [`read`].
+/// If a list fails.
 pub(crate) async fn read_pools(client: &Client) -> anyhow::Result<(Vec<Item>, Vec<ApiResource>)> {
     let mut items = Vec::new();
     for (group, version, kind, plural) in
@@ -101,21 +118,21 @@ pub(crate) async fn read_pools(client: &Client) -> anyhow::Result<(Vec<Item>, Ve
         let gvk = GroupVersionKind::gvk(group, version, kind);
         list(client, &ApiResource::from_gvk_with_plural(&gvk, plural), &mut items).await?;
     }
-    let classes = read_classes(client, &mut items).await?;
+    let classes = classes(client, &items).await;
+    for resource in &classes {
+        list(client, resource, &mut items).await?;
+    }
     Ok((items, classes))
 }
 
-/// Adds the NodeClasses of the NodePools among `items`. Returns their kinds.
-async fn read_classes(client: &Client, items: &mut Vec<Item>) -> anyhow::Result<Vec<ApiResource>> {
+/// The kinds of the NodeClasses of the NodePools among `items`, as far as the cluster has them.
+async fn classes(client: &Client, items: &[Item]) -> Vec<ApiResource> {
     let mut kinds = Vec::new();
     for (group, kind) in class_kinds(items) {
         let Ok(found) = discovery::group(client, &group).await else { continue };
-        if let Some((resource, _)) = found.recommended_kind(&kind) {
-            list(client, &resource, items).await?;
-            kinds.push(resource);
-        }
+        kinds.extend(found.recommended_kind(&kind).map(|(resource, _)| resource));
     }
-    Ok(kinds)
+    kinds
 }
 
 /// Further kinds that `compat` reads: definitions, permissions, webhooks, leases and workloads that run controllers.
@@ -231,7 +248,7 @@ mod tests {
         }
     }
 
-    /// A client of a cluster with a node and a config map.
+    /// A client of a cluster with a node, a config map and workloads.
     fn barred(denied: &'static [&'static str]) -> Client {
         let mut config = Config::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH), 7);
         config.faults = Some(Arc::new(Denied(denied)));
@@ -240,6 +257,24 @@ mod tests {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"},
             "metadata": {"name": "one", "namespace": "default"}});
         server.apply(map).unwrap();
+        let pods = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        let job = json!({"template": pods});
+        let cron_job = json!({"schedule": "@hourly", "jobTemplate": {"spec": job}});
+        let scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"});
+        for (version, kind, spec) in [
+            ("batch/v1", "Job", job),
+            ("batch/v1", "CronJob", cron_job),
+            (
+                "autoscaling/v2",
+                "HorizontalPodAutoscaler",
+                json!({"scaleTargetRef": scaled, "maxReplicas": 3}),
+            ),
+        ] {
+            let meta = json!({"name": "w", "namespace": "default"});
+            server
+                .apply(json!({"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}))
+                .unwrap();
+        }
         Client::new(server.service(), "default")
     }
 
@@ -250,6 +285,32 @@ mod tests {
         assert!(items.iter().any(|item| item.value["kind"] == "Node"));
         let refused = read_permitted(&barred(&["nodes"])).await.unwrap_err();
         assert!(format!("{refused:#}").contains("listing nodes"), "{refused:#}");
+    }
+
+    #[tokio::test]
+    async fn tools_read_on_without_the_kinds_that_are_not_required() {
+        let denied = &["daemonsets", "jobs", "poddisruptionbudgets"];
+        let (items, lacking) = read(&barred(denied)).await.unwrap();
+        assert_eq!(lacking, ["poddisruptionbudgets", "daemonsets", "jobs"]);
+        assert!(items.iter().any(|item| item.value["kind"] == "Node"));
+        for required in [&["nodes"], &["pods"], &["nodepools"], &["nodeclaims"]] {
+            let refused = read(&barred(required)).await.unwrap_err();
+            assert!(format!("{refused:#}").contains(&format!("listing {}", required[0])), "{refused:#}");
+        }
+    }
+
+    #[tokio::test]
+    async fn workloads_that_run_now_and_then_are_read_for_tools_alone() {
+        let of = |items: &[Item]| -> Vec<String> {
+            items.iter().map(|item| item.value["kind"].as_str().unwrap().to_owned()).collect()
+        };
+        let client = barred(&[]);
+        let read = of(&read(&client).await.unwrap().0);
+        for kind in ["Job", "CronJob", "HorizontalPodAutoscaler"] {
+            assert!(read.iter().any(|known| known == kind), "{kind}: {read:?}");
+        }
+        assert!(!of(&read_permitted(&client).await.unwrap().0).contains(&"CronJob".to_owned()));
+        assert!(kinds().all(|kind| kind.group != "batch"), "the controller may not list them");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a dump does not have although decisions read it: each absence changes the result and is reported.
+//! What a dump does not have, or a cluster does not show, although decisions read it: each absence changes the result and is reported.
 
 use serde_json::Value;
 
@@ -41,6 +41,32 @@ pub(crate) fn lacking(items: &[Item]) -> Vec<String> {
         );
     }
     notes
+}
+
+/// A note on a kind of a cluster, by its plural, that may not be listed: what the answer lacks without it.
+pub(crate) fn denied(plural: &str) -> String {
+    let lacks = match plural {
+        "daemonsets" => "node overhead is not counted, and nodes look cheaper than they are",
+        "poddisruptionbudgets" => "nodes whose pods they protect look disruptable",
+        "persistentvolumeclaims" => "pods that use them cannot be placed",
+        "persistentvolumes" | "storageclasses" | "csinodes" | "volumeattachments" => {
+            "zones and limits of volumes are not known"
+        }
+        "services" | "replicationcontrollers" | "replicasets" | "statefulsets" => {
+            "the default topology spread of their pods is not known"
+        }
+        "namespaces" => "pod affinity that selects namespaces selects none",
+        "limitranges" | "resourcequotas" => "new pods are taken as admitted unchanged",
+        "resourceslices" | "resourceclaims" | "resourceclaimtemplates" | "deviceclasses" => {
+            "pods with resource claims cannot be placed"
+        }
+        "nodeoverlays" => "prices and capacity are those of the cloud",
+        "capacitybuffers" | "podtemplates" => "room of CapacityBuffers is not planned",
+        "deployments" | "jobs" | "cronjobs" => "they are not checked, and --replicas does not find them",
+        "horizontalpodautoscalers" | "scaledobjects" => "the least pods of workloads are not known",
+        _ => "they are left out",
+    };
+    format!("{plural} may not be listed: {lacks}")
 }
 
 /// A note where claims of files have to be provisioned and the input has no StorageClass at all: its author did not read them, rather than

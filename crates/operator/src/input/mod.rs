@@ -40,6 +40,7 @@ pub(crate) mod workloads;
 use std::{
     collections::BTreeSet,
     fmt,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -57,7 +58,7 @@ pub(crate) use self::files::read as read_files;
 pub(crate) use self::files::{json_reason, yaml};
 use self::select::InputOptions;
 pub(crate) use self::template::selects_labels;
-use crate::kube_client;
+use crate::{kube_client, sheet::plain};
 
 /// The objects of files, or of the cluster if no file is named.
 ///
@@ -67,18 +68,31 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     read_from(&InputOptions { files: paths.to_vec(), ..InputOptions::default() })
 }
 
-/// The objects of files, or of the cluster that the options name.
+/// The objects of files, or of the cluster that the options name. Notes on what may not be listed go to standard error.
 ///
 /// # Errors
 /// If they cannot be read.
 pub(crate) fn read_from(options: &InputOptions) -> anyhow::Result<Vec<Item>> {
+    let (items, notes) = read_noted(options)?;
+    for note in notes {
+        writeln!(anstream::stderr(), "note: {}", plain(&note))?;
+    }
+    Ok(items)
+}
+
+/// The same, with the notes.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn read_noted(options: &InputOptions) -> anyhow::Result<(Vec<Item>, Vec<String>)> {
     if !options.files.is_empty() {
-        return files::read(&options.files);
+        return Ok((files::read(&options.files)?, Vec::new()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect(options).await.context("without -f the cluster is read")?;
-        cluster::read(&client).await
+        let (items, denied) = cluster::read(&client).await?;
+        Ok((items, denied.iter().map(|plural| lacking::denied(plural)).collect()))
     })
 }
 

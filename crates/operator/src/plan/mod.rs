@@ -60,8 +60,9 @@ pub(crate) fn run(
     values: &Values,
 ) -> anyhow::Result<Outcome> {
     let started = SystemClock.now();
-    let items = input::read_from(&options.input)?;
-    let report = plan(items, options, catalogues, values, started)?;
+    let (items, lacking) = input::read_noted(&options.input)?;
+    let mut report = plan(items, options, catalogues, values, started)?;
+    report.notes.splice(0..0, lacking);
     show_notes(&report.notes, &report.incomplete)?;
     sheet::print(options.output, &report, |wide| table::page(&report, wide))?;
     if let Some(condition) = &options.fail_if {

@@ -42,7 +42,9 @@ pub(crate) fn run(
     values: &Values,
 ) -> anyhow::Result<Outcome> {
     let at = options.at.unwrap_or_else(|| SystemClock.now());
-    let page = page(input::read_from(&options.input)?, options, (catalogues, values), at)?;
+    let (items, lacking) = input::read_noted(&options.input)?;
+    let mut page = page(items, options, (catalogues, values), at)?;
+    page.fleet.notes.splice(0..0, lacking);
     show_notes(&page.fleet.notes, &page.fleet.incomplete)?;
     match &options.output {
         ReportOutput::Json => {

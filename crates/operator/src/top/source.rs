@@ -17,7 +17,7 @@ use crate::{
         FleetReport,
         read::{self, FleetRequest},
     },
-    input::{self, Item, cluster},
+    input::{self, Item, cluster, lacking},
     kube_client,
     settings::Values,
     sheet::Page,
@@ -141,7 +141,7 @@ impl TopSource {
         };
         let tools = (&self.explainer.catalogues, &self.explainer.values);
         let mut report = read::of_items(items, &request, tools)?.report;
-        let denied = denied.iter().map(|kind| format!("{kind} may not be listed, and are left out"));
+        let denied = denied.iter().map(|plural| lacking::denied(plural));
         report.notes.splice(0..0, denied);
         Ok(report)
     }

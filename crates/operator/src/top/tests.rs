@@ -232,6 +232,57 @@ fn only_visible_rows_are_formatted() {
     assert!((50..=140).contains(&rows), "{rows} rows");
 }
 
+/// A view of as many nodes, and another reading in which every tenth node is another one.
+fn large(count: usize) -> (TopApp, FleetReport) {
+    let mut app = read("");
+    let mut report = app.report.clone();
+    let nodes = report.nodes.clone();
+    let name =
+        |number: usize, change: &str| format!("node-{:05}{change}.compute.internal", number * 7919 % count);
+    let all = |change: &str| {
+        let named = |number: usize| {
+            let change = if number.is_multiple_of(10) { change } else { "" };
+            FleetNode { name: name(number, change), ..nodes[number % nodes.len()].clone() }
+        };
+        (0..count).map(named).collect()
+    };
+    report.nodes = all("");
+    let other = FleetReport { nodes: all("-b"), ..report.clone() };
+    app.update(report);
+    (app, other)
+}
+
+/// How long the view takes from an event to the frame: `cargo test --release --lib -- --ignored --nocapture frames_of_10_000_nodes`. By
+/// hand: a busy computer would fail it.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::disallowed_methods, reason = "what is measured is the wall clock")]
+fn frames_of_10_000_nodes() {
+    type Event = Box<dyn Fn(&mut TopApp)>;
+    let (_, other) = large(10_000);
+    let events: [(&str, Event); 6] = [
+        ("another reading", Box::new(move |app: &mut TopApp| app.update(other.clone()))),
+        ("the next row", Box::new(|app| press(app, "j"))),
+        ("the last row", Box::new(|app| press(app, "G"))),
+        ("another order", Box::new(|app| press(app, "s"))),
+        ("a letter of the filter", Box::new(|app| press(app, "/n"))),
+        ("another NodePool", Box::new(|app| press(app, "p"))),
+    ];
+    for (columns, rows) in SIZES {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+        for (what, event) in &events {
+            let times = (0..10).map(|_| {
+                let (mut app, _) = large(10_000);
+                let begun = std::time::Instant::now();
+                event(&mut app);
+                frame::draw(&app, &mut buffer);
+                begun.elapsed()
+            });
+            println!("{columns}x{rows}: {what}: {:.1?} at most", times.max().unwrap());
+        }
+    }
+}
+
 #[test]
 fn explanations_are_those_of_explain() {
     let app = read("");
