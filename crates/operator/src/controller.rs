@@ -330,6 +330,34 @@ mod tests {
         }
     }
 
+    /// The status of each path of the routes beside `/metrics`, with these flags.
+    async fn served(flags: &[(&str, &str)], paths: &[&str]) -> Vec<u16> {
+        let flags = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let values = Values::resolve(&flags, |_| None).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = further(&values, &Arc::new(Probe::default()));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let mut found = Vec::new();
+        for path in paths {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await.unwrap();
+            found.push(answer.split_whitespace().nth(1).unwrap().parse().unwrap());
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn the_page_and_the_decisions_are_served_if_their_settings_say_so() {
+        let paths = ["/ui", "/ui/fleet.json", "/ui/decisions", "/decisions"];
+        assert_eq!(served(&[], &paths).await, [404; 4]);
+        assert_eq!(served(&[("ui-endpoint", "true")], &paths).await, [200, 503, 503, 404]);
+        assert_eq!(served(&[("decisions-endpoint", "true")], &paths).await, [404, 404, 404, 503]);
+    }
+
     struct Nothing;
 
     #[async_trait::async_trait]

@@ -9,7 +9,7 @@
 mod controller;
 #[cfg(feature = "otel")]
 mod exporter;
-#[cfg(feature = "otel")]
+#[cfg(any(test, feature = "otel"))]
 mod timeline;
 
 use std::sync::Arc;

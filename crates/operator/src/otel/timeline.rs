@@ -155,6 +155,21 @@ mod tests {
     }
 
     #[test]
+    fn attributes_have_nothing_that_users_write_on_objects() {
+        const PLANTED: &str = "hunter2-planted";
+        let mut claim = claim(2, &[(ConditionType::Launched, 5)]);
+        claim.annotations.insert("example.com/token".into(), PLANTED.into());
+        claim.labels.insert("example.com/token".into(), PLANTED.into());
+        for condition in claim.conditions.values_mut() {
+            condition.message = PLANTED.into();
+        }
+        let pod = pod("web").label("example.com/token", PLANTED).build();
+        assert!(format!("{pod:?} {claim:?}").matches(PLANTED).count() >= 4);
+        let stage = of_pod(&pod, at(47), times(), Some(&claim));
+        assert!(!format!("{stage:?}").contains(PLANTED), "{stage:#?}");
+    }
+
+    #[test]
     fn a_node_that_was_there_is_no_stage() {
         let older = claim(-60, &[(ConditionType::Launched, -50)]);
         let stage = of_pod(&pod("web").build(), at(3), times(), Some(&older));

@@ -1,5 +1,6 @@
 //! Hostile text ends nothing and runs nothing; the policies allow these parts alone; the endpoint only reads.
 
+use fleetwright_controllers::runtime::decisions::DecisionQuery;
 use fleetwright_core::{model::Currency, testing::now};
 use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
 use serde_json::Value;
@@ -162,10 +163,10 @@ async fn the_endpoint_only_reads_and_sends_its_policy_with_every_answer() {
     }
 }
 
-/// What a controller serves has its nodes and the cost over time, and nothing of pods but what decisions read.
+/// What a controller serves has its nodes, the cost over time and its decisions, and nothing of pods but what decisions read.
 #[test]
 fn the_data_of_a_controller_has_no_secrets() {
-    let (data, pods) = virtual_runtime().unwrap().block_on(async {
+    let (data, pods, decisions) = virtual_runtime().unwrap().block_on(async {
         let simulator = Simulator::new(SimulatorConfig::new(1, now())).await.unwrap();
         for object in [include_str!("../../demo/nodepool.yaml").to_owned(), planted()] {
             simulator.apply(&object).unwrap();
@@ -178,9 +179,17 @@ fn the_data_of_a_controller_has_no_secrets() {
         let snapshot = ctx.cluster.index().snapshot(now());
         let pods = endpoint::pods_of(ctx, snapshot.nodes[0].name()).unwrap();
         assert_eq!(endpoint::pods_of(ctx, "another"), None);
-        (String::from_utf8(data).unwrap(), String::from_utf8(pods).unwrap())
+        let decisions = ctx.decisions.ring().lock().read(&DecisionQuery::default());
+        let decisions = serde_json::to_string(&decisions).unwrap();
+        (String::from_utf8(data).unwrap(), String::from_utf8(pods).unwrap(), decisions)
     });
-    assert!(!data.contains(SECRET) && !pods.contains(SECRET), "{data}\n{pods}");
+    for output in [&data, &pods, &decisions] {
+        assert!(!output.contains(SECRET), "{output}");
+    }
+    // A plan, the pod that it cannot place, and a NodeClaim.
+    for expected in ["default/web", "default/huge", r#""kind":"nodeClaim""#] {
+        assert!(decisions.contains(expected), "{expected}: {decisions}");
+    }
     let pods: Value = serde_json::from_str(&pods).unwrap();
     assert_eq!((&pods["total"], &pods["pods"][0]["pod"]), (&1.into(), &"default/web".into()), "{pods}");
     assert_eq!(

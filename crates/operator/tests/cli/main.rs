@@ -13,4 +13,6 @@ mod house;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod statuses;
