@@ -12,10 +12,12 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
+mod large;
+
 use crate::shell;
 
-/// How long a text may take to appear. The binary is not optimised.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a text may take to appear. The binary is not optimised: 10,000 nodes take it half a minute of CPU time until their first frame.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the screen is read.
 const POLL: Duration = Duration::from_millis(100);
 /// What stands on the main screen before the program starts.
@@ -33,6 +35,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let folder = target.join("terminal");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     keys_and_sizes(&binary, &folder)?;
+    ten_thousand_nodes(&binary, &folder)?;
     for signal in ["TERM", "INT", "HUP"] {
         a_signal(&binary, &folder, signal).with_context(|| format!("SIG{signal}"))?;
     }
@@ -71,6 +74,35 @@ fn keys_and_sizes(binary: &Path, folder: &Path) -> anyhow::Result<()> {
         pane.resize(columns, rows)?;
         pane.wait_for("fleetwright top")?;
         pane.wait_until(|screen| screen.trim().lines().count() <= usize::from(rows))?;
+    }
+    pane.press(&["q"])?;
+    pane.is_restored("status=0")
+}
+
+/// The view of a large cluster, from the smallest to the largest size that it is made for.
+fn ten_thousand_nodes(binary: &Path, folder: &Path) -> anyhow::Result<()> {
+    let dump = folder.join("large.json");
+    fs::write(&dump, large::dump()).with_context(|| dump.display().to_string())?;
+    let pane = Pane::start("large", folder, (80, 24))?;
+    pane.run(&format!("{} top --at 2026-01-01T12:00:00Z -f {}", binary.display(), dump.display()))?;
+    pane.wait_for("Nodes (10000) by name")?;
+    for (keys, expected) in [
+        (&["G"][..], "node-09999"),
+        (&["s"], "Nodes (10000) by price"),
+        (&["g", "/", "n", "o", "d", "e", "-", "0", "4", "2", "Enter"], "Nodes (100 of 10000) by price"),
+        (&["Escape"], "Nodes (10000) by price"),
+    ] {
+        pane.press(keys)?;
+        pane.wait_for(expected)?;
+    }
+    for (columns, rows) in [(300, 80), (80, 24), (300, 80)] {
+        pane.resize(columns, rows)?;
+        // Rows of nodes fill two thirds of what header and footer leave.
+        let least = usize::from(rows - 5) * 2 / 3 - 4;
+        pane.wait_until(|screen| {
+            let nodes = screen.lines().filter(|line| line.trim_start().starts_with("node-")).count();
+            nodes >= least && screen.lines().all(|line| line.chars().count() <= usize::from(columns))
+        })?;
     }
     pane.press(&["q"])?;
     pane.is_restored("status=0")
