@@ -1,5 +1,6 @@
 //! The behavior of a fake cloud without scripted faults.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Latency;
@@ -30,6 +31,8 @@ pub struct CloudConfig {
     pub interruption_notice_ms: u64,
     /// The interval of changes of spot prices, in milliseconds; zero if prices never change.
     pub spot_price_interval_ms: u64,
+    /// When spot prices began to change: clouds of one seed have the same prices after the same time.
+    pub spot_prices_since: Timestamp,
     /// Rate limit of mutating calls; absent means unlimited.
     pub mutating_rate_limit: Option<Rate>,
     /// Rate limit of reading calls; absent means unlimited.
@@ -68,6 +71,7 @@ impl Default for CloudConfig {
             interruptions_per_1000_hours: 0,
             interruption_notice_ms: 120_000,
             spot_price_interval_ms: 300_000,
+            spot_prices_since: Timestamp::UNIX_EPOCH,
             mutating_rate_limit: None,
             read_rate_limit: None,
             page_size: 1_000,

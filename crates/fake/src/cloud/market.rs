@@ -34,21 +34,23 @@ pub(super) struct Market {
     seed: u64,
     /// How long a price is valid, in milliseconds; zero if prices never change.
     step_ms: u64,
+    /// When the first step began.
+    since: Timestamp,
     /// Shocks by instance type and zone, and by step, from [`MEMORY`] steps before the last price on: the price of the next step has all
     /// but one of them, and a draw takes longer than the rest of a price.
     shocks: BTreeMap<(Str, Str), BTreeMap<i64, i64>>,
 }
 
 impl Market {
-    /// A market whose prices are valid for `step_ms` milliseconds; zero if they never change.
-    pub(super) fn new(seed: u64, step_ms: u64) -> Self {
-        Self { seed, step_ms, shocks: BTreeMap::new() }
+    /// A market whose prices are valid for `step_ms` milliseconds each, the first of them from `since`; zero if they never change.
+    pub(super) fn new(seed: u64, step_ms: u64, since: Timestamp) -> Self {
+        Self { seed, step_ms, since, shocks: BTreeMap::new() }
     }
 
     /// The number of the step at `now`, and its remaining time; `None` if prices never change.
     fn step(&self, now: Timestamp) -> Option<(i64, Duration)> {
         let length = i64::try_from(self.step_ms).ok().filter(|length| *length > 0)?;
-        let at = now.as_millisecond();
+        let at = now.as_millisecond().saturating_sub(self.since.as_millisecond());
         let left = length - at.rem_euclid(length);
         Some((at.div_euclid(length), Duration::from_millis(u64::try_from(left).unwrap_or(1))))
     }
@@ -130,7 +132,7 @@ mod tests {
     use crate::catalogue::{kwok, realistic};
 
     fn market(seed: u64) -> Market {
-        Market::new(seed, 300_000)
+        Market::new(seed, 300_000, Timestamp::UNIX_EPOCH)
     }
 
     fn at(step: i64) -> Timestamp {
@@ -181,16 +183,19 @@ mod tests {
         );
         assert_ne!(market.prices(&catalogue, at(4)).prices, prices.prices);
         for step in [80, 3, 2, 3] {
-            let fresh = Market::new(7, 300_000).prices(&catalogue, at(step));
+            let fresh = self::market(7).prices(&catalogue, at(step));
             assert_eq!(market.prices(&catalogue, at(step)), fresh, "also after prices of other steps");
         }
-        assert_ne!(Market::new(8, 300_000).prices(&catalogue, now).prices, prices.prices);
+        let later = Duration::from_secs(17);
+        let mut moved = Market::new(7, 300_000, Timestamp::UNIX_EPOCH + later);
+        assert_eq!(moved.prices(&catalogue, now + later), prices, "time counts from the market's beginning");
+        assert_ne!(self::market(8).prices(&catalogue, now).prices, prices.prices);
     }
 
     #[test]
     fn a_market_without_steps_has_no_changes() {
         let still = SpotPrices::default();
-        assert_eq!(Market::new(7, 0).prices(&realistic(1), at(0)), still);
+        assert_eq!(Market::new(7, 0, Timestamp::UNIX_EPOCH).prices(&realistic(1), at(0)), still);
         assert_eq!(market(7).prices(&kwok(), at(0)).prices, still.prices);
     }
 }

@@ -95,7 +95,7 @@ impl CloudState {
             used: BTreeMap::new(),
             node_names: BTreeSet::new(),
             faults: Faults::default(),
-            market: Market::new(config.seed, config.spot_price_interval_ms),
+            market: Market::new(config.seed, config.spot_price_interval_ms, config.spot_prices_since),
             mutating: config.mutating_rate_limit.map(|rate| Bucket::new(rate, now)),
             reading: config.read_rate_limit.map(|rate| Bucket::new(rate, now)),
             version: 0,

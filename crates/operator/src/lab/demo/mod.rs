@@ -12,10 +12,14 @@ mod session;
 mod tests;
 mod view;
 
-use std::{io::IsTerminal as _, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io::IsTerminal as _, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use fleetwright_sim::{Simulator, SimulatorConfig, simulator::virtual_runtime};
+use fleetwright_fake::CloudConfig;
+use fleetwright_sim::{
+    Simulator, SimulatorConfig,
+    simulator::{FakeSetup, virtual_runtime},
+};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 
@@ -188,7 +192,9 @@ async fn run_session(
 
 fn config(options: &Demo, origin: Timestamp) -> anyhow::Result<SimulatorConfig> {
     let catalogue = crate::lab::cloud::catalogue(options.catalog, options.instance_types.as_deref())?;
-    Ok(SimulatorConfig::selling(options.seed, origin, catalogue))
+    // The same story whenever it is told.
+    let config = CloudConfig { seed: options.seed, spot_prices_since: origin, ..CloudConfig::default() };
+    Ok(SimulatorConfig::over(options.seed, origin, Arc::new(FakeSetup { catalogue, config })))
 }
 
 /// Manifests by name: the given files, or the shipped examples.

@@ -20,7 +20,7 @@ fn the_fleet_costs_no_more_after_the_load_than_before_it() {
     check(1);
 }
 
-/// What happens in the first minutes of virtual time, which begin at `origin`.
+/// What happens in the first minutes of virtual time, which begin at `origin`: nodes for the batch, with spot prices, are among it.
 fn story(pace: Pace, origin: Timestamp) -> Vec<String> {
     let args = ["fleetwright", "demo", "--seed", "7"].map(Into::into);
     let Invocation::Tool(Tool::Demo(options), _) = parse(args, &Interface::plain()).unwrap() else {
@@ -31,7 +31,7 @@ fn story(pace: Pace, origin: Timestamp) -> Vec<String> {
         let simulator = Simulator::new(config(&options, origin).unwrap()).await.unwrap();
         let mut session = Session::new(&simulator, load::apply(&simulator, &manifests).unwrap());
         let mut story = Vec::new();
-        while session.elapsed < Duration::from_secs(240) {
+        while session.elapsed < Duration::from_secs(330) {
             let never = std::pin::pin!(std::future::pending());
             pace.run_for(&simulator, session::STEP, never, async || Ok(true)).await.unwrap();
             for news in session.step(&simulator).await.unwrap() {
