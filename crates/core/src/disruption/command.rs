@@ -1,5 +1,7 @@
 //! Disruption commands.
 
+use jiff::Timestamp;
+
 use super::{BalancedScore, Candidate, DisruptionCost, MethodSpec};
 use crate::{
     model::{
@@ -21,6 +23,8 @@ pub struct Command {
     pub replacements: Vec<NewClaim>,
     /// The score of each of its NodePools with the policy `Balanced`; all of them approve.
     pub scores: Vec<BalancedScore>,
+    /// When the oldest of the existing nodes that take its pods was created; `None` if none does, or if they are not known.
+    pub oldest_receiver: Option<Timestamp>,
 }
 
 /// Whether a command creates replacements.
@@ -50,7 +54,7 @@ impl Command {
         candidates: Vec<Candidate>,
         replacements: Vec<NewClaim>,
     ) -> Self {
-        Self { method, candidates, replacements, scores: Vec::new() }
+        Self { method, candidates, replacements, scores: Vec::new(), oldest_receiver: None }
     }
 
     /// The total effective price of the replacements.

@@ -19,7 +19,7 @@ use crate::model::{
 
 /// How long history counts.
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
-/// How long after its initialization a replacement counts as recent.
+/// How long a replacement counts as recent after its initialization, and a recreated node after its creation.
 pub(super) const RECENT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of offerings in the annotation; the latest are kept.
 const MAX_REMEMBERED: usize = 16;

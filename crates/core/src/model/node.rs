@@ -148,6 +148,13 @@ impl StateNode {
         self.claim.is_some()
     }
 
+    /// When it was created: its NodeClaim, or the Node of one that is not managed.
+    #[must_use]
+    pub fn created(&self) -> Option<Timestamp> {
+        let of_claim = self.claim.as_ref().map(|claim| claim.created);
+        of_claim.or_else(|| self.node.as_ref().map(|node| node.created))
+    }
+
     /// Whether its Node carries the registered label. Unmanaged nodes count as registered.
     #[must_use]
     pub fn is_registered(&self) -> bool {

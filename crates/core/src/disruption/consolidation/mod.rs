@@ -6,16 +6,20 @@ mod narrow;
 pub(super) use n_to_m::cheaper_together;
 pub(super) use narrow::{not_cheaper, others, paid, worst_launch_prices};
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
 use super::{
     Candidate, Command, Context, MethodSpec, Refusal, SimulationSolver, Unconsolidatable,
     candidate::is_consolidatable, gates, hints::Demand, simulation::simulate,
 };
 use crate::{
     model::{
-        ConsolidationPolicy,
+        ConsolidationPolicy, PodUid,
         labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
     },
-    scheduling::NewClaim,
+    scheduling::{NewClaim, Placement, Plan},
 };
 
 /// Whether consolidation considers a node.
@@ -56,7 +60,7 @@ pub(super) fn compute_consolidation(
     spec: &'static MethodSpec,
     candidates: &[&Candidate],
 ) -> Result<Command, Refusal> {
-    let mut new_claims = new_claims(context, solver, spec, candidates)?;
+    let Plan { mut new_claims, existing, .. } = planned(context, solver, spec, candidates)?;
     let demand = Demand::of(&new_claims);
     let replacements = match (new_claims.pop(), new_claims.len()) {
         (None, _) => Vec::new(),
@@ -80,37 +84,44 @@ pub(super) fn compute_consolidation(
             return Err(Refusal { hint, ..Refusal::from(Unconsolidatable::NeedsSeveral(others + 1)) });
         }
     };
-    admit(context, spec, candidates, replacements)
+    admit(context, spec, candidates, (replacements, &existing))
 }
 
-/// The NodeClaims that would have to be created for the pods of `candidates`.
-pub(super) fn new_claims(
+/// Where the pods of `candidates` would be placed.
+pub(super) fn planned(
     context: &Context<'_>,
     solver: &mut SimulationSolver<'_>,
     spec: &MethodSpec,
     candidates: &[&Candidate],
-) -> Result<Vec<NewClaim>, Unconsolidatable> {
+) -> Result<Plan, Unconsolidatable> {
     let simulation = simulate(context, solver, spec, candidates);
     match simulation.problem {
         Some(problem) => Err(problem),
-        None => Ok(simulation.plan.new_claims),
+        None => Ok(simulation.plan),
     }
 }
 
-/// The command that replaces `candidates` by `replacements`, if the gates admit it.
+/// The command that replaces `candidates` by `replacements`, if the gates admit it; `receivers` are existing nodes with the pods that they
+/// would take, empty if they are not known.
 pub(super) fn admit(
     context: &Context<'_>,
     spec: &'static MethodSpec,
     candidates: &[&Candidate],
-    mut replacements: Vec<NewClaim>,
+    (mut replacements, receivers): (Vec<NewClaim>, &[Placement]),
 ) -> Result<Command, Refusal> {
     for replacement in &mut replacements {
         gates::narrow(context, candidates, replacement)?;
     }
     let removed = candidates.iter().map(|candidate| (*candidate).clone()).collect();
-    gates::admit(context, Command::new(spec, removed, replacements)).map_err(|(reason, scores)| Refusal {
-        reason,
-        hint: None,
-        scores,
-    })
+    let mut command = Command::new(spec, removed, replacements);
+    command.oldest_receiver = oldest_receiver(candidates, receivers);
+    gates::admit(context, command).map_err(|(reason, scores)| Refusal { reason, hint: None, scores })
+}
+
+/// When the oldest of the nodes that take pods of `candidates` was created.
+fn oldest_receiver(candidates: &[&Candidate], receivers: &[Placement]) -> Option<Timestamp> {
+    let moved: BTreeSet<&PodUid> =
+        candidates.iter().flat_map(|candidate| &candidate.moved).map(|pod| &pod.uid).collect();
+    let takes = |placement: &&Placement| placement.pods.iter().any(|pod| moved.contains(&pod.uid));
+    receivers.iter().filter(takes).filter_map(|placement| placement.node.created()).min()
 }

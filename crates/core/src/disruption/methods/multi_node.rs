@@ -173,10 +173,10 @@ fn delete_all_but(
 ) -> Option<Deletion> {
     let is_kept = |candidate: &&Candidate| kept.iter().any(|one| one.index == candidate.index);
     let removed: Vec<&Candidate> = candidates.iter().copied().filter(|one| !is_kept(one)).collect();
-    let new_claims = consolidation::new_claims(context, solver, &SPEC, &removed).ok()?;
-    if !new_claims.is_empty() {
+    let plan = consolidation::planned(context, solver, &SPEC, &removed).ok()?;
+    if !plan.new_claims.is_empty() {
         return None;
     }
-    let command = consolidation::admit(context, &SPEC, &removed, Vec::new()).ok()?;
+    let command = consolidation::admit(context, &SPEC, &removed, (Vec::new(), &plan.existing)).ok()?;
     Some(Deletion { kept: consolidation::paid(kept), command })
 }

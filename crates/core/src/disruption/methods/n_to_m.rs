@@ -135,9 +135,9 @@ fn compute(
     solver: &mut SimulationSolver<'_>,
     candidates: &[&Candidate],
 ) -> Result<Command, Refusal> {
-    let new_claims = consolidation::new_claims(context, solver, &SPEC, candidates)?;
-    let replacements = cheaper_together(context, candidates, new_claims)?;
-    consolidation::admit(context, &SPEC, candidates, replacements)
+    let plan = consolidation::planned(context, solver, &SPEC, candidates)?;
+    let replacements = cheaper_together(context, candidates, plan.new_claims)?;
+    consolidation::admit(context, &SPEC, candidates, (replacements, &plan.existing))
 }
 
 /// Packs sets by price, the best hint first, until one becomes a command or the pass has made all its trials.
@@ -183,7 +183,7 @@ fn compute_by_price(
     let new_claims = by_price(context, solver, candidates)?;
     let replacements = cheaper_together(context, candidates, new_claims)?;
     within_limits(context, candidates, &replacements)?;
-    consolidation::admit(context, &SPEC, candidates, replacements)
+    consolidation::admit(context, &SPEC, candidates, (replacements, &[]))
 }
 
 /// The NodeClaims that would have to be created for the pods of `candidates`, packed by price, without the types of `candidates`:

@@ -269,9 +269,15 @@ fn a_recreated_node_is_not_deleted_without_a_replacement() {
             claim.created = now() - secs(ago);
         })
     };
-    let room = || node("b").size("xlarge", 16, 32).pod(on("b", "q", 9000)).build();
-    let pair =
-        |ago: i64| ClusterBuilder::with_default_pool().node(room()).node(created_ago("a", 500, ago).build());
+    let room = |ago: i64| {
+        let created = now() - secs(ago);
+        let room = node("b").size("xlarge", 16, 32).pod(on("b", "q", 9000));
+        room.with_claim(move |claim| claim.created = created).build()
+    };
+    let beside = |room_ago: i64, ago: i64| {
+        ClusterBuilder::with_default_pool().node(room(room_ago)).node(created_ago("a", 500, ago).build())
+    };
+    let pair = |ago: i64| beside(7200, ago);
     check(pair(3600), "single-node-consolidation: a");
     let proposal = checked(pair(3599), "nothing");
     assert!(
@@ -281,6 +287,11 @@ fn a_recreated_node_is_not_deleted_without_a_replacement() {
     );
     let found = status(&pair(3599).build(), &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
+    // Nodes that were created later may take its pods.
+    check(beside(2999, 3000), "single-node-consolidation: a");
+    check(beside(3000, 3000), "nothing");
+    check(beside(1, 600), "single-node-consolidation: a");
+    check(beside(1, 599), "nothing");
     // It may be replaced; the replacement records that.
     let too_large_node = created_ago("c", 1500, 60).size("xlarge", 16, 32).build();
     let proposal = checked(
