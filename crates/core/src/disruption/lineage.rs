@@ -19,7 +19,7 @@ use crate::model::{
 
 /// How long history counts.
 pub(super) const HORIZON: Duration = Duration::from_secs(60 * 60);
-/// How long a replacement counts as recent after its initialization, and a recreated node after its creation.
+/// How long a replacement counts as recent, and a node that was recreated.
 pub(super) const RECENT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of offerings in the annotation; the latest are kept.
 const MAX_REMEMBERED: usize = 16;
@@ -79,6 +79,11 @@ fn field<'c>(claim: &'c NodeClaim, key: &str) -> Option<&'c str> {
 fn time(claim: &NodeClaim, seconds: &str) -> Timestamp {
     let read = seconds.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     read.unwrap_or(claim.created)
+}
+
+/// Whether less than [`RECENT`] has passed since `at`.
+pub(super) fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    at.checked_add(RECENT).is_ok_and(|end| now < end)
 }
 
 fn counts(at: Timestamp, now: Timestamp) -> bool {

@@ -22,7 +22,7 @@ impl Gate for RecentReplacement {
         else {
             return Ok(());
         };
-        if candidate.has_all_pods() && since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end) {
+        if candidate.has_all_pods() && lineage::is_recent(since, context.now) {
             return Err(Unconsolidatable::RecentReplacement { since });
         }
         Ok(())

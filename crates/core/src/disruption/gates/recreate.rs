@@ -21,8 +21,7 @@ impl WouldRecreate {
         let Some(since) = claim.and_then(|claim| lineage::recreated(claim, context.now)) else {
             return Ok(());
         };
-        let is_recent = since.checked_add(lineage::RECENT).is_ok_and(|end| context.now < end);
-        if !is_recent && oldest_receiver.is_some_and(|created| since < created) {
+        if !lineage::is_recent(since, context.now) && oldest_receiver.is_some_and(|created| since < created) {
             return Ok(());
         }
         Err(Unconsolidatable::WouldRecreate { since })

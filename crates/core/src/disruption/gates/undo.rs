@@ -1,5 +1,5 @@
-//! A replacement is not reverted within an hour while it has its pods: prices that go up and down would move the same pods
-//! back and forth. Once it has lost pods, what it replaced is the answer to another load.
+//! A replacement is not reverted within ten minutes, and within an hour while it has its pods: prices that go up and down would move
+//! the same pods back and forth. Once it has lost pods, and not only for a moment, what it replaced is the answer to another load.
 
 use jiff::Timestamp;
 
@@ -55,12 +55,15 @@ impl Gate for WouldUndo {
     }
 }
 
-/// The offerings that `candidates` and their predecessors replaced within the hour, for the pods that they still have.
+/// The offerings that `candidates` and their predecessors replaced a short time ago, or within the hour for the pods that they still have.
 fn replaced<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate>,
     now: Timestamp,
 ) -> impl Iterator<Item = (&'a str, Timestamp)> {
-    let same_load = candidates.into_iter().filter(|candidate| candidate.has_all_pods());
-    let claims = same_load.filter_map(|candidate| candidate.node.claim.as_deref());
-    claims.flat_map(move |claim| lineage::replaced(claim, now))
+    candidates.into_iter().flat_map(move |candidate| {
+        let same_load = candidate.has_all_pods();
+        let claim = candidate.node.claim.iter();
+        let replaced = claim.flat_map(move |claim| lineage::replaced(claim, now));
+        replaced.filter(move |(_, since)| same_load || lineage::is_recent(*since, now))
+    })
 }

@@ -246,11 +246,13 @@ fn a_replacement_is_not_reverted() {
     let snapshot = too_large_node("small/spot", 3599).build();
     let found = status(&snapshot, &Rules::default(), now(), "a").unwrap();
     assert_eq!(found.blockers[0].until(), Some(now() + secs(1)));
-    // It was created for as many pods as it has, or for more: the load went down.
-    for (created_for, expected) in [(1500, "nothing"), (1600, "single-node-consolidation: a -> small/spot")] {
+    // It was created for as many pods as it has, or for more: the load went down, if not only for a moment.
+    let back = "single-node-consolidation: a -> small/spot";
+    for (created_for, ago, expected) in [(1500, 600, "nothing"), (1600, 600, back), (1600, 599, "nothing")] {
         let node = idle("a").size("xlarge", 16, 32).pod(on("a", "p", 1500)).with_claim(move |claim| {
             replaced_offering(claim, "small/spot");
             claim.requests = crate::model::Resources::of(created_for, 0);
+            claim.created = now() - secs(ago);
         });
         check(ClusterBuilder::with_default_pool().node(node.build()), expected);
     }
