@@ -159,6 +159,7 @@ fn live(binary: &Path, folder: &Path, browser: &mut Browser) -> anyhow::Result<(
     pods(&mut tab, folder)?;
     let missing = tab.evaluate("fetch('ui/fleet.json', {method: 'POST'}).then((answer) => answer.status)")?;
     ensure!(missing == 405, "a POST is answered with {missing}");
+    kept(&mut tab)?;
     tab.is_clean()
 }
 
@@ -241,6 +242,43 @@ fn pods(tab: &mut Tab<'_>, folder: &Path) -> anyhow::Result<()> {
     let [listed, counted] = [0, 1].map(|at| found[at].as_i64().unwrap_or(-1));
     ensure!(listed > 0 && (listed - counted).abs() <= 5, "{listed} pods are listed of {counted}");
     fs::write(folder.join("live-pods.png"), tab.screenshot()?)?;
+    tab.press("Escape")?;
+    tab.wait("!document.querySelector('dialog').open")
+}
+
+/// A node that a refusal names tells why, and budgets that are used up; all of them are, in what the page reads.
+fn kept(tab: &mut Tab<'_>) -> anyhow::Result<()> {
+    let refused = "(async () => {
+        const read = async (path) => (await fetch(path)).json();
+        const [decisions, { fleet }] = await Promise.all([read('ui/decisions'), read('ui/fleet.json')]);
+        const names = new Set(fleet.nodes.map((node) => node.name));
+        const record = decisions.decisions.find((one) => one.kind === 'refusal' && one.choice.of === 'Node' && one.choice.names.some((name) => names.has(name)));
+        if (!record) return false;
+        window.refused = { node: record.choice.names.find((name) => names.has(name)), reason: record.reasons[0].reason };
+        return true;
+    })()";
+    tab.wait(refused)?;
+    let used_up = "(() => {
+        const read = window.fetch;
+        window.fetch = async (path) => {
+            const answer = await read(path);
+            if (!String(path).includes('fleet.json')) return answer;
+            const data = await answer.json();
+            for (const pool of data.fleet.nodePools) for (const budget of pool.budgets) budget.disrupting = budget.allowed;
+            return new Response(JSON.stringify(data));
+        };
+        const filter = document.querySelector('#nodes input');
+        filter.value = window.refused.node;
+        filter.dispatchEvent(new Event('input'));
+    })()";
+    tab.evaluate(used_up)?;
+    let told = "(() => {
+        document.querySelector('#nodes tbody tr[tabindex]')?.click();
+        const head = [...document.querySelectorAll('dialog h3')].find((head) => head.textContent === 'Disruption is blocked by');
+        const text = head?.nextElementSibling.textContent ?? '';
+        return text.includes(`${window.refused.reason} · refused`) && /the budgets of NodePool .* allow \\d+ for Underutilized, \\d+ in use/.test(text);
+    })()";
+    tab.wait(told)?;
     tab.press("Escape")?;
     tab.wait("!document.querySelector('dialog').open")
 }
