@@ -179,11 +179,9 @@ fn traced(cx: &mut Cx<'_>, collector: &Collector, own: [&str; 2]) -> anyhow::Res
     cx.equal("what the trace of the pod lacks", &missing, &Vec::new())
 }
 
-/// The pod is deleted, then the claim: the instance is terminated, node and claim are deleted.
-async fn gone(cx: &mut Cx<'_>, server: &Server, claim: &str) -> anyhow::Result<()> {
-    server.delete(&format!("{PODS}/web")).await?;
-    server.delete(&format!("{CLAIMS}/{claim}")).await?;
-    eventually("claim, node and instance are gone", LIMIT, async || {
+/// Waits until there is no NodeClaim, no node and no instance.
+pub(super) async fn nothing_left(cx: &Cx<'_>, server: &Server, limit: Duration) -> anyhow::Result<()> {
+    eventually("NodeClaims, nodes and instances are gone", limit, async || {
         let (claims, nodes) = (server.rest.list(CLAIMS).await?, server.rest.list(NODES).await?);
         let instances = cx.account.instances().await?;
         ensure!(
@@ -195,7 +193,14 @@ async fn gone(cx: &mut Cx<'_>, server: &Server, claim: &str) -> anyhow::Result<(
         );
         Ok(())
     })
-    .await?;
+    .await
+}
+
+/// The pod is deleted, then the claim: the instance is terminated, node and claim are deleted.
+async fn gone(cx: &mut Cx<'_>, server: &Server, claim: &str) -> anyhow::Result<()> {
+    server.delete(&format!("{PODS}/web")).await?;
+    server.delete(&format!("{CLAIMS}/{claim}")).await?;
+    nothing_left(cx, server, LIMIT).await?;
     cx.equal("calls that end the instance", &cx.proxy.count("TerminateInstances", 0), &1)?;
     server.delete(&format!("{CLASSES}/default")).await?;
     eventually("the class goes, and what was made for it", LIMIT, async || {

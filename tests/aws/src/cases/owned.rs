@@ -10,7 +10,9 @@ use fleetwright_core::clock::Clock as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::flow::{CLAIMS, CLASSES, LIMIT, NODES, PODS, POOLS, is_true, node, node_class, pod, the_claim};
+use super::flow::{
+    CLAIMS, CLASSES, LIMIT, NODES, PODS, POOLS, is_true, node, node_class, nothing_left, pod, the_claim,
+};
 use crate::case::Cx;
 use crate::stage::{Server, eventually};
 
@@ -136,19 +138,7 @@ pub(super) async fn block_ends(cx: &mut Cx<'_>) -> anyhow::Result<()> {
 
 /// The node is drained, then the operator terminates its instance, before EC2 would.
 async fn drained(cx: &mut Cx<'_>, server: &Server, id: &str, ends: Timestamp) -> anyhow::Result<()> {
-    eventually("NodeClaim, node and instance are gone", DRAINED_LIMIT, async || {
-        let (claims, nodes) = (server.rest.list(CLAIMS).await?, server.rest.list(NODES).await?);
-        let instances = cx.account.instances().await?;
-        ensure!(
-            claims.is_empty() && nodes.is_empty() && instances.is_empty(),
-            "{} claims, {} nodes, {} instances",
-            claims.len(),
-            nodes.len(),
-            instances.len()
-        );
-        Ok(())
-    })
-    .await?;
+    nothing_left(cx, server, DRAINED_LIMIT).await?;
     let left = ends.duration_since(cx.proxy.clock.now());
     cx.check(format!("{left:#} before its end, EC2 has not terminated it"), left > RECLAIMED)?;
     cx.check(
